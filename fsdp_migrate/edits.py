@@ -1,0 +1,107 @@
+"""The plan of a rewrite: which bytes become what, decided from the syntax tree alone.
+
+Nothing here needs LibCST. `fsdp_migrate.rewrite` turns a plan into text; until then lint, the reports and the
+overlap check see the same spans that rewriting will touch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsdp_migrate.source import Span
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put `text` where `span` is (an empty span inserts)."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a rewritten call: the expression at `index` among the old ones, or new `text`.
+
+    Old arguments are numbered as they stand in the source, positional and keyword alike.
+    """
+
+    keyword: str | None
+    index: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class RewriteCall:
+    """Give the call at `span` another attribute name and other arguments, in the given order.
+
+    `attribute` replaces the last name of the callee (`FSDP.old(...)` becomes `FSDP.attribute(...)`); None keeps it.
+    Comments inside the call stay with the argument they follow; a plan never drops an argument that has one.
+    """
+
+    span: Span
+    attribute: str | None
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The context manager of a `with`, as text: `callee(arguments...)`."""
+
+    callee: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """Put the statement at `span` into `with header:`; `inner` edits lie within it.
+
+    Neighbours with the same header, nothing but blank lines and comments between them, share one `with`.
+    `span` runs from the statement's first byte (after its indentation) to its last, without a trailing comment.
+    `indent` is the whitespace in front of the statement, `unit` one level of this file's indentation.
+    """
+
+    span: Span
+    header: Context
+    indent: str
+    unit: str
+    inner: tuple[Replace | RewriteCall, ...]
+
+
+@dataclass(frozen=True)
+class Hoist:
+    """Evaluate the call at `call.span` before the statement that starts at `at`, and use its value through `name`.
+
+    Emits `with header:` and the assignment in front of the statement; a second hoist to the same place with the
+    same header shares the `with`. The call's own place is taken by `name`.
+    """
+
+    at: int
+    header: Context
+    indent: str
+    unit: str
+    name: str
+    call: RewriteCall
+
+
+@dataclass(frozen=True)
+class EditImport:
+    """Change the names that the `from ... import` statement at `span` brings in.
+
+    `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`); `remove` are
+    bound names (what the alias binds). Edits of one statement from several findings are united.
+    """
+
+    span: Span
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+Edit = Replace | RewriteCall | Wrap | Hoist | EditImport
+
+
+def touched(edit: Edit) -> tuple[Span, ...]:
+    """The spans of the original that `edit` claims for itself."""
+    if isinstance(edit, Hoist):
+        return (Span(edit.at, edit.at), edit.call.span)
+    return (edit.span,)

@@ -1,0 +1,77 @@
+"""What a rule reports: a place, a problem, and how far the tool can mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fsdp_migrate.edits import Edit
+from fsdp_migrate.source import Span
+
+
+class Severity(str, Enum):
+    """What happens on the supported torch range."""
+
+    BREAKS = "breaks"
+    CHANGES = "changes"
+    DEPRECATED = "deprecated"
+    HINT = "hint"
+
+
+class Applicability(str, Enum):
+    """How far a fix can be trusted; `MANUAL` means that there is none."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True)
+class Fix:
+    """The edits that mend one finding, applied all together or not at all."""
+
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem at one place.
+
+    `span` is where it is (bytes); `statement` is the statement header it belongs to, whose lines may carry a
+    suppression comment. `reason` says why the finding is not safe to fix, and is None exactly for safe ones.
+    Lines and columns count from 1, columns in code points; the end is exclusive.
+    """
+
+    code: str
+    name: str
+    message: str
+    severity: Severity
+    applicability: Applicability
+    reason: str | None
+    path: str
+    span: Span
+    statement: Span
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    url: str | None = None
+    fix: Fix | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What linting one file gave: findings in order of place, and how many a comment suppressed."""
+
+    path: str
+    findings: tuple[Finding, ...] = ()
+    suppressed: int = 0
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the file could not be read or parsed (exit code 3)."""
+        return self.error is not None or any(finding.code == UNPARSABLE for finding in self.findings)
+
+
+UNPARSABLE = "FSDP001"

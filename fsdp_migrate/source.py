@@ -1,0 +1,155 @@
+"""A file's text with exact positions: everything inside counts UTF-8 bytes, everything shown counts code points."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import re
+import tokenize
+import warnings
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
+
+
+class SourceError(Exception):
+    """The bytes cannot be read as a Python source text; the message is one line for the user."""
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A half-open range of byte offsets into `Source.data`."""
+
+    start: int
+    end: int
+
+    def contains(self, other: Span) -> bool:
+        """Whether `other` lies within this span (equality counts)."""
+        return self.start <= other.start and other.end <= self.end
+
+    def overlaps(self, other: Span) -> bool:
+        """Whether the two spans share a byte, or one is an insertion point inside the other."""
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place as people count it: line and column from 1, columns in code points."""
+
+    line: int
+    column: int
+
+
+class Source:
+    """One Python text, held as UTF-8 whatever its encoding on disk.
+
+    `data` is the text as UTF-8 without a byte order mark; every `Span` in the program indexes it. `encode` gives
+    the bytes of an edited text back in the file's own encoding, byte order mark included.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        """Decode `raw`.
+
+        Raises:
+            SourceError: when the encoding is unknown, the bytes do not fit it, or it does not round-trip.
+        """
+        self.bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
+        body = raw[len(self.bom) :]
+        try:
+            self.encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        except SyntaxError as error:
+            raise SourceError(f"unknown or conflicting encoding: {error.msg}") from None
+        if self.encoding == "utf-8-sig":
+            self.encoding = "utf-8"
+        try:
+            text = body.decode(self.encoding)
+        except (UnicodeDecodeError, LookupError) as error:
+            raise SourceError(f"not valid {self.encoding}: {error}") from None
+        if self.encoding == "utf-8":
+            self.data = body
+        else:
+            if text.encode(self.encoding) != body:
+                raise SourceError(f"{self.encoding} does not round-trip here; convert the file to UTF-8")
+            self.data = text.encode("utf-8")
+        self.text = text
+
+    def encode(self, data: bytes) -> bytes:
+        """Bytes for the disk of `data`, an edited UTF-8 text."""
+        if self.encoding == "utf-8":
+            return self.bom + data
+        return self.bom + data.decode("utf-8").encode(self.encoding)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Byte offset of each line's start, by Python's own newlines only (never form feeds or U+2028)."""
+        return [0, *(match.end() for match in _NEWLINE.finditer(self.data))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending of the first line, LF for a text without one."""
+        match = _NEWLINE.search(self.data)
+        return match.group().decode() if match else "\n"
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree, parsed once; warnings about the code under analysis are not ours to print.
+
+        Raises:
+            SyntaxError: as `ast.parse` does (null bytes and recursion limits included).
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return ast.parse(self.text)
+            except ValueError as error:  # null bytes, before Python 3.12
+                raise SyntaxError(str(error)) from None
+            except (RecursionError, MemoryError):
+                raise SyntaxError("too deeply nested to parse") from None
+
+    @cached_property
+    def comments(self) -> list[tuple[Span, str]]:
+        """Every comment with its span, in order."""
+        found = []
+        # tokenize reads lines as Python does only if it is given Python's own newlines.
+        lines = iter(self.text_lines)
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                line = self.text_lines[row - 1]
+                start = self.line_starts[row - 1] + len(line[:column].encode())
+                found.append((Span(start, start + len(token.string.encode())), token.string))
+        return found
+
+    @cached_property
+    def text_lines(self) -> list[str]:
+        """The lines with their newlines, one per entry of `line_starts`."""
+        bounds = [*self.line_starts, len(self.data)]
+        return [self.data[start:end].decode() for start, end in zip(bounds, bounds[1:])]
+
+    def span(self, node: ast.AST) -> Span:
+        """Where a node with a position stands."""
+        line, end_line = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        starts = self.line_starts
+        return Span(starts[line - 1] + node.col_offset, starts[end_line - 1] + node.end_col_offset)  # type: ignore[attr-defined]
+
+    def segment(self, place: ast.AST | Span) -> str:
+        """The text of a node or a span."""
+        span = place if isinstance(place, Span) else self.span(place)
+        return self.data[span.start : span.end].decode()
+
+    def position(self, offset: int) -> Position:
+        """Line and column, from 1, of a byte offset."""
+        line = bisect_right(self.line_starts, offset)
+        start = self.line_starts[line - 1]
+        return Position(line, len(self.data[start:offset].decode()) + 1)
+
+    def line_start(self, offset: int) -> int:
+        """Byte offset at which the line of `offset` starts."""
+        return self.line_starts[bisect_right(self.line_starts, offset) - 1]
+
+    def has_comment(self, span: Span) -> bool:
+        """Whether a comment starts inside `span`."""
+        return any(span.start <= comment.start < span.end for comment, _ in self.comments)

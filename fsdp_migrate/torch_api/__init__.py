@@ -1,0 +1,72 @@
+"""What each torch release offers, and the range of releases a project supports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+# One entry per minor that was read from its wheel; what changed inside a minor is not visible.
+RELEASES: tuple[Version, ...] = tuple(
+    Version(release)
+    for release in (
+        "1.11.0 1.12.1 1.13.1 2.0.0 2.0.1 2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 "
+        "2.12.0 2.12.1 2.13.0 2.14.0 2.14.1 2.15.0"
+    ).split()
+)
+
+DEFAULT_RANGE = ">=2.1"
+
+
+class RangeError(ValueError):
+    """A torch range that cannot be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class TorchRange:
+    """The torch releases that the code under analysis has to run on.
+
+    Build one with `TorchRange.parse`; `text` is what the user wrote.
+    """
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> TorchRange:
+        """Read a version specifier such as ``>=2.1,<2.16``; a bare version means that release and newer.
+
+        Raises:
+            RangeError: not a specifier, or no known release lies in it.
+        """
+        text = text.strip()
+        specifier = f">={text}" if text[:1].isdigit() else text
+        try:
+            SpecifierSet(specifier)
+        except InvalidSpecifier:
+            raise RangeError(f"not a torch version range: {text!r}; write it like '>=2.1' or '>=2.1,<2.16'") from None
+        result = cls(specifier)
+        if not specifier or not result.releases:
+            known = f"{RELEASES[0]} to {RELEASES[-1]}"
+            raise RangeError(f"no known torch release ({known}) lies in {text!r}; write it like '>=2.1'")
+        return result
+
+    @cached_property
+    def releases(self) -> tuple[Version, ...]:
+        """The known releases inside the range, oldest first."""
+        specifier = SpecifierSet(self.text)
+        return tuple(release for release in RELEASES if specifier.contains(release))
+
+    @property
+    def oldest(self) -> Version:
+        """The oldest known release inside the range."""
+        return self.releases[0]
+
+    @property
+    def newest(self) -> Version:
+        """The newest known release inside the range."""
+        return self.releases[-1]
+
+    def __str__(self) -> str:
+        return self.text
