@@ -1,0 +1,106 @@
+"""What a module means: everything a rule may ask, computed on demand from one parse and one walk."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar, cast
+
+from fsdp_migrate.facts.fsdp import Fsdp
+from fsdp_migrate.facts.gates import Gates
+from fsdp_migrate.facts.names import ExportLookup, Names
+from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure, build
+from fsdp_migrate.source import Source, Span
+from fsdp_migrate.torch_api import TorchRange
+
+T = TypeVar("T")
+
+_COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
+
+
+class ModuleFacts:
+    """The facts of one module for one torch range.
+
+    `path` is what findings name; `exports` answers for other modules of the project (none by default).
+    """
+
+    def __init__(self, source: Source, path: str, torch: TorchRange, exports: ExportLookup | None = None) -> None:
+        """Parse `source`.
+
+        Raises:
+            SyntaxError: the source does not parse.
+        """
+        self.source = source
+        self.path = path
+        self.torch = torch
+        self.structure: Structure = build(source.tree)
+        self.names = Names(self.structure, exports)
+        self.fsdp = Fsdp(self.structure, self.names)
+        self._memo: dict[object, object] = {}
+
+    @cached_property
+    def gates(self) -> Gates:
+        """Which releases of the range reach a node."""
+        return Gates(self.source.tree, self.names, self.torch.releases, self.structure.parents)
+
+    @cached_property
+    def indent_unit(self) -> str:
+        """One level of indentation as this file writes it, four spaces when it has none."""
+        for function in (*self.structure.functions, *ast.walk(self.source.tree)):
+            body = getattr(function, "body", None)
+            if isinstance(function, ast.stmt) and isinstance(body, list) and body:
+                outer, inner = self.indentation(function), self.indentation(body[0])
+                if inner.startswith(outer) and len(inner) > len(outer):
+                    return inner[len(outer) :]
+        return "    "
+
+    def indentation(self, statement: ast.stmt) -> str:
+        """The whitespace at the start of the line of `statement`."""
+        start = self.source.span(statement).start
+        line = self.source.data[self.source.line_start(start) : start]
+        return line[: len(line) - len(line.lstrip(b" \t\f"))].decode().replace("\f", "")
+
+    def memo(self, key: object, compute: Callable[[], T]) -> T:
+        """What `compute` returns, computed once for this module; rules of one family share their work so."""
+        if key not in self._memo:
+            self._memo[key] = compute()
+        return cast("T", self._memo[key])
+
+    def reached(self, node: ast.AST) -> bool:
+        """Whether some supported release runs `node` (False in the old arm of a version check)."""
+        return bool(self.gates.alive(node))
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that `node` belongs to (itself, if it is one)."""
+        while not isinstance(node, ast.stmt):
+            node = self.structure.parents[node]
+        return node
+
+    def function(self, node: ast.AST) -> ast.AST:
+        """The innermost function or lambda around `node`, else the module."""
+        current: ast.AST | None = self.structure.parents.get(node)
+        while current is not None and not isinstance(current, FunctionNode):
+            current = self.structure.parents.get(current)
+        return current if current is not None else self.source.tree
+
+    def function_name(self, node: ast.AST) -> str:
+        """How a message calls the function around `node`: its name, or "this module"."""
+        function = self.function(node)
+        name = getattr(function, "name", None)
+        return f"`{name}`" if name else "this lambda" if isinstance(function, ast.Lambda) else "this module"
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which `node` is evaluated."""
+        return self.structure.scopes[node]
+
+    def header(self, statement: ast.stmt) -> Span:
+        """The span of a statement without the blocks inside it, whose lines may carry a suppression."""
+        span = self.source.span(statement)
+        decorators = getattr(statement, "decorator_list", ())
+        start = min([span.start, *(self.source.span(d).start for d in decorators)])
+        inner = [child for name in _COMPOUND_HEADERS for child in getattr(statement, name, ()) if child is not None]
+        starts = [self.source.span(child).start for child in inner if hasattr(child, "lineno")]
+        if starts and self.source.line_start(min(starts)) > start:
+            return Span(start, self.source.line_start(min(starts)))
+        return Span(start, span.end)

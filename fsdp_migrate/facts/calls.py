@@ -1,0 +1,59 @@
+"""Binding the arguments of a call to the parameters of a signature."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An argument as it stands in the call: its value and its number, counted over positional and keyword alike."""
+
+    value: ast.expr
+    index: int
+
+
+class BindingError(Exception):
+    """The call does not fit the signature; the message completes "the call ..."."""
+
+
+def ordered_arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
+    """The arguments in the order in which they stand in the source."""
+    return sorted((*call.args, *call.keywords), key=lambda node: _start(node))
+
+
+def bind(call: ast.Call, parameters: Sequence[str], required: int) -> dict[str, Bound]:
+    """Which argument of `call` goes to which of `parameters`, the first `required` of which have no default.
+
+    Raises:
+        BindingError: starred arguments, too many, unknown, doubled or missing ones.
+    """
+    bound: dict[str, Bound] = {}
+    positional = 0
+    for index, argument in enumerate(ordered_arguments(call)):
+        if isinstance(argument, ast.keyword):
+            name, value = argument.arg, argument.value
+            if name is None:
+                raise BindingError("passes `**kwargs`")
+            if name not in parameters:
+                raise BindingError(f"passes `{name}`, which no supported release knows")
+        else:
+            if isinstance(argument, ast.Starred):
+                raise BindingError("passes `*args`")
+            if positional >= len(parameters):
+                raise BindingError("passes more arguments than any supported release takes")
+            name, value = parameters[positional], argument
+            positional += 1
+        if name in bound:
+            raise BindingError(f"passes `{name}` twice")
+        bound[name] = Bound(value, index)
+    missing = [name for name in parameters[:required] if name not in bound]
+    if missing:
+        raise BindingError(f"lacks `{missing[0]}`")
+    return bound
+
+
+def _start(node: ast.expr | ast.keyword) -> tuple[int, int]:
+    return (node.lineno, node.col_offset)

@@ -1,0 +1,176 @@
+"""In which order a statement evaluates its parts, and what evaluating them can do.
+
+Moving a call out of a statement is exact only if nothing that ran before it can have an effect that it sees, and
+if it ran exactly once. Both questions are answered here from the syntax tree, following the language reference's
+evaluation order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from fsdp_migrate.facts.names import Names
+
+# Calls that neither look at the state-dict type of a model nor change anything that saving or loading state reads.
+_NEUTRAL_FUNCTIONS = frozenset(
+    """
+    builtins.print builtins.dict builtins.list builtins.tuple builtins.set builtins.frozenset builtins.len
+    builtins.str builtins.int builtins.float builtins.bool builtins.repr builtins.sorted builtins.isinstance
+    builtins.type builtins.id builtins.zip builtins.enumerate builtins.range builtins.min builtins.max builtins.sum
+    builtins.any builtins.all builtins.getattr builtins.hasattr builtins.format builtins.open builtins.vars
+    torch.save torch.load torch.device torch.tensor torch.cuda.current_device
+    torch.distributed.get_rank torch.distributed.get_world_size torch.distributed.is_initialized
+    torch.distributed.is_available torch.distributed.new_group
+    copy.copy copy.deepcopy pickle.dump pickle.dumps pickle.load pickle.loads
+    os.path.join os.path.exists os.path.isfile os.path.basename os.path.dirname os.path.abspath os.fspath
+    os.environ.get os.getenv pathlib.Path io.BytesIO time.time
+    """.split()
+)
+# The same for methods, whose names say that they only work on plain containers, strings and tensors.
+_NEUTRAL_METHODS = frozenset(
+    """
+    get items keys values copy pop setdefault format join split strip rstrip lstrip replace startswith endswith
+    lower upper joinpath with_suffix with_name exists is_file read read_bytes getvalue cpu cuda to item tolist
+    detach clone size dim numel float half long int encode decode
+    """.split()
+)
+# Methods and functions that read state, collectives among them, but change none.
+_READING_NAMES = frozenset(
+    """
+    state_dict named_parameters parameters named_buffers buffers named_modules modules children named_children
+    get_rng_state asdict to_dict as_dict unwrap unwrap_model isoformat now sorted local_rank
+    """.split()
+)
+_READING_PREFIXES = ("get_", "_get_", "is_", "_is_", "has_", "_has_", "should_", "_should_")
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def pure(node: ast.AST) -> bool:
+    """Whether `node` is a name, attribute or item chain that may be written out twice."""
+    if isinstance(node, ast.Name):
+        return True
+    if isinstance(node, ast.Attribute):
+        return pure(node.value)
+    if isinstance(node, ast.Subscript):
+        return pure(node.value) and (isinstance(node.slice, ast.Constant) or pure(node.slice))
+    return False
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.expr]:
+    """The calls, awaits and yields that evaluating `node` performs, leaving out what it only defines."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)):
+            yield current
+        if not isinstance(current, _DEFERRED):
+            stack.extend(ast.iter_child_nodes(current))
+
+
+def is_neutral(call: ast.expr, names: Names) -> bool:
+    """Whether evaluating this call cannot notice which state-dict type is set."""
+    if not isinstance(call, ast.Call):
+        return False
+    if isinstance(call.func, (ast.Name, ast.Attribute)):
+        qualified = names.qualified(call.func)
+        if qualified in _NEUTRAL_FUNCTIONS:
+            return True
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _NEUTRAL_METHODS:
+            return qualified is None or not qualified.startswith("torch.distributed.")
+    return False
+
+
+def is_reading(call: ast.expr, names: Names) -> bool:
+    """Whether this call only reads state, so that another reading call may change places with it."""
+    if is_neutral(call, names):
+        return True
+    if not isinstance(call, ast.Call):
+        return False
+    if isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+    elif isinstance(call.func, ast.Name):
+        name = call.func.id
+    else:
+        return False
+    return name in _READING_NAMES or name.startswith(_READING_PREFIXES) or name.endswith("state_dict")
+
+
+def evaluated_before(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """The expressions that `statement` has fully evaluated when it comes to `node`, the nearest ones first."""
+    child: ast.AST = node
+    while child is not statement:
+        parent = parents[child]
+        yield from reversed(_earlier_siblings(parent, child))
+        child = parent
+
+
+def evaluated_conditionally(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> str | None:
+    """Why `statement` may evaluate `node` not at all or several times, in words; None when it does exactly once."""
+    child: ast.AST = node
+    while child is not statement:
+        parent = parents[child]
+        reason = _condition(parent, child)
+        if reason is not None:
+            return reason
+        child = parent
+    return None
+
+
+def _condition(parent: ast.AST, child: ast.AST) -> str | None:
+    if isinstance(parent, ast.Lambda):
+        return "inside a lambda"
+    if isinstance(parent, ast.comprehension):
+        return None if child is parent.iter else "inside a comprehension"
+    if isinstance(parent, _COMPREHENSIONS):
+        return None if child is parent.generators[0] else "inside a comprehension"
+    if isinstance(parent, ast.IfExp) and child is not parent.test:
+        return "inside a conditional expression"
+    if isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
+        return "behind `and` or `or`, where it may not run"
+    if isinstance(parent, ast.Compare) and child in parent.comparators[1:]:
+        return "inside a chained comparison, where it may not run"
+    if isinstance(parent, ast.While):
+        return "in a `while` condition, which runs again for every turn"
+    if isinstance(parent, ast.Assert):
+        return "in an assertion, which `python -O` leaves out"
+    if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arguments)):
+        return "in a decorator, default or base class"
+    return None
+
+
+def _earlier_siblings(parent: ast.AST, child: ast.AST) -> list[ast.AST]:
+    ordered = _order(parent)
+    return ordered[: ordered.index(child)] if child in ordered else []
+
+
+def _order(node: ast.AST) -> list[ast.AST]:
+    """The direct parts of `node` in the order of evaluation."""
+    if isinstance(node, ast.Assign):
+        return [node.value, *node.targets]
+    if isinstance(node, ast.AnnAssign):
+        return [*([node.value] if node.value else []), node.target, node.annotation]
+    if isinstance(node, ast.Dict):
+        return [part for pair in zip(node.keys, node.values) for part in pair if part is not None]
+    if isinstance(node, ast.Call):
+        return [node.func, *sorted((*node.args, *node.keywords), key=_place)]
+    if isinstance(node, ast.IfExp):
+        return [node.test, node.body, node.orelse]
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.iter]
+    if isinstance(node, ast.DictComp):
+        return [*node.generators, node.key, node.value]
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return [*node.generators, node.elt]
+    if isinstance(node, ast.comprehension):
+        return [node.iter, node.target, *node.ifs]
+    if isinstance(node, ast.NamedExpr):
+        return [node.value]
+    return list(ast.iter_child_nodes(node))
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    value = node.value if isinstance(node, ast.keyword) else node
+    return (value.lineno, value.col_offset)  # type: ignore[attr-defined]

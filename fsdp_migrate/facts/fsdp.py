@@ -1,0 +1,281 @@
+"""What a module does with FSDP: the class under its many spellings, its instances, and the state-dict contexts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.facts.names import LOCAL, PACKAGE, Meaning, Names
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
+
+FSDP = f"{PACKAGE}.FullyShardedDataParallel"
+STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """The class (or instance) that a static FSDP method is called on.
+
+    `meanings` are those that are torch's FSDP; `doubt` says, as a sentence, what else it may be, None when nothing.
+    """
+
+    node: ast.expr
+    meanings: tuple[Meaning, ...]
+    doubt: str | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """A state-dict config as written: its class (last name) and its arguments; `fields` is None if unreadable."""
+
+    cls: str
+    fields: dict[str, ast.expr]
+
+
+@dataclass(frozen=True)
+class TypeSetting:
+    """One `FSDP.state_dict_type(...)` or `set_state_dict_type(...)` call with its arguments taken apart."""
+
+    call: ast.Call
+    model: ast.expr
+    type_name: str | None
+    config: ast.expr | None
+    optim_config: ast.expr | None
+
+
+_SETTING_PARAMETERS = ("module", "state_dict_type", "state_dict_config", "optim_state_dict_config")
+
+
+class Fsdp:
+    """FSDP facts of one module."""
+
+    def __init__(self, structure: Structure, names: Names) -> None:
+        self.structure = structure
+        self.names = names
+
+    @cached_property
+    def subclasses(self) -> dict[str, ast.ClassDef]:
+        """Classes of this file that derive from FSDP, directly or through one another, by name."""
+        classes = [
+            binding.node
+            for scope in self.structure.module.nested()
+            for bindings in scope.bindings.values()
+            for binding in bindings
+            if isinstance(binding.node, ast.ClassDef) and binding.kind is Kind.DEFINITION
+        ]
+        known: dict[str, ast.ClassDef] = {}
+        while True:
+            derived = [c for c in classes if c.name not in known and any(self._is_base(b, known) for b in c.bases)]
+            if not derived:
+                return known
+            known.update((c.name, c) for c in derived)
+
+    def _is_base(self, base: ast.expr, known: dict[str, ast.ClassDef]) -> bool:
+        symbols = self.names.symbols(base)
+        return FSDP in symbols or any(s is not None and s.removeprefix(f"{LOCAL}.") in known for s in symbols)
+
+    def is_class(self, node: ast.expr) -> bool:
+        """Whether `node` certainly is FSDP or a subclass of it."""
+        meanings = self.names.meanings(node)
+        return bool(meanings) and all(self._names_class(meaning) for meaning in meanings)
+
+    def _names_class(self, meaning: Meaning, method: str | None = None) -> bool:
+        symbol = meaning.symbol
+        if symbol is None:
+            return False
+        if symbol == FSDP:
+            return True
+        cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}.")) if symbol.startswith(LOCAL) else None
+        return cls is not None and not (method and _defines(cls, method))
+
+    def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
+        """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
+
+        `model` is the call's model argument: `x.method(x, ...)` hands a static method its own instance.
+        """
+        if not isinstance(func, ast.Attribute):
+            return None
+        node = func.value
+        meanings = self.names.meanings(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+        classes = tuple(m for m in meanings if self._names_class(m, func.attr))
+        if classes:
+            others = sorted({m.qualified or "something else" for m in meanings if m not in classes})
+            text = ast.unparse(node)
+            return Receiver(node, classes, f"`{text}` may also be {others[0]} here" if others else None)
+        return self._instance_receiver(func, node, meanings, model)
+
+    def _instance_receiver(
+        self, func: ast.Attribute, node: ast.expr, meanings: tuple[Meaning, ...], model: ast.expr | None
+    ) -> Receiver | None:
+        instance = _instance_of_class(node) or node
+        if self.is_instance(instance, func.attr):
+            return Receiver(node, ())
+        if any(meaning.qualified is not None for meaning in meanings) or not pure(instance):
+            return None
+        if model is None or ast.dump(instance) != ast.dump(model) or self._defined_here(func.attr):
+            return None
+        return Receiver(node, ())
+
+    def _defined_here(self, method: str) -> bool:
+        return any(function.name == method for function in self.structure.functions)
+
+    def is_instance(self, node: ast.expr, method: str | None = None) -> bool:
+        """Whether `node` is known to hold an FSDP module: built, annotated or `self` as one in this file."""
+        if isinstance(node, ast.Attribute):
+            return self._is_instance_attribute(node)
+        if not isinstance(node, ast.Name):
+            return isinstance(node, ast.Call) and self.is_class(node.func)
+        bindings = self.names.bindings(node)
+        return bool(bindings) and any(self._binds_instance(binding, method) for binding in bindings)
+
+    def _binds_instance(self, binding: Binding, method: str | None) -> bool:
+        if binding.kind is Kind.PARAMETER:
+            argument = binding.node
+            assert isinstance(argument, ast.arg)
+            if argument.annotation is not None and self.is_class(argument.annotation):
+                return True
+            cls = self._class_of_self(binding)
+            return cls is not None and not (method and _defines(cls, method))
+        value = binding.value
+        if isinstance(value, ast.Call):
+            return self.is_class(value.func)
+        parent = self.structure.parents.get(binding.node)
+        return isinstance(parent, ast.AnnAssign) and self.is_class(parent.annotation)
+
+    def _class_of_self(self, binding: Binding) -> ast.ClassDef | None:
+        function = binding.scope.node
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or not function.args.args:
+            return None
+        cls = self.structure.parents.get(function)
+        if function.args.args[0] is not binding.node or not isinstance(cls, ast.ClassDef):
+            return None
+        return self.subclasses.get(cls.name)
+
+    def _is_instance_attribute(self, node: ast.Attribute) -> bool:
+        wanted = ast.dump(node)
+        return any(wanted == made for made in self._instance_attributes)
+
+    @cached_property
+    def _instance_attributes(self) -> frozenset[str]:
+        """Attributes such as `self.model` that this file assigns an FSDP(...) to, as dumped load expressions."""
+        found: set[str] = set()
+        for call in self.constructions:
+            statement = self.structure.parents.get(call)
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                loaded = (ast.parse(ast.unparse(t), mode="eval").body for t in targets)
+                found.update(ast.dump(target) for target in loaded if isinstance(target, ast.Attribute))
+        return frozenset(found)
+
+    @cached_property
+    def constructions(self) -> tuple[ast.Call, ...]:
+        """Every `FSDP(module, ...)` of the file."""
+        return tuple(call for call in self.structure.calls if self.is_class(call.func))
+
+    @property
+    def builds_without_mesh(self) -> bool:
+        """Whether the file builds FSDP models and none of them can have a `device_mesh`."""
+        keywords = [keyword.arg for call in self.constructions for keyword in call.keywords]
+        return bool(self.constructions) and "device_mesh" not in keywords and None not in keywords
+
+    def imports(self, scope: Scope) -> tuple[Binding, ...]:
+        """The imports of torch's FSDP class that are visible from `scope`, the innermost scope that has any."""
+        for outer in scope.enclosing():
+            found = tuple(
+                binding
+                for bindings in outer.bindings.values()
+                for binding in bindings
+                if binding.target is not None and Meaning(binding.target).symbol == FSDP
+            )
+            if found:
+                return found
+        return ()
+
+    def settings(self, method: str) -> Iterator[TypeSetting]:
+        """The calls of `FSDP.<method>` that set a state-dict type."""
+        for call in self.structure.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == method:
+                setting = self.setting(call)
+                if setting is not None:
+                    yield setting
+
+    def setting(self, node: ast.expr) -> TypeSetting | None:
+        """`node` as a call of FSDP.state_dict_type or FSDP.set_state_dict_type, None when it is not one."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return None
+        if node.func.attr not in ("state_dict_type", "set_state_dict_type"):
+            return None
+        arguments = dict(zip(_SETTING_PARAMETERS, node.args))
+        arguments.update((k.arg, k.value) for k in node.keywords if k.arg is not None)
+        model = arguments.get("module")
+        if model is None or self.receiver(node.func, model) is None:
+            return None
+        return TypeSetting(
+            call=node,
+            model=model,
+            type_name=self.type_name(arguments.get("state_dict_type")),
+            config=_given(arguments.get("state_dict_config")),
+            optim_config=_given(arguments.get("optim_state_dict_config")),
+        )
+
+    def type_name(self, node: ast.expr | None) -> str | None:
+        """`FULL_STATE_DICT`, `SHARDED_STATE_DICT` or `LOCAL_STATE_DICT`, None when it cannot be read off."""
+        if node is None or not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        qualified = self.names.qualified(node)
+        prefix = f"{STATE_DICT_TYPE}."
+        return qualified.removeprefix(prefix) if qualified is not None and qualified.startswith(prefix) else None
+
+    def config(self, node: ast.expr) -> Config | None:
+        """A config object as written here or where its name is bound; None when that is not visible."""
+        if isinstance(node, ast.Name):
+            definition = self.names.definition(node)
+            if not isinstance(definition, ast.Call):
+                return None
+            node = definition
+        if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+            return None
+        qualified = self.names.qualified(node.func)
+        if qualified is None or not qualified.startswith(f"{PACKAGE}.") or any(k.arg is None for k in node.keywords):
+            return None
+        # The order since torch 2.2; in 2.1 the second position was use_dtensor (catalogue: cfg-positional-2.1).
+        fields = dict(zip(("offload_to_cpu", "rank0_only"), node.args))
+        fields.update((k.arg, k.value) for k in node.keywords if k.arg is not None)
+        return Config(qualified.rpartition(".")[2], fields)
+
+    def same_object(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether two expressions name one object, directly or through a name bound once to the other."""
+        return ast.dump(self._followed(one)) == ast.dump(self._followed(other))
+
+    def _followed(self, node: ast.expr) -> ast.expr:
+        for _ in range(10):
+            definition = self.names.definition(node) if isinstance(node, ast.Name) else None
+            if not isinstance(definition, (ast.Name, ast.Attribute)) or not pure(definition):
+                break
+            node = definition
+        return node
+
+
+def _given(node: ast.expr | None) -> ast.expr | None:
+    return None if isinstance(node, ast.Constant) and node.value is None else node
+
+
+def _defines(cls: ast.ClassDef, method: str) -> bool:
+    return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == method for s in cls.body)
+
+
+def _instance_of_class(node: ast.expr) -> ast.expr | None:
+    """`x` in `type(x)` and `x.__class__`."""
+    if isinstance(node, ast.Attribute) and node.attr == "__class__":
+        return node.value
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "type"
+        and len(node.args) == 1
+    ):
+        return node.args[0]
+    return None

@@ -1,0 +1,190 @@
+"""What a name or attribute chain of a module refers to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
+
+_MAX_DEPTH = 20
+LOCAL = "<file>"
+
+PACKAGE = "torch.distributed.fsdp"
+# Names that the package itself exports, wherever below it a file takes them from.
+PUBLIC = frozenset(
+    {
+        "FullyShardedDataParallel",
+        "FlatParameter",
+        "StateDictType",
+        "StateDictConfig",
+        "FullStateDictConfig",
+        "LocalStateDictConfig",
+        "ShardedStateDictConfig",
+        "OptimStateDictConfig",
+        "FullOptimStateDictConfig",
+        "LocalOptimStateDictConfig",
+        "ShardedOptimStateDictConfig",
+        "OptimStateKeyType",
+    }
+)
+
+ExportLookup = Callable[[str, str], str | None]
+
+
+def canonical(qualified: str) -> str:
+    """One name for one symbol: `torch.distributed.fsdp.<module>.X` becomes `torch.distributed.fsdp.X`."""
+    if qualified.startswith(PACKAGE + "."):
+        parts = qualified[len(PACKAGE) + 1 :].split(".")
+        if len(parts) > 1 and parts[0] not in PUBLIC and parts[1] in PUBLIC:
+            return ".".join([PACKAGE, *parts[1:]])
+    return qualified
+
+
+@dataclass(frozen=True, eq=False)
+class Meaning:
+    """One thing that an expression may refer to.
+
+    `qualified` is its dotted name as imported, None when it is anything else (a value, a parameter); `binding` the
+    import or definition it comes from; `chain` the text in front of the last attribute when it was reached through
+    a module (`fsdp` in `fsdp.FullyShardedDataParallel`).
+    """
+
+    qualified: str | None
+    binding: Binding | None = None
+    chain: str | None = None
+
+    @property
+    def symbol(self) -> str | None:
+        """The canonical form of `qualified`."""
+        return None if self.qualified is None else canonical(self.qualified)
+
+
+UNKNOWN = Meaning(None)
+
+
+class Names:
+    """Resolves the expressions of one module.
+
+    `exports` is asked what a name of another project module stands for; without project facts it knows nothing.
+    """
+
+    def __init__(self, structure: Structure, exports: ExportLookup | None = None) -> None:
+        self.structure = structure
+        self.exports = exports
+
+    def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
+        """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
+        return tuple(self._meanings(node, 0))
+
+    def symbols(self, node: ast.expr) -> frozenset[str | None]:
+        """The canonical names that `node` may refer to, None among them for anything else."""
+        return frozenset(meaning.symbol for meaning in self._meanings(node, 0))
+
+    def qualified(self, node: ast.expr) -> str | None:
+        """The canonical name of `node`, None when there is not exactly one."""
+        symbols = self.symbols(node)
+        return next(iter(symbols)) if len(symbols) == 1 else None
+
+    def definition(self, node: ast.Name) -> ast.expr | ast.FunctionDef | None:
+        """The value or function that a name of this file is bound to, None unless it has exactly one binding."""
+        bindings = self.bindings(node)
+        if len(bindings) != 1:
+            return None
+        binding = bindings[0]
+        if binding.kind is Kind.ASSIGNMENT:
+            return binding.value
+        return binding.node if isinstance(binding.node, ast.FunctionDef) else None
+
+    def definitions(self, node: ast.Name) -> list[ast.expr]:
+        """The values of every binding of a name, empty when one of them is not a plain assignment."""
+        bindings = self.bindings(node)
+        values = [binding.value for binding in bindings if binding.value is not None]
+        return values if len(values) == len(bindings) else []
+
+    def bindings(self, node: ast.Name) -> list[Binding]:
+        """The bindings that the name may have where it is used."""
+        scope = self.structure.scopes[node]
+        home = scope.lookup(node.id)
+        if home is None:
+            return []
+        use = (node.lineno, node.col_offset) if home is scope else None
+        return reaching(home.bindings[node.id], use)
+
+    def _meanings(self, node: ast.expr, depth: int) -> Iterator[Meaning]:
+        if depth > _MAX_DEPTH:
+            yield UNKNOWN
+        elif isinstance(node, ast.Name):
+            yield from self._name(node, depth)
+        elif isinstance(node, ast.Attribute):
+            for meaning in self._meanings(node.value, depth + 1):
+                yield self._attribute(meaning, node)
+        elif isinstance(node, ast.IfExp):
+            yield from self._meanings(node.body, depth + 1)
+            yield from self._meanings(node.orelse, depth + 1)
+        elif isinstance(node, ast.BoolOp):
+            for value in node.values:
+                yield from self._meanings(value, depth + 1)
+        elif not (isinstance(node, ast.Constant) and node.value is None):
+            yield UNKNOWN
+
+    def _attribute(self, base: Meaning, node: ast.Attribute) -> Meaning:
+        if base.qualified is None:
+            return UNKNOWN
+        return Meaning(f"{base.qualified}.{node.attr}", base.binding, ast.unparse(node.value))
+
+    def _name(self, node: ast.Name, depth: int) -> Iterator[Meaning]:
+        bindings = self.bindings(node)
+        if not bindings:
+            yield self._unbound(node)
+        for binding in bindings:
+            yield from self._bound(binding, depth)
+
+    def _bound(self, binding: Binding, depth: int) -> Iterator[Meaning]:
+        if binding.kind is Kind.IMPORT:
+            assert binding.target is not None
+            yield Meaning(self._imported(binding.target), binding)
+        elif binding.kind is Kind.DEFINITION:
+            yield Meaning(f"{LOCAL}.{binding.name}", binding)
+        elif binding.value is not None and not is_absent(binding.value):
+            yield from self._meanings(binding.value, depth + 1)
+        elif binding.value is None:
+            yield UNKNOWN
+
+    def _imported(self, target: str) -> str:
+        if self.exports is not None and "." in target.lstrip("."):
+            module, _, name = target.rpartition(".")
+            return self.exports(module, name) or target
+        return target
+
+    def _unbound(self, node: ast.Name) -> Meaning:
+        module = self.stars(self.structure.scopes[node], node.id)
+        return Meaning(f"{module or 'builtins'}.{node.id}")
+
+    def stars(self, scope: Scope, name: str) -> str | None:
+        """The FSDP module whose star import brings the unbound `name` to `scope`, None when there is none."""
+        if name not in PUBLIC or scope.lookup(name) is not None:
+            return None
+        modules = (module for outer in scope.enclosing() for module in reversed(outer.star_imports))
+        return next((module for module in modules if module.startswith(PACKAGE)), None)
+
+
+def is_absent(value: ast.expr) -> bool:
+    """Whether `value` only stands in for a missing import (`FSDP = None`, `FlatParameter = object`)."""
+    if isinstance(value, ast.Constant):
+        return value.value is None or value.value is ...
+    return isinstance(value, ast.Name) and value.id == "object"
+
+
+def reaching(bindings: list[Binding], use: tuple[int, int] | None) -> list[Binding]:
+    """The bindings that can be in force at `use`; None for a use in a nested scope, which runs at any later time.
+
+    An unconditional binding ends the ones before it. A binding that stands after the use in its own scope counts
+    only when nothing before it does (a loop may bring control back).
+    """
+    before = [b for b in bindings if use is None or b.position < use]
+    if not before:
+        return list(bindings)
+    last = max((n for n, b in enumerate(before) if not b.conditional), default=0)
+    return before[last:]

@@ -1,0 +1,308 @@
+"""The scopes of a module: what each name is bound to, where it is used, and what encloses what.
+
+One walk of the tree gives all of it. Scoping follows the language reference: class bodies are not seen from the
+functions inside them, decorators, defaults and annotations belong to the enclosing scope, a comprehension's first
+iterable too, and a walrus binds in the function around its comprehension.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_CONDITIONAL = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+
+
+class Kind(Enum):
+    """How a name came to be bound."""
+
+    IMPORT = "import"
+    ASSIGNMENT = "assignment"
+    PARAMETER = "parameter"
+    DEFINITION = "definition"
+    OTHER = "other"
+
+
+@dataclass(eq=False)
+class Binding:
+    """One place that binds a name.
+
+    `target` is the dotted name that an import brings; `value` the expression of a plain `name = value`; `node` the
+    statement, parameter or definition itself.
+    """
+
+    name: str
+    kind: Kind
+    node: ast.AST
+    scope: Scope
+    target: str | None = None
+    value: ast.expr | None = None
+    conditional: bool = False
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Line and column where the binding stands, for ordering."""
+        return (getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0))
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension with the names it binds and the names it uses."""
+
+    node: ast.AST
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    uses: dict[str, list[ast.Name]] = field(default_factory=dict)
+    children: list[Scope] = field(default_factory=list)
+    declared_global: set[str] = field(default_factory=set)
+    declared_nonlocal: set[str] = field(default_factory=set)
+    star_imports: list[str] = field(default_factory=list)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether this is the module's own scope."""
+        return isinstance(self.node, ast.Module)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether this is a class body."""
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether this is a function (lambdas included)."""
+        return isinstance(self.node, FunctionNode)
+
+    @property
+    def module(self) -> Scope:
+        """The module's scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def enclosing(self) -> Iterator[Scope]:
+        """This scope, then the ones around it, outwards."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def nested(self) -> Iterator[Scope]:
+        """This scope and every one inside it."""
+        stack = [self]
+        while stack:
+            scope = stack.pop()
+            yield scope
+            stack.extend(scope.children)
+
+    def lookup(self, name: str) -> Scope | None:
+        """The scope whose binding of `name` is seen from here, None for builtins and unbound names."""
+        for scope in self.enclosing():
+            if name in scope.declared_global:
+                return scope.module if name in scope.module.bindings else None
+            visible = scope is self or not scope.is_class
+            if visible and name in scope.bindings and name not in scope.declared_nonlocal:
+                return scope
+        return None
+
+
+@dataclass
+class Structure:
+    """What one walk over a module collects."""
+
+    tree: ast.Module
+    module: Scope
+    parents: Mapping[ast.AST, ast.AST]
+    scopes: Mapping[ast.AST, Scope]
+    calls: list[ast.Call]
+    attributes: list[ast.Attribute]
+    strings: list[ast.Constant]
+    imports: list[ast.Import | ast.ImportFrom]
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+
+
+def build(tree: ast.Module) -> Structure:
+    """Walk `tree` once and collect its scopes, parents and the nodes that rules ask for, in source order."""
+    return _Walk(tree).run()
+
+
+class _Walk:
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.module = Scope(tree, None)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {tree: self.module}
+        self.found: dict[type[ast.AST], list[ast.AST]] = {}
+        self.pending: list[tuple[ast.AST, Scope, bool]] = []
+
+    def run(self) -> Structure:
+        self._push_children(self.tree, self.module, False)
+        while self.pending:
+            node, scope, conditional = self.pending.pop()
+            self.scopes[node] = scope
+            self.found.setdefault(type(node), []).append(node)
+            self._bind(node, scope, conditional)
+            self._descend(node, scope, conditional)
+        return Structure(
+            tree=self.tree,
+            module=self.module,
+            parents=self.parents,
+            scopes=self.scopes,
+            calls=self._nodes(ast.Call),
+            attributes=self._nodes(ast.Attribute),
+            strings=self._nodes(ast.Constant),
+            imports=self._nodes(ast.Import, ast.ImportFrom),
+            functions=self._nodes(ast.FunctionDef, ast.AsyncFunctionDef),
+        )
+
+    def _nodes(self, *types: type[ast.AST]) -> list:  # type: ignore[type-arg]
+        nodes = [node for kind in types for node in self.found.get(kind, ())]
+        return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+
+    def _push(self, parent: ast.AST, node: ast.AST | None, scope: Scope, conditional: bool) -> None:
+        if node is not None:
+            self.parents[node] = parent
+            self.pending.append((node, scope, conditional))
+
+    def _push_children(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
+        for child in reversed(list(ast.iter_child_nodes(node))):
+            self._push(node, child, scope, conditional)
+
+    def _descend(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
+        if isinstance(node, FunctionNode):
+            self._enter_function(node, scope, conditional)
+        elif isinstance(node, ast.ClassDef):
+            inner = self._scope(node, scope)
+            for child in (*node.decorator_list, *node.bases, *node.keywords):
+                self._push(node, child, scope, conditional)
+            for statement in reversed(node.body):
+                self._push(node, statement, inner, False)
+        elif isinstance(node, _COMPREHENSIONS):
+            self._enter_comprehension(node, scope)
+        else:
+            self._push_children(node, scope, conditional or isinstance(node, _CONDITIONAL))
+
+    def _scope(self, node: ast.AST, parent: Scope) -> Scope:
+        scope = Scope(node, parent)
+        parent.children.append(scope)
+        return scope
+
+    def _enter_function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope, conditional: bool
+    ) -> None:
+        inner = self._scope(node, scope)
+        arguments = node.args
+        self.parents[arguments] = node
+        self.scopes[arguments] = scope
+        everyone = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        everyone += [extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None]
+        for argument in everyone:
+            self.parents[argument] = arguments
+            self.scopes[argument] = inner
+            self._add(Binding(argument.arg, Kind.PARAMETER, argument, inner))
+            self._push(argument, argument.annotation, scope, conditional)
+        for default in (*arguments.defaults, *arguments.kw_defaults):
+            self._push(arguments, default, scope, conditional)
+        if isinstance(node, ast.Lambda):
+            self._push(node, node.body, inner, False)
+            return
+        for child in (*node.decorator_list, node.returns, *getattr(node, "type_params", ())):
+            self._push(node, child, scope, conditional)
+        for statement in reversed(node.body):
+            self._push(node, statement, inner, False)
+
+    def _enter_comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
+    ) -> None:
+        inner = self._scope(node, scope)
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        for element in elements:
+            self._push(node, element, inner, True)
+        for number, generator in enumerate(node.generators):
+            self.parents[generator] = node
+            self.scopes[generator] = inner
+            self._push(generator, generator.target, inner, True)
+            self._push(generator, generator.iter, inner if number else scope, True)
+            for condition in generator.ifs:
+                self._push(generator, condition, inner, True)
+
+    def _add(self, binding: Binding) -> None:
+        scope = binding.scope
+        if binding.name in scope.declared_global:
+            scope = scope.module
+        elif binding.name in scope.declared_nonlocal:
+            scope = next((s for s in scope.enclosing() if s is not scope and binding.name in s.bindings), scope)
+        scope.bindings.setdefault(binding.name, []).append(binding)
+
+    def _bind(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                scope.uses.setdefault(node.id, []).append(node)
+            else:
+                self._bind_name(node, scope, conditional)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                target = alias.name if alias.asname else name
+                self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            prefix = module if module.endswith(".") else f"{module}."
+            for alias in node.names:
+                if alias.name == "*":
+                    scope.star_imports.append(module)
+                    continue
+                name = alias.asname or alias.name
+                target = prefix + alias.name
+                self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            self._add(Binding(node.name, Kind.DEFINITION, node, scope, conditional=conditional))
+        elif isinstance(node, ast.Global):
+            scope.declared_global.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            scope.declared_nonlocal.update(node.names)
+        else:
+            other = _other_bound_name(node)
+            if other is not None:
+                self._add(Binding(other, Kind.OTHER, node, scope, conditional=conditional))
+
+    def _bind_name(self, node: ast.Name, scope: Scope, conditional: bool) -> None:
+        parent = self.parents[node]
+        value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) else None
+        if isinstance(parent, ast.NamedExpr):
+            while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
+                scope = scope.parent
+        elif value is None:
+            value = _unpacked_value(node, parent, self.parents)
+        kind = Kind.OTHER if value is None else Kind.ASSIGNMENT
+        bare = isinstance(parent, ast.AnnAssign) and parent.value is None
+        if not bare:
+            self._add(Binding(node.id, kind, node, scope, value=value, conditional=conditional))
+        elif isinstance(parent, ast.AnnAssign) and not scope.is_module:
+            scope.bindings.setdefault(node.id, [])
+
+
+def _unpacked_value(node: ast.Name, parent: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.expr | None:
+    """The element that `node` receives in `a, b = x, y`, None for any other unpacking."""
+    if not isinstance(parent, (ast.Tuple, ast.List)):
+        return None
+    statement = parents[parent]
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, (ast.Tuple, ast.List)):
+        return None
+    elements = statement.value.elts
+    if len(elements) != len(parent.elts) or any(isinstance(e, ast.Starred) for e in (*elements, *parent.elts)):
+        return None
+    return elements[parent.elts.index(node)]
+
+
+def _other_bound_name(node: ast.AST) -> str | None:
+    if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+        return node.name
+    if isinstance(node, ast.MatchMapping):
+        return node.rest
+    return None
