@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import codecs
 import io
+import itertools
 import re
 import tokenize
 import warnings
@@ -127,7 +128,7 @@ class Source:
     def text_lines(self) -> list[str]:
         """The lines with their newlines, one per entry of `line_starts`."""
         bounds = [*self.line_starts, len(self.data)]
-        return [self.data[start:end].decode() for start, end in zip(bounds, bounds[1:])]
+        return [self.data[start:end].decode() for start, end in itertools.pairwise(bounds)]
 
     def span(self, node: ast.AST) -> Span:
         """Where a node with a position stands."""

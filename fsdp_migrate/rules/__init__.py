@@ -1,0 +1,21 @@
+"""All rules, by code."""
+
+from __future__ import annotations
+
+from fsdp_migrate.rules import legacy_cards, optim_input, state_dict_type, to_load_order, unparsable
+from fsdp_migrate.rules.card import Rule, RuleCard
+
+_RULES = (
+    *legacy_cards.RULES,
+    optim_input.RULE,
+    to_load_order.RULE,
+    state_dict_type.MISSING_CONFIG,
+    state_dict_type.DEPRECATED,
+)
+RULES: tuple[Rule, ...] = (unparsable.rule(_RULES), *sorted(_RULES, key=lambda rule: rule.card.code))
+
+
+def find(code_or_name: str) -> RuleCard | None:
+    """The card with this code (any case) or kebab name, None when there is none."""
+    wanted = code_or_name.lower()
+    return next((rule.card for rule in RULES if wanted in (rule.card.code.lower(), rule.card.name)), None)

@@ -1,0 +1,78 @@
+"""Linting one file: a pure function of its bytes and the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.card import Rule
+from fsdp_migrate.rules.unparsable import CARD
+from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.source import Source, SourceError, Span
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.names import ExportLookup
+
+
+def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup | None = None) -> FileReport:
+    """The findings of one file, hints included, in order of place.
+
+    A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `exports` answers
+    for names of other modules of the project.
+    """
+    rules = selected_rules(settings)
+    if not is_candidate(raw, rules):
+        return FileReport(path)
+    try:
+        source = Source(raw)
+    except SourceError as error:
+        return FileReport(path, error=str(error))
+    try:
+        source.tree  # noqa: B018 - parsing is what may fail
+    except SyntaxError as error:
+        return FileReport(path, (_unparsable(source, path, error),))
+    return _checked(source, path, settings, rules, exports)
+
+
+def selected_rules(settings: Settings) -> tuple[Rule, ...]:
+    """The rules that the settings ask for."""
+    return tuple(rule for rule in RULES if settings.selected(rule.card.code))
+
+
+def _checked(
+    source: Source, path: str, settings: Settings, rules: tuple[Rule, ...], exports: ExportLookup | None
+) -> FileReport:
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.suppressions import Suppressions
+
+    facts = ModuleFacts(source, path, settings.torch, exports)
+    findings = [finding for rule in rules for finding in rule.check(facts, rule.card)]
+    suppressions = Suppressions(source)
+    kept = [finding for finding in findings if not suppressions.silences(finding)]
+    kept.sort(key=lambda finding: (finding.span.start, finding.code))
+    return FileReport(path, tuple(kept), suppressed=len(findings) - len(kept))
+
+
+def _unparsable(source: Source, path: str, error: SyntaxError) -> Finding:
+    lines = source.text_lines
+    row = min(max(error.lineno or 1, 1), len(lines))
+    line = lines[row - 1].rstrip("\r\n")
+    column = min(max(error.offset or 1, 1), len(line) + 1)
+    start = source.line_starts[row - 1] + len(line[: column - 1].encode())
+    return Finding(
+        code=CARD.code,
+        name=CARD.name,
+        message=f"the file does not parse: {error.msg}",
+        severity=Severity.BREAKS,
+        applicability=Applicability.MANUAL,
+        reason="mend the syntax error; nothing else in the file was checked",
+        path=path,
+        span=Span(start, start),
+        statement=Span(start, start),
+        line=row,
+        column=column,
+        end_line=row,
+        end_column=column,
+    )

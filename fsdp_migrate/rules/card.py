@@ -1,0 +1,138 @@
+"""The card of a rule: everything a user may ask about it, and the examples that test it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    import ast
+
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.source import Span
+
+
+@dataclass(frozen=True)
+class Example:
+    """Code that a rule flags; `after` is what rewriting makes of it, None when the finding is manual there."""
+
+    before: str
+    after: str | None = None
+    note: str = ""
+    applicability: Applicability = Applicability.SAFE
+
+
+@dataclass(frozen=True)
+class RuleCard:
+    """What a rule is about.
+
+    `explanation` is Markdown. `deprecated` and `removed` are the first torch releases that warn and that fail, None
+    where there is none; `floor` the lowest release on which the rewritten code works. `severity` overrides what
+    `deprecated` and `removed` say for a supported range.
+    """
+
+    code: str
+    name: str
+    summary: str
+    explanation: str
+    applicability: str
+    deprecated: str | None = None
+    removed: str | None = None
+    floor: str | None = None
+    severity: Severity | None = None
+    flags: tuple[Example, ...] = ()
+    leaves: tuple[str, ...] = ()
+    url: str | None = None
+
+    def severity_on(self, torch: TorchRange) -> Severity:
+        """What happens on the supported range."""
+        if self.severity is not None:
+            return self.severity
+        if self.removed is not None and torch.newest >= Version(self.removed):
+            return Severity.BREAKS
+        if self.deprecated is not None and torch.newest >= Version(self.deprecated):
+            return Severity.DEPRECATED
+        return Severity.HINT
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A card with the identifiers that can trigger it and the function that finds its places."""
+
+    card: RuleCard
+    needles: tuple[str, ...]
+    check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a finding can be mended: the fix with its grade, or None with the reason why not."""
+
+    fix: Fix | None = None
+    unsafe: str | None = None
+    manual: str | None = None
+
+    @property
+    def applicability(self) -> Applicability:
+        """The grade of the fix."""
+        if self.fix is None:
+            return Applicability.MANUAL
+        return Applicability.SAFE if self.unsafe is None else Applicability.UNSAFE
+
+    @property
+    def reason(self) -> str | None:
+        """Why the finding is not safe to fix."""
+        return self.unsafe if self.fix is not None else self.manual
+
+    def within(self, card: RuleCard, torch: TorchRange) -> Verdict:
+        """This verdict for a range: below the card's floor there is no fix, whatever else may be in its way."""
+        if card.floor is None or torch.oldest >= Version(card.floor):
+            return self
+        reason = f"the replacement needs torch>={card.floor}, and torch{torch} is supported"
+        return replace(self, fix=None, manual=reason)
+
+
+def manual(reason: str) -> Verdict:
+    """No fix, for this reason."""
+    return Verdict(manual=reason)
+
+
+def finding(
+    facts: ModuleFacts,
+    card: RuleCard,
+    place: ast.AST | Span,
+    statement: ast.stmt,
+    message: str,
+    verdict: Verdict,
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding of `card` at `place`, a node or a span inside `statement`."""
+    from fsdp_migrate.source import Span
+
+    source = facts.source
+    span = place if isinstance(place, Span) else source.span(place)
+    verdict = verdict.within(card, facts.torch)
+    start, end = source.position(span.start), source.position(span.end)
+    return Finding(
+        code=card.code,
+        name=card.name,
+        message=message,
+        severity=severity or card.severity_on(facts.torch),
+        applicability=verdict.applicability,
+        reason=verdict.reason,
+        path=facts.path,
+        span=span,
+        statement=facts.header(statement),
+        line=start.line,
+        column=start.column,
+        end_line=end.line,
+        end_column=end.column,
+        url=card.url,
+        fix=verdict.fix,
+    )

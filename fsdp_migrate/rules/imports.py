@@ -1,0 +1,181 @@
+"""How rewritten code spells the names it needs, and which imports have to bring them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fsdp_migrate.edits import EditImport
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import Receiver
+from fsdp_migrate.facts.names import PACKAGE, Meaning
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.torch_api.data import exists
+
+
+class CannotSupply(Exception):
+    """A name cannot be brought to where it is needed; the message is a reason for the user."""
+
+
+@dataclass
+class Supply:
+    """The spelling of each symbol at one place, and the import edits that make it valid."""
+
+    spelling: dict[str, str] = field(default_factory=dict)
+    edits: list[EditImport] = field(default_factory=list)
+
+
+def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver) -> Supply:
+    """Spell `symbols` of torch.distributed.fsdp at `at`, in the style in which `receiver` was reached.
+
+    A name that is visible there already is used; an attribute chain gives chains; otherwise the names join the
+    import that brought FSDP, under an alias where the plain name is taken.
+
+    Raises:
+        CannotSupply: no import that runs can bring the names.
+    """
+    result = Supply()
+    for symbol in symbols:
+        spelling = _visible(facts, symbol, at, receiver) or _chained(facts, symbol, at, receiver)
+        if spelling is None:
+            spelling, edits = _imported(facts, symbol, at, receiver)
+            result.edits.extend(edits)
+        result.spelling[symbol] = spelling
+    return result
+
+
+def fresh_name(scope: Scope, stem: str, given: Container[str]) -> str:
+    """`stem`, or `stem_2` and so on, not in `given` and such that no scope that could see it binds or uses it."""
+    number = 1
+    while (name := stem if number == 1 else f"{stem}_{number}") in given or _taken(scope, name):
+        number += 1
+    return name
+
+
+def _taken(scope: Scope, name: str) -> bool:
+    home = next(outer for outer in scope.enclosing() if outer.is_function or outer.is_module or outer.is_class)
+    inside = any(name in inner.bindings or name in inner.uses for inner in home.nested())
+    return inside or any(name in outer.bindings for outer in scope.enclosing())
+
+
+def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:
+    scope = facts.scope(at)
+    wanted = f"{PACKAGE}.{symbol}"
+    for outer in scope.enclosing():
+        for name, bindings in outer.bindings.items():
+            imports = [b for b in bindings if b.target is not None and Meaning(b.target).symbol == wanted]
+            if len(imports) != len(bindings) or not imports or scope.lookup(name) is not outer:
+                continue
+            if any(_runs_before(facts, binding, at, receiver) for binding in imports):
+                return name
+    return symbol if facts.names.stars(scope, symbol) else None
+
+
+def _runs_before(facts: ModuleFacts, binding: Binding, at: ast.AST, receiver: Receiver) -> bool:
+    """Whether an import certainly ran when control reaches `at` with FSDP at hand."""
+    if for_type_checking(facts, binding.node):
+        return False
+    same_scope = binding.scope is facts.scope(at) or binding.scope.node is facts.function(at)
+    if same_scope and binding.position > (at.lineno, at.col_offset):  # type: ignore[attr-defined]
+        return False
+    if not binding.conditional:
+        return True
+    block = facts.structure.parents[binding.node]
+    companions = [facts.structure.parents[m.binding.node] for m in receiver.meanings if m.binding is not None]
+    return block in companions or block in _ancestors(facts, at)
+
+
+def _ancestors(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
+    while node in facts.structure.parents:
+        node = facts.structure.parents[node]
+        yield node
+
+
+def for_type_checking(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether `node` stands under `if TYPE_CHECKING:`, which never runs."""
+    child = node
+    for parent in _ancestors(facts, node):
+        if isinstance(parent, ast.If) and child in parent.body and _is_type_checking(parent.test):
+            return True
+        child = parent
+    return False
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else None
+    return name == "TYPE_CHECKING"
+
+
+def _chained(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:
+    scope = facts.scope(at)
+    for meaning in receiver.meanings or _visible_modules(facts, scope):
+        if meaning.chain is None or meaning.binding is None or meaning.qualified is None:
+            continue
+        home = scope.lookup(meaning.chain.split(".")[0])
+        if home is None or meaning.binding not in home.bindings[meaning.binding.name]:
+            continue
+        module = meaning.qualified.rpartition(".")[0]
+        if _offers(facts, module, symbol):
+            return f"{meaning.chain}.{symbol}"
+    return None
+
+
+def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
+    """Imports of the package as a module, for code that reaches FSDP through an instance only."""
+    if facts.fsdp.imports(scope):
+        return
+    for outer in scope.enclosing():
+        for bindings in outer.bindings.values():
+            for binding in bindings:
+                if binding.target == PACKAGE and binding.kind is Kind.IMPORT and not binding.conditional:
+                    yield Meaning(f"{PACKAGE}.FullyShardedDataParallel", binding, binding.name)
+
+
+def _offers(facts: ModuleFacts, module: str, symbol: str) -> bool:
+    """Whether `module` has `symbol` in every supported release."""
+    return all(exists(f"{module}.{symbol}", release) for release in facts.torch.releases)
+
+
+def _imported(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> tuple[str, list[EditImport]]:
+    scope = facts.scope(at)
+    origins = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(scope)
+    bindings = [_import_of(facts, binding) for binding in origins]
+    statements = [b for b in bindings if b is not None and not for_type_checking(facts, b.node)]
+    statements = [b for b in statements if facts.reached(b.node)]
+    if not statements:
+        raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
+    for binding in statements:
+        assert isinstance(binding.node, ast.ImportFrom)
+        module = binding.node.module or ""
+        if binding.node.level or not _offers(facts, module, symbol):
+            raise CannotSupply(f"`{symbol}` cannot be imported from `{'.' * binding.node.level}{module}`: import it")
+    name = symbol
+    for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
+        name = candidate
+        if not any(_collides(binding.scope, scope, name) for binding in statements):
+            break
+    else:
+        raise CannotSupply(f"the name `{symbol}` is taken here: import it under another one")
+    added = symbol if name == symbol else f"{symbol} as {name}"
+    return name, [EditImport(facts.source.span(b.node), add=(added,)) for b in statements]
+
+
+def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:
+    """The `from ... import` behind a binding: itself, or the one that a subclass takes its base class from."""
+    if isinstance(binding.node, ast.ClassDef):
+        for base in binding.node.bases:
+            for meaning in facts.names.meanings(base):
+                if meaning.binding is not None and meaning.binding is not binding:
+                    return _import_of(facts, meaning.binding)
+        return None
+    return binding if isinstance(binding.node, ast.ImportFrom) else None
+
+
+def _collides(home: Scope, at: Scope, name: str) -> bool:
+    """Whether binding `name` in `home` would change what a name means, or not be seen at `at`."""
+    if name in home.bindings or any(name in outer.bindings for outer in at.enclosing() if outer is not home):
+        return True
+    if home.lookup(name) is not None and not home.is_module:
+        return any(name in inner.uses for inner in home.nested())
+    return any(name in inner.uses and inner.lookup(name) is None for inner in home.nested())

@@ -1,0 +1,135 @@
+"""FSDP106: the `optim_input` argument, deprecated since torch 1.13 on every method that takes it.
+
+Dropping it changes nothing where the optimizer is passed too: parameter order then comes from the optimizer. Where
+it is not, the fallback is `model.parameters()` order. Source: catalogue osd-optim-input (torch 1.13.1 to 2.15.0,
+torch/distributed/fsdp/fully_sharded_data_parallel.py `_is_using_optim_input`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.edits import Argument, RewriteCall
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
+from fsdp_migrate.facts.evaluation import calls_in, is_reading
+from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.rules import legacy_optim_state
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.comments import loses_comment
+
+REKEY = "rekey_optim_state_dict"
+_REKEY_PARAMETERS = ("optim_state_dict", "optim_state_key_type", "model", "optim_input", "optim")
+_MESSAGE = "`optim_input` is deprecated since torch 1.13: the parameter order comes from the optimizer"
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find `optim_input` on calls that stay: rekey, and legacy calls that cannot be rewritten."""
+    for call, parameters in (*_rekey_calls(facts), *_legacy_calls(facts)):
+        try:
+            bound = bind(call, parameters, 0)
+        except BindingError:
+            continue
+        given = bound.get("optim_input")
+        if given is None or _is_none(given.value):
+            continue
+        yield finding(
+            facts, card, given.value, facts.statement(call), _MESSAGE, _verdict(facts, call, parameters, bound)
+        )
+
+
+def _rekey_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...]]]:
+    position = _REKEY_PARAMETERS.index("model")
+    for call in facts.structure.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == REKEY and facts.reached(call):
+            model = call.args[position] if position < len(call.args) else None
+            if facts.fsdp.receiver(call.func, model) is not None:
+                yield call, _REKEY_PARAMETERS
+
+
+def _legacy_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...]]]:
+    for planned in legacy_optim_state.plans(facts):
+        if planned.verdict.fix is None and "optim_input" in planned.method.parameters:
+            yield planned.call, planned.method.parameters
+
+
+def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bound: dict[str, Bound]) -> Verdict:
+    if "optim" not in bound or _is_none(bound["optim"].value):
+        return manual("without it and without `optim=` the order of `model.parameters()` is assumed: pass `optim=`")
+    given = bound["optim_input"]
+    if any(not is_reading(inner, facts.names) for inner in calls_in(given.value)):
+        return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
+    if loses_comment(facts, call, given):
+        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
+    return Verdict(Fix((RewriteCall(facts.source.span(call), None, _kept(call, parameters, given)),)))
+
+
+def _kept(call: ast.Call, parameters: tuple[str, ...], dropped: Bound) -> tuple[Argument, ...]:
+    """All arguments but one; positional ones behind it become keywords."""
+    kept = []
+    for index, argument in enumerate(ordered_arguments(call)):
+        if index == dropped.index:
+            continue
+        keyword = argument.arg if isinstance(argument, ast.keyword) else None
+        if keyword is None and index > dropped.index:
+            keyword = parameters[index]
+        kept.append(Argument(keyword, index))
+    return tuple(kept)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP106",
+        name="optim-input",
+        summary="`optim_input` is passed to an optimizer-state method",
+        explanation="""\
+The optimizer-state methods once took the parameters or groups that the optimizer was built from. Since torch 1.13
+they read the order from the optimizer and warn about `optim_input`. The argument is dropped where the optimizer is
+passed too; later positional arguments become keywords. Calls that FSDP101-105 rewrite lose it on the way and are
+not reported here.""",
+        applicability="safe or manual",
+        deprecated="1.13",
+        floor="1.13",
+        flags=(
+            Example(
+                before="""\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType
+
+def to_ids(osd, model, optim):
+    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, model.parameters(), optim)
+""",
+                after="""\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType
+
+def to_ids(osd, model, optim):
+    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, optim=optim)
+""",
+            ),
+            Example(
+                before="""\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType
+
+def to_ids(osd, model, groups):
+    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, optim_input=groups)
+""",
+                note="the optimizer is not passed",
+            ),
+        ),
+        leaves=(
+            """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType
+
+def to_ids(osd, model, optim):
+    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, optim=optim)
+""",
+        ),
+        url="https://pytorch.org/docs/stable/fsdp.html",
+    ),
+    needles=("optim_input", REKEY, *legacy_optim_state.METHODS),
+    check=check,
+)

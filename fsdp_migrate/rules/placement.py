@@ -1,0 +1,169 @@
+"""Where a call can be put under a `with` without changing what its statement does.
+
+Around the whole statement when the call is all that it evaluates besides plain values; otherwise in front of it,
+provided that the call runs exactly once and nothing with an effect runs before it.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fsdp_migrate.edits import Replace
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.evaluation import (
+    calls_in,
+    evaluated_before,
+    evaluated_conditionally,
+    is_neutral,
+    is_reading,
+)
+from fsdp_migrate.source import Source, Span
+
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+_CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.keyword)
+_BLOCKS = ("body", "orelse", "finalbody")
+_COLON = ord(":")
+_SEMICOLON = re.compile(rb"(?:[ \t\f]|\\\r?\n)*;(?:[ \t\f]|\\\r?\n)*")
+
+
+class CannotPlace(Exception):
+    """The call cannot be put under a `with` here; the message is a reason for the user."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A statement and how its call goes under a `with`: with all of it (`whole`), or in front of it.
+
+    `indent` is the whitespace before the statement once `splits` have put it on a line of its own.
+    """
+
+    statement: ast.stmt
+    whole: bool
+    indent: str
+    splits: tuple[Replace, ...]
+
+
+def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], siblings: Iterable[ast.Call]) -> Placement:
+    """Find the place for `call`, which keeps `arguments`; `siblings` are rewritten too and only read state.
+
+    Raises:
+        CannotPlace: there is none.
+    """
+    statement = facts.statement(call)
+    others = frozenset(siblings)
+    _check_runs_once(facts, call, statement)
+    _check_arguments(facts, arguments, others)
+    _check_names_settled(facts, call, statement)
+    whole = _only_passed_on(facts, call, statement)
+    if not whole:
+        _check_nothing_before(facts, call, statement, others)
+    indent, splits = _own_line(facts, statement)
+    return Placement(statement, whole, indent, splits)
+
+
+def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
+    if facts.scope(statement).is_class:
+        raise CannotPlace("the call stands in a class body: move it into a function")
+    reason = evaluated_conditionally(call, statement, facts.structure.parents)
+    if reason is not None:
+        raise CannotPlace(f"the call stands {reason}: assign its result to a name in a statement of its own")
+    start = facts.source.span(statement).start
+    if isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start):
+        raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
+
+
+def _check_arguments(facts: ModuleFacts, arguments: Iterable[ast.expr], others: frozenset[ast.Call]) -> None:
+    for argument in arguments:
+        for inner in calls_in(argument):
+            if inner not in others and not is_neutral(inner, facts.names):
+                text = _shortened(inner)
+                raise CannotPlace(
+                    f"`{text}` is evaluated for the call and could depend on the state-dict type: "
+                    "bind its result to a name first"
+                )
+
+
+def _check_names_settled(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
+    for earlier in evaluated_before(call, statement, facts.structure.parents):
+        if any(isinstance(part, ast.NamedExpr) for part in ast.walk(earlier)):
+            raise CannotPlace("a name is bound with `:=` before the call in the same statement: bind it earlier")
+
+
+def _only_passed_on(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> bool:
+    """Whether `statement` does nothing but pass the value of `call` on: it runs no other code that could look."""
+    if not isinstance(statement, _SIMPLE):
+        return False
+    child: ast.AST = call
+    while (parent := facts.structure.parents[child]) is not statement:
+        handed = isinstance(parent, ast.Call) and child is not parent.func and is_neutral(parent, facts.names)
+        if not handed and not isinstance(parent, _CONTAINERS):
+            return False
+        child = parent
+    inside = set(calls_in(call))
+    return all(other in inside or is_neutral(other, facts.names) for other in calls_in(statement))
+
+
+def _check_nothing_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt, others: frozenset[ast.Call]) -> None:
+    for earlier in evaluated_before(call, statement, facts.structure.parents):
+        if isinstance(earlier, ast.withitem):
+            raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
+        for inner in calls_in(earlier):
+            if inner not in others and not is_reading(inner, facts.names):
+                raise CannotPlace(
+                    f"`{_shortened(inner)}` runs before the call in the same statement: give it a statement of its own"
+                )
+
+
+def _shortened(node: ast.AST, limit: int = 40) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Replace, ...]]:
+    """The indentation of `statement` and the edits that put it on a line of its own."""
+    source = facts.source
+    block = _block(facts, statement)
+    start = source.span(block[0]).start
+    lead = source.data[source.line_start(start) : start]
+    if not lead.strip():
+        indent = lead.decode().replace("\f", "")
+        wanted = [pair for pair in itertools.pairwise(block) if statement in pair]
+        gaps = [
+            Span(source.span(one).end, source.span(two).start) for one, two in wanted if _share_line(source, one, two)
+        ]
+    else:
+        header = facts.structure.parents[statement]
+        outer = facts.statement(header)
+        indent = facts.indentation(outer) + facts.indent_unit * (2 if isinstance(header, ast.match_case) else 1)
+        gaps = [Span(_after_colon(source.data, start), start)]
+        gaps += [Span(source.span(one).end, source.span(two).start) for one, two in itertools.pairwise(block)]
+    return indent, tuple(Replace(gap, f"{source.newline}{indent}") for gap in gaps)
+
+
+def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements on the line of `statement`, itself included, in the block that holds it."""
+    parent = facts.structure.parents[statement]
+    blocks: list[list[ast.stmt]] = [getattr(parent, name, None) or [] for name in _BLOCKS]
+    statements = next(block for block in blocks if isinstance(block, list) and statement in block)
+    first = last = statements.index(statement)
+    while first > 0 and _share_line(facts.source, statements[first - 1], statements[first]):
+        first -= 1
+    while last + 1 < len(statements) and _share_line(facts.source, statements[last], statements[last + 1]):
+        last += 1
+    return statements[first : last + 1]
+
+
+def _share_line(source: Source, one: ast.stmt, two: ast.stmt) -> bool:
+    """Whether a semicolon alone stands between two statements."""
+    return _SEMICOLON.fullmatch(source.data, source.span(one).end, source.span(two).start) is not None
+
+
+def _after_colon(data: bytes, start: int) -> int:
+    """The offset behind the colon that ends a compound statement's header in front of `start`."""
+    while data[start - 1] != _COLON:
+        start -= 1
+    return start

@@ -1,0 +1,516 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Applicability, Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+FULL_IMPORT = """\
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullyShardedDataParallel as FSDP,
+    StateDictType,
+)
+"""
+SHARDED_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n"
+
+
+def context(indent: int, rank0_only: str = "True", model: str = "model", receiver: str = "FSDP") -> str:
+    pad = " " * indent
+    return (
+        f"{pad}with {receiver}.state_dict_type(\n"
+        f"{pad}    {model},\n"
+        f"{pad}    StateDictType.FULL_STATE_DICT,\n"
+        f"{pad}    optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only={rank0_only}),\n"
+        f"{pad}):\n"
+    )
+
+
+NEW = "FSDP.optim_state_dict(model, optim)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("osd = {}", "osd = {}"),
+        ("osd: dict = {}", "osd: dict = {}"),
+        ("self.osd = {}", "self.osd = {}"),
+        ('out["optim"] = {}', 'out["optim"] = {}'),
+        ("a, b = 1, {}", "a, b = 1, {}"),
+        ("out |= {}", "out |= {}"),
+        ("return {}", "return {}"),
+        ("{}", "{}"),
+        ("torch.save({}, path)", "torch.save({}, path)"),
+        ('torch.save({{"optim": {}, "step": step}}, path)', 'torch.save({{"optim": {}, "step": step}}, path)'),
+        ("print({})", "print({})"),
+    ],
+)
+def test_a_statement_that_only_evaluates_the_call_is_wrapped(before: str, after: str) -> None:
+    function = "import torch\n{imports}\n\ndef f(self, model, optim, out, path, step):\n{body}"
+    old = before.format("FSDP.full_optim_state_dict(model, optim)")
+    check_transformed(
+        function.format(imports=IMPORT, body=f"    {old}\n"),
+        function.format(imports=FULL_IMPORT, body=context(4) + f"        {after.format(NEW)}\n"),
+        "FSDP101",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            'torch.save({{"m": model.state_dict(), "o": {}}}, path)',
+            'torch.save({{"m": model.state_dict(), "o": {}}}, path)',
+        ),
+        ("upload({})", "upload({})"),
+        ("x = (osd := {})", "x = (osd := {})"),
+        ("if {}:\n        pass", "if {}:\n        pass"),
+        ("for k in {}:\n        pass", "for k in {}:\n        pass"),
+        ("return [k for k in {}]", "return [k for k in {}]"),
+        ("out.update({})", "out.update({})"),
+        ("return {} if step else upload(1)", None),
+        ('state = {}["state"]', 'state = {}["state"]'),
+        ('text = f"{{{}}}"', 'text = f"{{{}}}"'),
+        ("out = {} | out", "out = {} | out"),
+        ("yield {}", "yield {}"),
+        ("x = {} or upload(1)", "x = {} or upload(1)"),
+    ],
+)
+def test_a_call_among_others_is_hoisted_or_manual(before: str, after: str | None) -> None:
+    function = "import torch\n{imports}\n\ndef f(model, optim, out, path, step):\n{body}"
+    old = before.format("FSDP.full_optim_state_dict(model, optim)")
+    text = function.format(imports=IMPORT, body=f"    {old}\n")
+    if after is None:
+        check_manual(text, "FSDP101", "conditional expression")
+        return
+    body = context(4) + f"        optim_state = {NEW}\n    {after.format('optim_state')}\n"
+    check_transformed(text, function.format(imports=FULL_IMPORT, body=body), "FSDP101")
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("while {}:\n        pass", "`while`"),
+        ("f = lambda: {}", "lambda"),
+        ("x = [{} for _ in out]", "comprehension"),
+        ("x = {} if step else None", "conditional expression"),
+        ("x = step and {}", "`and` or `or`"),
+        ("assert {}", "assertion"),
+        ("if step:\n        pass\n    elif {}:\n        pass", "`elif`"),
+        ("x = train(model), {}", "`train(model)` runs before"),
+        ("x = (step := 2), {}", "`:=`"),
+        ("def g(x={}):\n        pass", "default"),
+    ],
+)
+def test_a_call_that_may_not_run_once_and_first_is_manual(statement: str, reason: str) -> None:
+    call = "FSDP.full_optim_state_dict(model, optim)"
+    check_manual(f"{IMPORT}\ndef f(model, optim, out, step):\n    {statement.format(call)}\n", "FSDP101", reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("*args", "`*args`"),
+        ("model, optim, **kwargs", "`**kwargs`"),
+        ("model", "lacks `optim`"),
+        ("model, optim, foo=1", "`foo`"),
+        ("model, optim, None, True, None, 1", "more arguments"),
+        ("unwrap(model), optim", "twice"),
+        ("model, build(optim)", "bind its result to a name first"),
+        ("model, optim, list(make())", "would no longer be evaluated"),
+    ],
+)
+def test_arguments_that_cannot_be_followed_are_manual(arguments: str, reason: str) -> None:
+    check_manual(
+        f"{IMPORT}\ndef f(model, optim, args, kwargs):\n    return FSDP.full_optim_state_dict({arguments})\n",
+        "FSDP101",
+        reason,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rank0_only", "new"),
+    [
+        ("model, optim", "True", "model, optim"),
+        ("model, optim, None", "True", "model, optim"),
+        ("model, optim, model.parameters()", "True", "model, optim"),
+        ("model, optim, None, False", "False", "model, optim"),
+        ("model, optim, rank0_only=flag", "flag", "model, optim"),
+        ("model, optim, None, flag, pg", "flag", "model, optim, group=pg"),
+        ("model, optim, group=pg", "True", "model, optim, group=pg"),
+        ("optim=optim, model=model, rank0_only=not flag", "not flag", "optim=optim, model=model"),
+    ],
+)
+def test_every_form_of_the_arguments_is_carried_over(arguments: str, rank0_only: str, new: str) -> None:
+    check_transformed(
+        f"{IMPORT}\ndef f(model, optim, flag, pg):\n    return FSDP.full_optim_state_dict({arguments})\n",
+        f"{FULL_IMPORT}\ndef f(model, optim, flag, pg):\n"
+        + context(4, rank0_only)
+        + f"        return FSDP.optim_state_dict({new})\n",
+        "FSDP101",
+    )
+
+
+def load(body: str, imports: str = IMPORT) -> str:
+    return f"{imports}\ndef load(model, optim, osd, pg):\n{body}"
+
+
+TO_LOAD = "FSDP.optim_state_dict_to_load(model=model, optim=optim, optim_state_dict=osd)"
+
+
+@pytest.mark.parametrize(
+    ("method", "rank0_only"), [("shard_full_optim_state_dict", "False"), ("scatter_full_optim_state_dict", "True")]
+)
+def test_loading_a_full_state_dict(method: str, rank0_only: str) -> None:
+    check_transformed(
+        load(f"    flat = FSDP.{method}(osd, model)\n    optim.load_state_dict(flat)\n"),
+        load(context(4, rank0_only) + f"        flat = {TO_LOAD}\n    optim.load_state_dict(flat)\n", FULL_IMPORT),
+        "FSDP10",
+    )
+    check_transformed(
+        load(f"    return FSDP.{method}(osd, model, None, optim)\n"),
+        load(context(4, rank0_only) + f"        return {TO_LOAD}\n", FULL_IMPORT),
+        "FSDP10",
+    )
+
+
+def test_the_fourth_position_of_scatter_was_the_group() -> None:
+    check_transformed(
+        load("    optim.load_state_dict(FSDP.scatter_full_optim_state_dict(osd, model, None, pg))\n"),
+        load(
+            context(4)
+            + f"        optim_state_to_load = {TO_LOAD[:-1]}, group=pg)\n"
+            + "    optim.load_state_dict(optim_state_to_load)\n",
+            FULL_IMPORT,
+        ),
+        "FSDP104",
+    )
+
+
+def test_flatten_sharded_takes_the_optimizer_third() -> None:
+    body = "    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):\n"
+    check_transformed(
+        load("    return FSDP.flatten_sharded_optim_state_dict(osd, model, optim)\n"),
+        load(body + f"        return {TO_LOAD}\n", SHARDED_IMPORT),
+        "FSDP105",
+    )
+
+
+def test_the_optimizer_is_followed_through_one_assignment() -> None:
+    check_transformed(
+        load("    a = FSDP.scatter_full_optim_state_dict(osd, model)\n    b = a\n    optim.load_state_dict(b)\n"),
+        load(context(4) + f"        a = {TO_LOAD}\n    b = a\n    optim.load_state_dict(b)\n", FULL_IMPORT),
+        "FSDP104",
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("    return FSDP.scatter_full_optim_state_dict(osd, model)\n", "`optim` is a parameter of `load`"),
+        (
+            "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n    o = make(model)\n    o.load_state_dict(a)\n",
+            "`o` is only created after this call",
+        ),
+        (
+            "    o = None\n    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
+            "    o = make(model)\n    o.load_state_dict(a)\n",
+            "`o` is still None",
+        ),
+        (
+            "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
+            "    optim = make(model)\n    optim.load_state_dict(a)\n",
+            "bound anew",
+        ),
+        (
+            "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
+            "    optim.load_state_dict(a)\n    pg.load_state_dict(a)\n",
+            "more than one optimizer",
+        ),
+        (
+            "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n    model.load_state_dict(a)\n",
+            "into the model",
+        ),
+        (
+            "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
+            "    a = FSDP.rekey_optim_state_dict(a, kind, model)\n    optim.load_state_dict(a)\n",
+            "goes through `rekey_optim_state_dict`",
+        ),
+    ],
+)
+def test_an_optimizer_that_is_not_certain_is_manual(body: str, reason: str) -> None:
+    check_manual(load(body), "FSDP104", reason)
+
+
+def test_a_helper_without_the_optimizer_says_that_nothing_is_loaded() -> None:
+    check_manual(
+        f"{IMPORT}\ndef load_optimizer(model, osd):\n    sharded = FSDP.scatter_full_optim_state_dict(osd, model)\n",
+        "FSDP104",
+        "not visible in `load_optimizer` and the result is never used",
+    )
+
+
+def test_the_optimizer_paired_with_the_model_elsewhere_in_the_function_is_taken() -> None:
+    check_transformed(
+        f"""{IMPORT}
+def both(model, opt, osd):
+    saved = FSDP.optim_state_dict(model, opt)
+    return saved, FSDP.shard_full_optim_state_dict(osd, model)
+""",
+        f"""{FULL_IMPORT}
+def both(model, opt, osd):
+    saved = FSDP.optim_state_dict(model, opt)
+{context(4, "False")}        return saved, {TO_LOAD.replace("optim=optim", "optim=opt")}
+""",
+        "FSDP103",
+    )
+
+
+def test_sharded_is_safe_only_where_the_model_is_built_without_a_mesh() -> None:
+    text = (
+        "{imports}\ndef f(module, optim, mesh):\n    {build}\n    return FSDP.sharded_optim_state_dict(model, optim)\n"
+    )
+    for build, grade in (
+        ("model = FSDP(module)", Applicability.SAFE),
+        ("model = FSDP(module, device_mesh=mesh)", Applicability.UNSAFE),
+        ("model = FSDP(module, **mesh)", Applicability.UNSAFE),
+        ("model = module", Applicability.UNSAFE),
+    ):
+        (finding,) = lint(text.format(imports=IMPORT, build=build), "FSDP102")
+        assert finding.applicability is grade, build
+    (finding,) = lint(text.format(imports=IMPORT, build="model = module"), "FSDP102", ">=2.1,<2.2")
+    assert finding.applicability is Applicability.SAFE
+
+
+def test_the_third_position_of_sharded_is_the_group() -> None:
+    before = "{imports}\ndef f(module, optim, pg):\n    model = FSDP(module)\n{body}"
+    for arguments, new in (("pg", ", group=pg"), ("module.parameters()", ""), ("None, pg", ", group=pg")):
+        check_transformed(
+            before.format(
+                imports=IMPORT, body=f"    return FSDP.sharded_optim_state_dict(model, optim, {arguments})\n"
+            ),
+            before.format(
+                imports=SHARDED_IMPORT,
+                body="    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):\n"
+                f"        return FSDP.optim_state_dict(model, optim{new})\n",
+            ),
+            "FSDP102",
+        )
+
+
+OUTER = "    with FSDP.state_dict_type(model, StateDictType.{}):\n"
+
+
+def test_an_enclosing_sharded_context_does_not_leak_in() -> None:
+    text = "{imports}\ndef f(model, optim):\n{body}"
+    check_transformed(
+        text.format(
+            imports=SHARDED_IMPORT,
+            body=OUTER.format("SHARDED_STATE_DICT") + "        osd = FSDP.full_optim_state_dict(model, optim)\n",
+        ),
+        text.format(
+            imports=FULL_IMPORT,
+            body=OUTER.format("SHARDED_STATE_DICT") + context(8) + f"            osd = {NEW}\n",
+        ),
+        "FSDP101",
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "is_exact"),
+    [
+        ("None, FullOptimStateDictConfig(rank0_only=True)", True),
+        ("None, FullOptimStateDictConfig(True, True)", True),
+        ("optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)", True),
+        ("None, FullOptimStateDictConfig()", False),
+        ("None, FullOptimStateDictConfig(offload_to_cpu=False, rank0_only=True)", False),
+        ("None", False),
+        ("None, config", False),
+    ],
+)
+def test_only_an_enclosing_context_with_the_exact_config_is_used(config: str, is_exact: bool) -> None:
+    text = "{imports}\ndef f(model, optim, config):\n{outer}{body}"
+    outer = f"    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, {config}):\n"
+    check_transformed(
+        text.format(imports=FULL_IMPORT, outer=outer, body="        osd = FSDP.full_optim_state_dict(model, optim)\n"),
+        text.format(
+            imports=FULL_IMPORT,
+            outer=outer,
+            body=f"        osd = {NEW}\n" if is_exact else context(8) + f"            osd = {NEW}\n",
+        ),
+        "FSDP101",
+    )
+
+
+def test_a_context_for_another_model_is_not_used() -> None:
+    text = "{imports}\ndef f(model, other, optim):\n{body}"
+    outer = (
+        "    with FSDP.state_dict_type(other, StateDictType.FULL_STATE_DICT, None, "
+        "FullOptimStateDictConfig(rank0_only=True)):\n"
+    )
+    check_transformed(
+        text.format(imports=FULL_IMPORT, body=outer + "        osd = FSDP.full_optim_state_dict(model, optim)\n"),
+        text.format(imports=FULL_IMPORT, body=outer + context(8) + f"            osd = {NEW}\n"),
+        "FSDP101",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from fairscale.nn import FullyShardedDataParallel as FSDP\nFSDP.full_optim_state_dict(m, o)\n",
+        "from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as FSDP\n"
+        "FSDP.full_optim_state_dict(m, o)\n",
+        "from .fsdp import FSDP\nFSDP.full_optim_state_dict(m, o)\n",
+        "class FSDP:\n    @staticmethod\n    def full_optim_state_dict(m, o): ...\nFSDP.full_optim_state_dict(m, o)\n",
+        "from torch.distributed.fsdp import fully_shard as FSDP\nFSDP.full_optim_state_dict(m, o)\n",
+        f"{IMPORT}def f(FSDP, m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
+        f"{IMPORT}class T:\n    def full_optim_state_dict(self, m): ...\n"
+        "    def g(self): self.full_optim_state_dict(self)\n",
+        f"{IMPORT}full_optim_state_dict = load()\nf(full_optim_state_dict)\n",
+        "# FSDP.full_optim_state_dict(m, o)\n'FSDP.full_optim_state_dict'\n",
+    ],
+)
+def test_what_only_looks_alike_is_left_alone(text: str) -> None:
+    check_noop(text, "FSDP10")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{IMPORT}save = FSDP.full_optim_state_dict\n",
+        f"{IMPORT}save = getattr(FSDP, 'full_optim_state_dict')\n",
+        f"{IMPORT}import functools\nsave = functools.partial(FSDP.full_optim_state_dict, rank0_only=False)\n",
+        "from unittest import mock\n"
+        "mock.patch('torch.distributed.fsdp.FullyShardedDataParallel.full_optim_state_dict')\n",
+        f"{IMPORT}from unittest import mock\nmock.patch.object(FSDP, 'full_optim_state_dict')\n",
+    ],
+)
+def test_a_reference_without_a_call_is_manual(text: str) -> None:
+    check_manual(text, "FSDP101", "only a direct call can be rewritten")
+
+
+SPELLINGS = [
+    ("from torch.distributed.fsdp import FullyShardedDataParallel", "FullyShardedDataParallel"),
+    ("from torch.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel as F", "F"),
+    ("import torch.distributed.fsdp", "torch.distributed.fsdp.FullyShardedDataParallel"),
+    ("import torch.distributed.fsdp as fsdp", "fsdp.FullyShardedDataParallel"),
+    ("from torch.distributed import fsdp", "fsdp.FullyShardedDataParallel"),
+    ("import torch.distributed as dist", "dist.fsdp.FullyShardedDataParallel"),
+    ("from torch.distributed import fsdp\nFSDP = fsdp.FullyShardedDataParallel", "FSDP"),
+    (
+        "try:\n    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        "except ImportError:\n    FSDP = None",
+        "FSDP",
+    ),
+    ("FSDP = None\nif available():\n    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP", "FSDP"),
+    (IMPORT + "class Mine(FSDP):\n    pass", "Mine"),
+]
+
+
+@pytest.mark.parametrize(("imports", "receiver"), SPELLINGS)
+def test_fsdp_is_found_under_every_spelling(imports: str, receiver: str) -> None:
+    text = f"{imports}\n\ndef f(model, optim):\n    return {receiver}.full_optim_state_dict(model, optim)\n"
+    (finding,) = lint(text, "FSDP101")
+    assert finding.applicability is Applicability.SAFE, finding.reason
+
+
+@pytest.mark.parametrize(
+    "receiver", ["model", "type(model)", "model.__class__", "self.model", "type(self.model)", "self.model.__class__"]
+)
+def test_fsdp_is_found_through_an_instance(receiver: str) -> None:
+    model = "self.model" if "self" in receiver else "model"
+    text = f"{IMPORT}\ndef f(self, model, optim):\n    return {receiver}.full_optim_state_dict({model}, optim)\n"
+    (finding,) = lint(text, "FSDP101")
+    assert finding.applicability is Applicability.SAFE, finding.reason
+
+
+def test_a_name_that_may_be_another_class_is_manual() -> None:
+    check_manual(
+        "if flag:\n    from fairscale.nn import FullyShardedDataParallel as FSDP\nelse:\n"
+        "    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+        "def f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
+        "FSDP101",
+        "may also be fairscale",
+    )
+
+
+def test_a_taken_name_is_imported_under_another_one() -> None:
+    check_transformed(
+        f"{IMPORT}\nclass StateDictType:\n    pass\n\ndef f(module, optim):\n    model = FSDP(module)\n"
+        "    return FSDP.sharded_optim_state_dict(model, optim)\n",
+        """\
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel as FSDP,
+    StateDictType as FSDPStateDictType,
+)
+
+class StateDictType:
+    pass
+
+def f(module, optim):
+    model = FSDP(module)
+    with FSDP.state_dict_type(model, FSDPStateDictType.SHARDED_STATE_DICT):
+        return FSDP.optim_state_dict(model, optim)
+""",
+        "FSDP102",
+    )
+
+
+def test_one_line_bodies_and_semicolons_are_split() -> None:
+    check_transformed(
+        f"{IMPORT}\ndef f(model, optim, flag):\n"
+        "    if flag: a = 1; osd = FSDP.full_optim_state_dict(model, optim); b = 2  # note\n"
+        "    a = 1; osd = FSDP.full_optim_state_dict(model, optim)\n",
+        f"{FULL_IMPORT}\ndef f(model, optim, flag):\n"
+        "    if flag:\n        a = 1\n"
+        + context(8)
+        + f"            osd = {NEW}\n        b = 2  # note\n    a = 1\n"
+        + context(4)
+        + f"        osd = {NEW}\n",
+        "FSDP101",
+    )
+
+
+def test_neighbours_with_one_context_share_it() -> None:
+    check_transformed(
+        f"{IMPORT}\ndef f(model, a, b):\n"
+        "    x = FSDP.full_optim_state_dict(model, a)\n"
+        "    # the second one\n\n    y = FSDP.full_optim_state_dict(model, b)\n",
+        f"{FULL_IMPORT}\ndef f(model, a, b):\n"
+        + context(4)
+        + "        x = FSDP.optim_state_dict(model, a)\n        # the second one\n\n"
+        "        y = FSDP.optim_state_dict(model, b)\n",
+        "FSDP101",
+    )
+
+
+@pytest.mark.parametrize(
+    ("handler", "grade"),
+    [
+        ("except Exception:\n        pass", Applicability.UNSAFE),
+        ("except RuntimeError as e:\n        log(e)", Applicability.UNSAFE),
+        ("except:\n        pass", Applicability.UNSAFE),
+        ("except (ValueError, RuntimeError):\n        pass", Applicability.UNSAFE),
+        ("except Exception:\n        raise", Applicability.SAFE),
+        ("except Exception:\n        log()\n        sys.exit(1)", Applicability.SAFE),
+        ("except KeyError:\n        pass", Applicability.SAFE),
+        ("finally:\n        close()", Applicability.SAFE),
+    ],
+)
+def test_an_error_that_would_be_swallowed_makes_the_fix_unsafe(handler: str, grade: Applicability) -> None:
+    text = (
+        f"import sys\n{IMPORT}\ndef f(m, o):\n    try:\n        x = FSDP.full_optim_state_dict(m, o)\n    {handler}\n"
+    )
+    (finding,) = lint(text, "FSDP101")
+    assert finding.applicability is grade
+
+
+def test_below_the_floor_there_is_no_fix() -> None:
+    text = f"{IMPORT}\ndef f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n"
+    check_manual(text, "FSDP101", "the replacement needs torch>=2.1", torch=">=1.13")
+    (finding,) = lint(text, "FSDP101", ">=1.12,<2.0")
+    assert finding.severity is Severity.HINT
+    (finding,) = lint(text, "FSDP101")
+    assert finding.severity is Severity.DEPRECATED
