@@ -22,4 +22,5 @@ def needles(rules: Iterable[Rule]) -> frozenset[str]:
 
 def is_candidate(raw: bytes, rules: tuple[Rule, ...]) -> bool:
     """Whether `raw` can hold a finding of `rules`. Works on any encoding that keeps ASCII as it is."""
-    return _pattern(needles(rules)).search(raw) is not None
+    wanted = needles(rules)
+    return bool(wanted) and _pattern(wanted).search(raw) is not None

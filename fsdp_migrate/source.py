@@ -62,7 +62,7 @@ class Source:
         try:
             self.encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         except SyntaxError as error:
-            raise SourceError(f"unknown or conflicting encoding: {error.msg}") from None
+            raise SourceError(f"cannot be decoded: {error.msg}") from None
         if self.encoding == "utf-8-sig":
             self.encoding = "utf-8"
         try:

@@ -152,6 +152,8 @@ def _order(node: ast.AST) -> list[ast.AST]:
         return [node.value, *node.targets]
     if isinstance(node, ast.AnnAssign):
         return [*([node.value] if node.value else []), node.target, node.annotation]
+    if isinstance(node, ast.AugAssign):
+        return [node.target, node.value]
     if isinstance(node, ast.Dict):
         return [part for pair in zip(node.keys, node.values) for part in pair if part is not None]
     if isinstance(node, ast.Call):

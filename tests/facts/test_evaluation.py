@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from fsdp_migrate.facts.evaluation import evaluated_before, evaluated_conditionally, is_neutral, is_reading, pure
+from fsdp_migrate.facts.names import Names
+from fsdp_migrate.facts.scopes import build
+
+
+def probe(text: str) -> tuple[ast.Call, ast.stmt, Names]:
+    structure = build(ast.parse(dedent(text)))
+    (call,) = [c for c in structure.calls if isinstance(c.func, ast.Name) and c.func.id == "probe"]
+    statement: ast.AST = call
+    while not isinstance(statement, ast.stmt):
+        statement = structure.parents[statement]
+    return call, statement, Names(structure)
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("f(a, probe(), b)", ["f", "a"]),
+        ("x[i] = probe()", []),
+        ("x[probe()] = y", ["x", "y"]),
+        ("x.y += probe()", ["x.y"]),
+        ("{a: b, c: probe(), d: e}", ["a", "b", "c"]),
+        ("f(k=a, *probe())", ["f", "k=a"]),
+        ("for x in probe(): pass", []),
+        ("[x for x in probe()]", []),
+        ("(a := probe())", []),
+        ("return_ = (a, probe())[b]", ["a"]),
+    ],
+)
+def test_what_runs_before_follows_the_order_of_evaluation(text: str, before: list[str]) -> None:
+    call, statement, names = probe(text)
+    found = [ast.unparse(node) for node in evaluated_before(call, statement, names.structure.parents)]
+    assert sorted(found) == sorted(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "runs_once"),
+    [
+        ("x = probe() if a else b", False),
+        ("x = a if probe() else b", True),
+        ("x = probe() and a", True),
+        ("x = a or probe()", False),
+        ("x = a < probe() < b", True),
+        ("x = a < b < probe()", False),
+        ("x = [probe() for y in z]", False),
+        ("x = [y for y in probe()]", True),
+        ("x = [y for y in z for w in probe()]", False),
+        ("x = lambda: probe()", False),
+        ("while probe(): pass", False),
+        ("if probe(): pass", True),
+        ("def f(a=probe()): pass", False),
+        ("class A(probe()): pass", False),
+    ],
+)
+def test_whether_a_call_runs_exactly_once(text: str, runs_once: bool) -> None:
+    call, statement, names = probe(text)
+    assert (evaluated_conditionally(call, statement, names.structure.parents) is None) == runs_once
+
+
+@pytest.mark.parametrize(
+    ("text", "neutral", "reading"),
+    [
+        ("probe(); x = 1", False, False),
+        ("import torch\ntorch.save(probe())", True, True),
+        ("from torch import save\nsave(probe())", True, True),
+        ("save(probe())", False, False),
+        ("print(probe())", True, True),
+        ("def print(x): ...\nprint(probe())", False, False),
+        ("model.state_dict(probe())", False, True),
+        ("self.get_extra_state(probe())", False, True),
+        ("train(probe())", False, False),
+        ("config.items(probe())", True, True),
+    ],
+)
+def test_what_a_call_can_notice(text: str, neutral: bool, reading: bool) -> None:
+    call, _, names = probe(text)
+    outer = names.structure.parents[call]
+    judged = outer if isinstance(outer, ast.Call) else call
+    assert (is_neutral(judged, names), is_reading(judged, names)) == (neutral, reading)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", True),
+        ("a.b.c", True),
+        ("a[0]", True),
+        ("a[i].b", True),
+        ("a()", False),
+        ("a[f()]", False),
+        ("(a := b)", False),
+    ],
+)
+def test_only_chains_of_names_may_be_written_twice(text: str, expected: bool) -> None:
+    assert pure(ast.parse(text, mode="eval").body) == expected

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.screen import is_candidate, needles
+from fsdp_migrate.torch_api import TorchRange
+
+SETTINGS = Settings(torch=TorchRange.parse(">=2.1"))
+IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+CALL = "FSDP.full_optim_state_dict(model, optim)"
+
+
+def codes(text: str, settings: Settings = SETTINGS) -> list[str]:
+    return [f.code for f in lint_bytes(text.encode(), "x.py", settings).findings if f.severity.value != "hint"]
+
+
+def test_a_finding_says_where_it_is_in_code_points() -> None:
+    report = lint_bytes(f"{IMPORT}é = {CALL}\n".encode(), "pkg/x.py", SETTINGS)
+    (finding,) = report.findings
+    assert (finding.path, finding.line, finding.column) == ("pkg/x.py", 2, 5)
+    assert (finding.end_line, finding.end_column) == (2, 5 + len("FSDP.full_optim_state_dict"))
+
+
+@pytest.mark.parametrize(
+    ("comment", "silent"),
+    [
+        ("# noqa", True),
+        ("# NOQA: FSDP101", True),
+        ("# noqa: E501,FSDP1", True),
+        ("# noqa: E501", False),
+        ("# fsdp-migrate: ignore[FSDP101]", True),
+        ("# fsdp-migrate: ignore[full-optim-state-dict]", True),
+        ("# fsdp-migrate: ignore", True),
+        ("# fsdp-migrate: ignore[FSDP104]", False),
+        ("# a remark", False),
+    ],
+)
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_a_comment_on_any_line_of_the_statement_silences(comment: str, silent: bool, line: int) -> None:
+    lines = ["osd = FSDP.full_optim_state_dict(", "    model, optim", ")"]
+    lines[line] += f"  {comment}"
+    report = lint_bytes((IMPORT + "\n".join(lines) + "\n").encode(), "x.py", SETTINGS)
+    assert (report.findings == ()) == silent
+    assert report.suppressed == int(silent)
+
+
+def test_a_comment_in_the_body_of_a_block_does_not_silence_its_header() -> None:
+    assert codes(f"{IMPORT}if {CALL}:\n    x = 1  # noqa\n") == ["FSDP101"]
+    assert codes(f"{IMPORT}if {CALL}:  # noqa\n    x = 1\n") == []
+
+
+def test_findings_come_in_order_of_place() -> None:
+    text = f"{IMPORT}a = FSDP.scatter_full_optim_state_dict(osd, model)\nb = {CALL}\nc = {CALL}\n"
+    assert codes(text) == ["FSDP104", "FSDP101", "FSDP101"]
+
+
+def test_a_file_that_does_not_parse_is_found_only_if_it_holds_fsdp_names() -> None:
+    report = lint_bytes(f"{IMPORT}x = {CALL}\ndef (:\n".encode(), "x.py", SETTINGS)
+    assert [(f.code, f.line, f.column) for f in report.findings] == [("FSDP001", 3, 5)]
+    assert report.failed
+    assert lint_bytes(b"def (:\n", "x.py", SETTINGS).findings == ()
+
+
+def test_a_file_that_cannot_be_decoded_is_an_error() -> None:
+    report = lint_bytes(b"# full_optim_state_dict \xff\n", "x.py", SETTINGS)
+    assert report.error is not None
+    assert report.failed
+
+
+def test_old_arms_of_version_checks_are_not_reported_and_new_arms_are() -> None:
+    text = f"""\
+import torch
+from packaging import version
+{IMPORT}
+if version.parse(torch.__version__) < version.parse("2.1"):
+    a = {CALL}
+else:
+    b = {CALL}
+"""
+    assert [(f.code, f.line) for f in lint_bytes(text.encode(), "x.py", SETTINGS).findings] == [("FSDP101", 8)]
+
+
+def test_the_screen_passes_exactly_files_that_hold_a_needle() -> None:
+    assert is_candidate(b"x.full_optim_state_dict()", RULES)
+    assert not is_candidate(b"import torch\nmodel.state_dict()", RULES)
+    assert not is_candidate(b"anything", ())
+    assert "optim_state_dict_to_load" not in needles(RULES[:0])
+
+
+def test_selection_decides_which_rules_run() -> None:
+    text = f"{IMPORT}a = FSDP.scatter_full_optim_state_dict(osd, model)\nb = {CALL}\n"
+    assert codes(text, Settings(torch=SETTINGS.torch, select=("FSDP104",))) == ["FSDP104"]
+    assert codes(text, Settings(torch=SETTINGS.torch, ignore=("FSDP104",))) == ["FSDP101"]
