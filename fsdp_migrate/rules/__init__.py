@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from fsdp_migrate.rules import legacy_cards, optim_input, state_dict_type, to_load_order, unparsable
+from fsdp_migrate.rules import (
+    legacy_cards,
+    lost_state,
+    optim_input,
+    removed_hooks,
+    state_dict_config,
+    state_dict_type,
+    to_load_order,
+    unparsable,
+)
 from fsdp_migrate.rules.card import Rule, RuleCard
 
 _RULES = (
     *legacy_cards.RULES,
     optim_input.RULE,
     to_load_order.RULE,
+    removed_hooks.THIRD_POSITIONAL,
+    removed_hooks.HOOKS,
+    lost_state.SWALLOWED,
+    lost_state.DISCARDED,
+    state_dict_config.POSITIONAL,
+    state_dict_config.WRONG_CLASS,
+    state_dict_config.USE_DTENSOR,
     state_dict_type.MISSING_CONFIG,
     state_dict_type.DEPRECATED,
 )

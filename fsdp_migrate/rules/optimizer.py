@@ -216,7 +216,7 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
                 f"`{candidates[0]}` is a parameter of {where} but the result is never loaded into it here: "
                 f"if it is the optimizer meant, pass `optim={candidates[0]}`"
             )
-    if _unused(facts, call):
+    if is_unused(facts, call):
         return (
             f"the optimizer is not visible in {where} and the result is never used, so no optimizer is loaded: "
             "pass the optimizer in and load the result into it"
@@ -224,9 +224,12 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
     return f"the optimizer is not visible in {where}: pass it in and give it as `optim=`"
 
 
-def _unused(facts: ModuleFacts, call: ast.Call) -> bool:
-    """Whether the result of `call` is dropped, or assigned to a name that nothing reads."""
+def is_unused(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether the result of `call` is dropped, or assigned to a local name that nothing reads."""
     if isinstance(facts.structure.parents[call], ast.Expr):
         return True
     target = _assigned_name(facts, call)
-    return target is not None and not facts.scope(target).uses.get(target.id)
+    if target is None:
+        return False
+    home = facts.scope(target).lookup(target.id)
+    return home is not None and home.is_function and not any(scope.uses.get(target.id) for scope in home.nested())

@@ -11,46 +11,56 @@ import ast
 from fsdp_migrate.facts import ModuleFacts
 
 _BROAD = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException"})
+_PROBING = frozenset({"builtins.TypeError", "builtins.AttributeError"})
 _LEAVING_CALLS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit", "os.abort"})
 _SUPPRESS = "contextlib.suppress"
 
 
 def swallowing_handler(facts: ModuleFacts, node: ast.AST) -> str | None:
     """Why an exception at `node` would be swallowed in its function, in words; None when it would not."""
+    line = handler_line(facts, node, probing=False)
+    if line is None:
+        return None
+    return f"the handler at line {line} goes on, and `state_dict_type` does not restore the type after an exception"
+
+
+def handler_line(facts: ModuleFacts, node: ast.AST, *, probing: bool) -> int | None:
+    """The line of the handler around `node` that would swallow a RuntimeError raised there, None without one.
+
+    With `probing`, handlers of TypeError and AttributeError count too, as code writes them to try out a signature.
+    """
+    caught = _BROAD | _PROBING if probing else _BROAD
     child, function = node, facts.function(node)
     while child is not function and child in facts.structure.parents:
         parent = facts.structure.parents[child]
-        line = _swallows(facts, parent, child)
+        line = _swallows(facts, parent, child, caught)
         if line is not None:
-            return (
-                f"the error handler at line {line} goes on, and `state_dict_type` does not restore the type "
-                "after an exception"
-            )
+            return line
         child = parent
     return None
 
 
-def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST) -> int | None:
+def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str]) -> int | None:
     if isinstance(parent, ast.Try) and child in parent.body:
         for handler in parent.handlers:
-            if _is_broad(facts, handler.type) and not _leaves(facts, handler.body):
+            if _catches(facts, handler.type, caught) and not _leaves(facts, handler.body):
                 return handler.lineno
     if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
         for item in parent.items:
             call = item.context_expr
-            if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+            if not isinstance(call, ast.Call) or facts.names.qualified(call.func) != _SUPPRESS:
                 continue
-            if facts.names.qualified(call.func) == _SUPPRESS and any(_is_broad(facts, arg) for arg in call.args):
+            if any(_catches(facts, argument, caught) for argument in call.args):
                 return parent.lineno
     return None
 
 
-def _is_broad(facts: ModuleFacts, node: ast.expr | None) -> bool:
+def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str]) -> bool:
     if node is None:
         return True
     if isinstance(node, ast.Tuple):
-        return any(_is_broad(facts, element) for element in node.elts)
-    return isinstance(node, (ast.Name, ast.Attribute)) and facts.names.qualified(node) in _BROAD
+        return any(_catches(facts, element, caught) for element in node.elts)
+    return facts.names.qualified(node) in caught
 
 
 def _leaves(facts: ModuleFacts, body: list[ast.stmt]) -> bool:
