@@ -13,7 +13,7 @@ from fsdp_migrate.source import Span
 
 @dataclass(frozen=True)
 class Replace:
-    """Put `text` where `span` is (an empty span inserts)."""
+    """Put `text` where `span` is (an empty span inserts); a bare line feed in it becomes the file's own newline."""
 
     span: Span
     text: str
@@ -58,7 +58,8 @@ class Wrap:
 
     Neighbours with the same header, nothing but blank lines and comments between them, share one `with`.
     `span` runs from the statement's first byte (after its indentation) to its last, without a trailing comment.
-    `indent` is the whitespace in front of the statement, `unit` one level of this file's indentation.
+    `indent` is the whitespace in front of the statement, `unit` one level of this file's indentation; `prologue` are
+    statements of one line that go in front of the `with`.
     """
 
     span: Span
@@ -66,6 +67,7 @@ class Wrap:
     indent: str
     unit: str
     inner: tuple[Replace | RewriteCall, ...]
+    prologue: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Hoist:
     """Evaluate the call at `call.span` before the statement that starts at `at`, and use its value through `name`.
 
     Emits `with header:` and the assignment in front of the statement; a second hoist to the same place with the
-    same header shares the `with`. The call's own place is taken by `name`.
+    same header shares the `with`. The call's own place is taken by `name`. `prologue` as for `Wrap`.
     """
 
     at: int
@@ -82,6 +84,7 @@ class Hoist:
     unit: str
     name: str
     call: RewriteCall
+    prologue: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,35 @@ class EditImport:
     """Change the names that the `from ... import` statement at `span` brings in.
 
     `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`); `remove` are
-    bound names (what the alias binds). Edits of one statement from several findings are united.
+    bound names (what the alias binds). `unit` is one level of this file's indentation. Edits of one statement from
+    several findings are united.
     """
 
     span: Span
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+    unit: str = "    "
+
+
+@dataclass(frozen=True)
+class ImportBinding:
+    """A name that the `from ... import` at `statement` binds, and every place that uses it.
+
+    `removable` is False for a name that must stay even if nothing uses it (re-exported, in `__all__`, guarded).
+    """
+
+    statement: Span
+    name: str
+    uses: tuple[Span, ...]
+    removable: bool
+
+
+@dataclass(frozen=True)
+class Release:
+    """The use of an imported name, at `span`, that a fix takes away; the import goes with the last of them."""
+
+    span: Span
+    binding: ImportBinding
 
 
 Edit = Replace | RewriteCall | Wrap | Hoist | EditImport

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fsdp_migrate.edits import Edit
+from fsdp_migrate.edits import Edit, ImportBinding, Release
 from fsdp_migrate.source import Span
 
 
@@ -28,9 +28,15 @@ class Applicability(str, Enum):
 
 @dataclass(frozen=True)
 class Fix:
-    """The edits that mend one finding, applied all together or not at all."""
+    """The edits that mend one finding, applied all together or not at all.
+
+    `releases` are the uses of imported names that they take away. `moves` are imports that the edits only bring up
+    to date: if the fixes of a pass leave all of them unused, the imports go and the edits are not needed.
+    """
 
     edits: tuple[Edit, ...]
+    releases: tuple[Release, ...] = ()
+    moves: tuple[ImportBinding, ...] = ()
 
 
 @dataclass(frozen=True)

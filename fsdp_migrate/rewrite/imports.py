@@ -1,0 +1,142 @@
+"""`from ... import` statements with more or fewer names."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from fsdp_migrate.edits import EditImport
+from fsdp_migrate.rewrite.blocks import fits
+from fsdp_migrate.rewrite.commas import CommaList, Gap
+from fsdp_migrate.rewrite.removal import removed
+from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, RewriteError
+from fsdp_migrate.source import Source, Span
+
+_BLANK = " \t\f"
+_CONTINUED = " \t\f\\\r\n"
+
+
+@dataclass
+class _Import:
+    """A statement taken apart: everything before the names, the names, and the closing parenthesis if any."""
+
+    head: str
+    names: CommaList
+    tail: str
+
+
+def edited(source: Source, edits: Iterable[EditImport]) -> list[Replacement]:
+    """New texts of import statements; one that is left without names goes, with its line if it was alone there."""
+    united = _united(edits)
+    texts = {edit.span: _new_text(source, edit) for edit in united}
+    replacements = [Replacement(span, text) for span, text in texts.items() if text is not None]
+    return replacements + removed(source, {span for span, text in texts.items() if text is None})
+
+
+def _united(edits: Iterable[EditImport]) -> list[EditImport]:
+    """One edit per statement."""
+    by_statement: dict[Span, EditImport] = {}
+    for edit in edits:
+        first = by_statement.get(edit.span, edit)
+        add = tuple(dict.fromkeys((*first.add, *edit.add)))
+        remove = tuple(dict.fromkeys((*first.remove, *edit.remove)))
+        by_statement[edit.span] = EditImport(edit.span, add, remove, first.unit)
+    return [by_statement[span] for span in sorted(by_statement)]
+
+
+def _new_text(source: Source, edit: EditImport) -> str | None:
+    """The statement after `edit`, None if no name is left."""
+    text = source.segment(edit.span)
+    statement = _take_apart(text)
+    names = statement.names
+    going = [name for name in names.items if _bound(name) in edit.remove]
+    new = [name for name in edit.add if name not in map(_spelled, names.items)]
+    if len(going) == len(names.items) and not new:
+        return None
+    for index, name in _places(names.items, new):
+        names.insert(index, name)
+    for name in going:
+        names.remove(names.items.index(name))
+    multi_line = NEWLINE.search(text) is not None
+    result = f"{statement.head}{names}{statement.tail}"
+    if multi_line and not statement.tail:  # by backslashes
+        result = f"{statement.head.rstrip(_CONTINUED)} {', '.join(names.items)}"
+    elif multi_line or not new:
+        return result
+    line = source.data[source.line_start(edit.span.start) : edit.span.start].decode()
+    return result if fits(line + result) else _exploded(statement, line, edit.unit, source.newline)
+
+
+def _take_apart(text: str) -> _Import:
+    newline = NEWLINE.search(text)
+    code = cst.Module([], default_newline=newline.group() if newline else "\n").code_for_node
+    try:
+        parsed = cst.parse_module(text).body[0]
+    except cst.ParserSyntaxError as error:
+        raise RewriteError(f"cannot read the import again: {error.message}") from None
+    statement = parsed.body[0] if isinstance(parsed, cst.SimpleStatementLine) else None
+    if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+        raise RewriteError("a `from ... import` with names was expected")
+    names = CommaList(code(statement.lpar.whitespace_after) if statement.lpar else "")
+    for alias in statement.names:
+        names.items.append(code(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT)))
+        if isinstance(alias.comma, cst.Comma):
+            gap = Gap(code(alias.comma.whitespace_before), True, code(alias.comma.whitespace_after))
+        else:
+            gap = Gap(comma=False)
+        names.gaps.append(gap)
+    if statement.rpar is not None:
+        names.gaps[-1] = _closing(names.gaps[-1], code(statement.rpar.whitespace_before))
+    tail = ")" if statement.rpar else ""
+    head = text[: len(text) - len(str(names)) - len(tail)]
+    if f"{head}{names}{tail}" != text:
+        raise RewriteError("an import does not print as it was written")
+    return _Import(head, names, tail)
+
+
+def _closing(gap: Gap, space: str) -> Gap:
+    return Gap(gap.before, True, gap.after + space) if gap.comma else Gap(gap.before + space, False)
+
+
+def _exploded(statement: _Import, line: str, unit: str, newline: str) -> str:
+    """One name a line, in parentheses."""
+    indent = line[: len(line) - len(line.lstrip(_BLANK))].rpartition("\f")[2]
+    names = "".join(f"{newline}{indent}{unit}{name}," for name in statement.names.items)
+    head = statement.head if statement.tail else statement.head.rstrip(_CONTINUED) + " ("
+    return f"{head}{names}{newline}{indent})"
+
+
+def _imported(name: str) -> str:
+    return name.split()[0]
+
+
+def _bound(name: str) -> str:
+    return name.split()[-1]
+
+
+def _spelled(name: str) -> str:
+    return " ".join(name.split())
+
+
+def _places(existing: list[str], new: list[str]) -> list[tuple[int, str]]:
+    """Where the new names go, in the order of insertion."""
+    names = [_imported(name) for name in existing]
+    for order in (str.lower, str):
+        keys = [order(name) for name in names]
+        if keys == sorted(keys):
+            return _sorted_places(keys, new, order)
+    ordered = sorted(new, key=lambda name: _imported(name).lower())
+    return list(enumerate(ordered, len(names)))
+
+
+def _sorted_places(keys: list[str], new: list[str], order: Callable[[str], str]) -> list[tuple[int, str]]:
+    places = []
+    for name in sorted(new, key=lambda n: order(_imported(n))):
+        key = order(_imported(name))
+        index = bisect_right(keys, key)
+        keys.insert(index, key)
+        places.append((index, name))
+    return places

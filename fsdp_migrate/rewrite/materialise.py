@@ -1,0 +1,38 @@
+"""From the plan of a rewrite to the new text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fsdp_migrate.edits import Edit, EditImport, Hoist, Replace, RewriteCall, Wrap
+from fsdp_migrate.rewrite.blocks import hoisted, new_text, wrapped
+from fsdp_migrate.rewrite.imports import edited
+from fsdp_migrate.rewrite.splicing import Replacement, splice
+from fsdp_migrate.source import Source
+
+
+def apply(source: Source, edits: Sequence[Edit]) -> bytes:
+    """The text of `source` after `edits`, as UTF-8 (`Source.encode` gives the bytes for the disk).
+
+    Raises:
+        RewriteError: the plan cannot be carried out.
+    """
+    return splice(source.data, replacements(source, edits))
+
+
+def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
+    """The new texts that carry out `edits`, each with its place; equal edits count once.
+
+    Raises:
+        RewriteError: the plan cannot be carried out.
+    """
+    different = list(dict.fromkeys(edits))
+    replaces = [edit for edit in different if isinstance(edit, Replace)]
+    blocks, used = wrapped(source, [edit for edit in different if isinstance(edit, Wrap)], replaces)
+    alone = [edit for edit in different if isinstance(edit, (Replace, RewriteCall)) and edit not in used]
+    return [
+        *(Replacement(edit.span, new_text(source, edit)) for edit in alone),
+        *blocks,
+        *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
+        *edited(source, [edit for edit in different if isinstance(edit, EditImport)]),
+    ]

@@ -1,0 +1,85 @@
+"""Taking whole simple statements away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import takewhile
+
+from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
+from fsdp_migrate.source import Source, Span
+
+_BLANK = b" \t\f"
+_BLANK_LINE = re.compile(rb"[ \t]*(?:\r\n|\r|\n)")
+_COMMENT = re.compile(r"#[^\r\n]*")
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+def removed(source: Source, statements: set[Span]) -> list[Replacement]:
+    """Take the simple statements at these spans away, with their lines where nothing else stands on them.
+
+    Comments stay, and a block that would be empty gets a `pass`.
+    """
+    first_ones = _first_of_blocks(source, statements)
+    return [_removed(source, span, first_ones.get(span)) for span in sorted(statements)]
+
+
+def _first_of_blocks(source: Source, statements: set[Span]) -> dict[Span, bool]:
+    """Those of the statements that stand first in an indented block, and whether nothing else is left of it."""
+    found = {}
+    for node in ast.walk(source.tree) if statements else ():
+        blocks = () if isinstance(node, ast.Module) else [getattr(node, name, None) for name in _BLOCKS]
+        for block in blocks:
+            if isinstance(block, list) and block:
+                spans = [source.span(statement) for statement in block]
+                found[spans[0]] = statements.issuperset(spans)
+    return found
+
+
+def _removed(source: Source, span: Span, empties_block: bool | None) -> Replacement:
+    """`empties_block` is None for a statement that is not the first of an indented block."""
+    data = source.data
+    line_start = source.line_start(span.start)
+    newline = _NEWLINE.search(data, span.end)
+    line_end = newline.start() if newline else len(data)
+    before = data[line_start : span.start].strip(_BLANK)
+    after = data[span.end : line_end].lstrip(_BLANK)
+    comments = _COMMENT.findall(source.segment(span))
+    if empties_block or comments:
+        if comments and (before or after[:1] not in (b"", b"#")):
+            raise RewriteError("an import with comments inside shares its line with other code")
+        return _replaced(source, span, "pass" if empties_block else "", comments, line_end if after else span.end)
+    if before and not after.startswith(b";"):
+        kept = data[: data.rindex(b";", line_start, span.start)].rstrip(_BLANK)
+        return Replacement(Span(len(kept), span.end), "")
+    rest = after.removeprefix(b";").lstrip(_BLANK)
+    if before or rest:
+        return Replacement(Span(span.start, line_end - len(rest)), "")
+    start = data.rfind(b"\f", line_start, span.start) + 1 or line_start
+    end = newline.end() if newline else len(data)
+    return Replacement(Span(start, _after_blank_lines(source, line_start, end, empties_block is not None)), "")
+
+
+def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], line_end: int) -> Replacement:
+    """The comments of a statement on lines of their own, then what stands in for it."""
+    if not stand_in:
+        # A comment behind the statement needs a line of its own too; `line_end` is where it ends.
+        comments = comments + _COMMENT.findall(source.segment(Span(span.end, line_end)))
+        *comments, stand_in = comments
+        span = Span(span.start, line_end)
+    line = source.data[source.line_start(span.start) : span.start].decode()
+    return Replacement(span, "".join(f"{comment}{source.newline}{line}" for comment in comments) + stand_in)
+
+
+def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool) -> int:
+    """Where to go on behind a removed line: blank lines below give way to those above, or to an opening block."""
+    row = source.line_starts.index(line_start)
+    above = len(list(takewhile(lambda line: not line.strip(" \t\r\n"), reversed(source.text_lines[:row]))))
+    most = above if not opens_block and above < row else len(source.text_lines)
+    for _ in range(most):
+        blank = _BLANK_LINE.match(source.data, end)
+        if blank is None:
+            break
+        end = blank.end()
+    return end

@@ -1,0 +1,93 @@
+"""Which fixes one pass applies."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from fsdp_migrate.edits import Edit, EditImport, Hoist, ImportBinding, Replace, Wrap, touched
+from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.source import Source, Span
+
+
+def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
+    """The findings to fix in this pass: of fixes that touch the same text the outer or earlier one."""
+    wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe_fixes else {Applicability.SAFE}
+    fixable = [(f, f.fix) for f in findings if f.fix is not None and f.fix.edits and f.applicability in wanted]
+    chosen: list[Finding] = []
+    edits: list[Edit] = []
+    for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):
+        if not any(conflict(edit, other) for edit in fix.edits for other in edits):
+            chosen.append(finding)
+            edits += fix.edits
+    return chosen
+
+
+def _place(fix: Fix) -> tuple[int, int]:
+    """What brings the earlier fix to the front, and of two that start together the outer one."""
+    body = [edit for edit in fix.edits if not isinstance(edit, EditImport)]
+    spans = [span for edit in body or fix.edits for span in touched(edit)]
+    return min(span.start for span in spans), -max(span.end for span in spans)
+
+
+def conflict(one: Edit, two: Edit) -> bool:
+    """Whether two edits cannot be carried out together."""
+    if one == two:
+        return False
+    if isinstance(one, EditImport) and isinstance(two, EditImport) and one.span == two.span:
+        return False
+    if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
+        return one.name == two.name or one.call.span.overlaps(two.call.span)
+    if isinstance(one, Wrap) and isinstance(two, Wrap) and one.span == two.span:
+        same = (one.header, one.indent, one.unit, one.prologue) == (two.header, two.indent, two.unit, two.prologue)
+        return not same or any(conflict(inner, other) for inner in one.inner for other in two.inner)
+    if isinstance(one, Replace) and isinstance(two, Replace) and one.span == two.span:
+        return True
+    return any(span.overlaps(other) for span in touched(one) for other in touched(two))
+
+
+def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
+    """What a pass carries out: the edits of these fixes, and the removal of imports that they leave unused."""
+    fixes = list(fixes)
+    removals = unused_imports(source, fixes)
+    gone = {(removal.span, name) for removal in removals for name in removal.remove}
+    needed = [fix for fix in fixes if not _is_needless(fix, gone)]
+    return [*(edit for fix in needed for edit in fix.edits), *removals]
+
+
+def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
+    """Whether all that a fix would bring up to date goes."""
+    return bool(fix.moves) and gone.issuperset((binding.statement, binding.name) for binding in fix.moves)
+
+
+def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
+    """Removals of the imported names whose last uses these fixes take away.
+
+    A name stays if its comment would stay behind without it, or if a fix edits the text of its statement.
+    """
+    fixes = list(fixes)
+    released: dict[ImportBinding, set[Span]] = {}
+    for fix in fixes:
+        for release in fix.releases:
+            released.setdefault(release.binding, set()).add(release.span)
+    unused = [b for b, spans in released.items() if b.removable and spans.issuperset(b.uses)]
+    names: dict[Span, list[str]] = {}
+    for binding in unused:
+        names.setdefault(binding.statement, []).append(binding.name)
+    removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
+    gone = {(binding.statement, binding.name) for binding in unused}
+    edits = [edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits]
+    free = [removal for removal in removals if not any(conflict(removal, edit) for edit in edits)]
+    return [removal for removal in free if not _has_comment(source, removal)]
+
+
+def _has_comment(source: Source, removal: EditImport) -> bool:
+    """Whether a comment belongs to a name that goes, or to the statement if all of its names go."""
+    rows = {source.position(span.start).line for span, _ in source.comments}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and source.span(node) == removal.span:
+            going = [alias for alias in node.names if (alias.asname or alias.name) in removal.remove]
+            if len(going) == len(node.names):
+                return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            return node.end_lineno != node.lineno and not rows.isdisjoint(alias.lineno for alias in going)
+    return False

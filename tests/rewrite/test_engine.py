@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
+from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
+from fsdp_migrate.rewrite.engine import MOST_PASSES, RewriteResult, rewrite
+from fsdp_migrate.source import Source, SourceError, Span
+from fsdp_migrate.torch_api import TorchRange
+
+from .plans import finding
+
+SETTINGS = Settings(TorchRange.parse(">=2.1"))
+UNSAFE = Settings(TorchRange.parse(">=2.1"), unsafe_fixes=True)
+
+
+class Rules:
+    """A linter that finds words, each with a new word (None: manual) and how far that can be trusted."""
+
+    def __init__(self, **words: str | None) -> None:
+        self.words = words
+        self.unsafe: tuple[str, ...] = ()
+        self.texts: list[bytes] = []
+
+    def __call__(self, raw: bytes, path: str, settings: Settings) -> FileReport:
+        self.texts.append(raw)
+        try:
+            source = Source(raw)
+        except SourceError as error:
+            return FileReport(path, error=str(error))
+        findings = []
+        for match in re.finditer(rb"\w+", source.data):
+            word = match.group().decode()
+            if word in self.words:
+                place, new = Span(*match.span()), self.words[word]
+                applicability = Applicability.UNSAFE if word in self.unsafe else Applicability.SAFE
+                if new is None:
+                    findings.append(finding(source, place, code=word, applicability=Applicability.MANUAL))
+                else:
+                    findings.append(finding(source, place, Replace(place, new), code=word, applicability=applicability))
+        return FileReport(path, tuple(findings), suppressed=source.text.count("noqa"))
+
+
+def places(result: RewriteResult) -> list[tuple[str, int, int]]:
+    return [(f.code, f.line, f.column) for f in result.fixed]
+
+
+def test_what_can_be_fixed_is_and_the_rest_is_left() -> None:
+    rules = Rules(old="new", bad=None)
+    result = rewrite(b"bad = 1\nx = old + bad  # noqa\n", "x.py", SETTINGS, rules)
+    assert result.raw == b"bad = 1\nx = new + bad  # noqa\n"
+    assert places(result) == [("old", 2, 5)]
+    assert [(f.code, f.line) for f in result.left] == [("bad", 1), ("bad", 2)]
+    assert (result.suppressed, result.error) == (1, None)
+
+
+def test_a_text_without_fixes_is_linted_once_and_stays() -> None:
+    rules = Rules(bad=None)
+    result = rewrite(b"bad = 1", "x.py", SETTINGS, rules)
+    assert (result.raw, result.fixed, len(result.left), len(rules.texts)) == (b"bad = 1", (), 1, 1)
+
+
+def test_unsafe_fixes_wait_for_permission() -> None:
+    rules = Rules(old="new")
+    rules.unsafe = ("old",)
+    assert rewrite(b"old", "x.py", SETTINGS, rules).raw == b"old"
+    assert rewrite(b"old", "x.py", UNSAFE, rules).raw == b"new"
+
+
+def test_passes_go_on_while_one_fix_makes_the_next_possible() -> None:
+    rules = Rules(one="two", two="three")
+    result = rewrite(b"x = one\n", "x.py", SETTINGS, rules)
+    assert result.raw == b"x = three\n"
+    assert places(result) == [("one", 1, 5), ("two", 1, 5)]
+    assert rules.texts == [b"x = one\n", b"x = two\n", b"x = three\n"]
+
+
+def test_a_finding_fixed_later_keeps_the_place_where_it_was_first_seen() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        source = Source(raw)
+        findings = []
+        for word in (b"outer", b"inner", b"later"):
+            start = raw.find(word)
+            if start >= 0:
+                place = Span(start, start + 5)
+                span = Span(raw.index(b"outer"), raw.index(b")") + 1) if word == b"outer" else place
+                text = raw[span.start : span.end].decode().replace(word.decode(), "x")
+                edit: Edit = Replace(span, "\n" + text if word == b"outer" else text)
+                if word == b"later" and b"inner" in raw:
+                    continue
+                findings.append(finding(source, place, edit, code=word.decode()))
+        return FileReport(path, tuple(findings))
+
+    result = rewrite(b"y = (\nouter(\n 1, inner)); later", "x.py", SETTINGS, lint)
+    assert result.raw == b"y = (\n\nx(\n 1, x)); x"
+    # The last one was first seen when the text had a line more.
+    assert places(result) == [("outer", 2, 1), ("inner", 3, 5), ("later", 4, 10)]
+
+
+def test_a_text_that_never_settles_is_an_error_and_stays() -> None:
+    rules = Rules(tick="tock", tock="tick")
+    result = rewrite(b"tick # noqa", "x.py", SETTINGS, rules)
+    assert result.raw == b"tick # noqa"
+    assert result.fixed == ()
+    assert [f.code for f in result.left] == ["tick"]
+    assert result.suppressed == 1
+    assert result.error == (
+        f"internal: the text still changes after {MOST_PASSES} passes; the file is left as it was, please report this"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "fault"),
+    [
+        ("x = old\n", "(", "does not parse"),
+        ("x = old\n", "1 # more\n", "comment '# more' would be lost or doubled"),
+        ("x = [old, # why\n]\n", "'''", "does not parse"),
+        ("# coding: latin-1\nx = old\n", "\u20ac", "latin-1"),
+    ],
+)
+def test_a_fix_that_would_break_the_text_is_an_error_and_the_text_stays(text: str, new: str, fault: str) -> None:
+    result = rewrite(text.encode(), "x.py", SETTINGS, Rules(old=new))
+    assert result.raw == text.encode()
+    assert result.fixed == ()
+    assert result.error is not None
+    assert fault in result.error
+    assert "\n" not in result.error
+
+
+def test_a_lost_comment_is_an_error() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        source = Source(raw)
+        return FileReport(path, (finding(source, Span(4, 11), Replace(Span(4, 11), "1")),))
+
+    result = rewrite(b"x = 1 # two\n", "x.py", SETTINGS, lint)
+    assert (result.raw, result.fixed) == (b"x = 1 # two\n", ())
+    assert "'# two' would be lost" in (result.error or "")
+
+
+def test_a_fix_that_changes_nothing_leaves_its_finding() -> None:
+    result = rewrite(b"old", "x.py", SETTINGS, Rules(old="old"))
+    assert (result.raw, result.fixed, len(result.left), result.error) == (b"old", (), 1, None)
+
+
+def test_a_text_that_cannot_be_read_stays_with_its_error() -> None:
+    raw = b"# coding: ascii\n\xff old\n"
+    result = rewrite(raw, "x.py", SETTINGS, Rules(old="new"))
+    assert result.raw == raw
+    assert "not valid" in (result.error or "")
+
+
+def test_a_text_that_does_not_parse_stays_with_its_finding() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        return FileReport(path, (finding(Source(raw), Span(0, 1), Replace(Span(0, 1), "x"), code=UNPARSABLE),))
+
+    result = rewrite(b"(", "x.py", SETTINGS, lint)
+    assert (result.raw, [f.code for f in result.left], result.error) == (b"(", [UNPARSABLE], None)
+
+
+def test_an_import_goes_in_the_pass_that_takes_its_last_use() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        source = Source(raw)
+        uses = [Span(*match.span()) for match in re.finditer(rb"\bB\b", source.data)][1:]
+        binding = ImportBinding(Span(0, 18), "B", tuple(uses), True)
+        findings = [finding(source, use, Replace(use, "b"), releases=(Release(use, binding),)) for use in uses]
+        return FileReport(path, tuple(findings))
+
+    result = rewrite(b"from m import A, B\nx(A, B)\ny(B)\n", "x.py", SETTINGS, lint)
+    assert result.raw == b"from m import A\nx(A, b)\ny(b)\n"
+
+
+def test_two_fixes_may_edit_one_import() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        source = Source(raw)
+        found = [Span(*match.span()) for match in re.finditer(rb"old\d", source.data)]
+        return FileReport(
+            path,
+            tuple(
+                finding(source, place, Replace(place, new), EditImport(Span(0, 15), add=(new,)))
+                for place in found
+                for new in [f"new{source.segment(place)[-1]}"]
+            ),
+        )
+
+    result = rewrite(b"from m import m\nold2(old1)\n", "x.py", SETTINGS, lint)
+    assert result.raw == b"from m import m, new1, new2\nnew2(new1)\n"
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_everything_else_stays_byte_for_byte(bom: bytes, newline: bytes) -> None:
+    text = bom + b"\f# \xc3\xa9  \nx = 'a'  \n\n\n\t\ny = old ;z=1 \nif x:\n\tpass\n  # end"
+    text = text.replace(b"\n", newline)
+    result = rewrite(text, "x.py", SETTINGS, Rules(old="new"))
+    assert (result.raw, result.error) == (text.replace(b"old", b"new"), None)
+
+
+def test_nothing_but_a_fix_brings_libcst() -> None:
+    code = "import sys, fsdp_migrate.rewrite; sys.exit('libcst' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

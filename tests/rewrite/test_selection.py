@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
+from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.rewrite.selection import conflict, selected, unused_imports
+from fsdp_migrate.source import Source, Span
+
+from .plans import SHARDED, finding, hoist, renamed, wrap
+
+TEXT = Source(b"from m import A, B\ng(F.o(m, F.o(n, o)), F.o(m, p))\n")
+OUTER, INNER, OTHER = "F.o(m, F.o(n, o))", "F.o(n, o)", "F.o(m, p)"
+STATEMENT = f"g({OUTER}, {OTHER})"
+IMPORT = Span(0, 18)
+
+
+def found(*edits: Edit, applicability: Applicability = Applicability.SAFE) -> Finding:
+    return finding(TEXT, Span(0, 1), *edits, applicability=applicability)
+
+
+def names(chosen: list[Finding]) -> list[Edit]:
+    return [finding.fix.edits[0] for finding in chosen if finding.fix]
+
+
+def test_only_fixes_that_may_be_applied_are_selected() -> None:
+    safe = found(renamed(TEXT, INNER))
+    unsafe = found(renamed(TEXT, OTHER), applicability=Applicability.UNSAFE)
+    manual = found(Replace(IMPORT, ""), applicability=Applicability.MANUAL)
+    bare = found()
+    assert selected([manual, unsafe, safe, bare], unsafe_fixes=False) == [safe]
+    assert names(selected([manual, unsafe, safe, bare], unsafe_fixes=True)) == [
+        renamed(TEXT, INNER),
+        renamed(TEXT, OTHER),
+    ]
+
+
+def test_the_outer_of_two_fixes_wins_whatever_their_order() -> None:
+    outer, inner = renamed(TEXT, OUTER), renamed(TEXT, INNER)
+    assert names(selected([found(inner), found(outer)], False)) == [outer]
+    assert names(selected([found(outer), found(inner)], False)) == [outer]
+    around = wrap(TEXT, STATEMENT, OUTER)
+    before = hoist(TEXT, "g(", OTHER)
+    assert names(selected([found(before), found(around)], False)) == [around]
+
+
+def test_the_earlier_of_two_fixes_wins() -> None:
+    one, two = Replace(Span(20, 30), "x"), Replace(Span(25, 40), "y")
+    assert names(selected([found(two), found(one)], False)) == [one]
+
+
+def test_a_fix_is_applied_whole_or_not_at_all() -> None:
+    outer = found(renamed(TEXT, OUTER))
+    both = found(renamed(TEXT, INNER), renamed(TEXT, OTHER))
+    assert selected([both, outer], False) == [outer]
+    assert names(selected([both, outer], False)) == [renamed(TEXT, OUTER)]
+
+
+def test_imports_do_not_make_a_fix_the_earlier_one() -> None:
+    inner = found(EditImport(IMPORT, add=("X",)), renamed(TEXT, INNER))
+    outer = found(renamed(TEXT, OUTER))
+    assert names(selected([inner, outer], False)) == [renamed(TEXT, OUTER)]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (Replace(Span(1, 1), "x"), Replace(Span(1, 1), "x"), False),
+        (Replace(Span(1, 1), "x"), Replace(Span(1, 1), "y"), True),
+        (Replace(Span(1, 3), "x"), Replace(Span(3, 3), "y"), False),
+        (EditImport(IMPORT, add=("X",)), EditImport(IMPORT, remove=("A",)), False),
+        (EditImport(IMPORT, add=("X",)), Replace(Span(5, 6), "n"), True),
+        (hoist(TEXT, "g(", OUTER, "x"), hoist(TEXT, "g(", OTHER, "y"), False),
+        (hoist(TEXT, "g(", OUTER, "x"), hoist(TEXT, "g(", OTHER, "x"), True),
+        (hoist(TEXT, "g(", OUTER, "x"), hoist(TEXT, "g(", INNER, "y"), True),
+        (hoist(TEXT, "g(", OUTER, "x"), wrap(TEXT, STATEMENT, OTHER), True),
+        (wrap(TEXT, STATEMENT, OUTER), wrap(TEXT, STATEMENT, OTHER), False),
+        (wrap(TEXT, STATEMENT, OUTER), wrap(TEXT, STATEMENT, INNER), True),
+        (wrap(TEXT, STATEMENT, OUTER), wrap(TEXT, STATEMENT, OTHER, header=SHARDED), True),
+        (wrap(TEXT, STATEMENT, OUTER), renamed(TEXT, OUTER), True),
+    ],
+)
+def test_edits_conflict_when_they_cannot_both_be_carried_out(one: Edit, two: Edit, expected: bool) -> None:
+    assert conflict(one, two) is expected
+    assert conflict(two, one) is expected
+
+
+SOURCE = "from m import (  # all\n    A,  # a\n    B,\n)\nx(A, A, B)\n"
+
+
+def binding(source: Source, name: str, removable: bool = True) -> ImportBinding:
+    statement = Span(0, source.data.index(b")") + 1)
+    first = source.data.index(b"x(")
+    uses = [Span(i, i + 1) for i in range(first, len(source.data)) if source.data[i : i + 1] == name.encode()]
+    return ImportBinding(statement, name, tuple(uses), removable)
+
+
+def fixed(binding: ImportBinding, *uses: int) -> Fix:
+    spans = [binding.uses[use] for use in uses]
+    return Fix(tuple(Replace(span, "z") for span in spans), tuple(Release(span, binding) for span in spans))
+
+
+def test_an_import_goes_when_the_last_use_goes() -> None:
+    source = Source(SOURCE.replace("  # a\n", "\n").encode())
+    a, b = binding(source, "A"), binding(source, "B")
+    assert unused_imports(source, [fixed(a, 0)]) == []
+    assert unused_imports(source, [fixed(a, 0), fixed(a, 1)]) == [EditImport(a.statement, remove=("A",))]
+    assert unused_imports(source, [fixed(b, 0), fixed(a, 1, 0)]) == []
+    assert unused_imports(source, [fixed(binding(source, "A", removable=False), 0, 1)]) == []
+
+
+def test_names_of_one_statement_go_together() -> None:
+    source = Source(b"from m import (A, B)\nx(A, B)\n")
+    a, b = binding(source, "A"), binding(source, "B")
+    assert unused_imports(source, [fixed(b, 0), fixed(a, 0)]) == [EditImport(a.statement, remove=("A", "B"))]
+
+
+def test_an_import_with_a_comment_of_its_own_stays() -> None:
+    source = Source(SOURCE.encode())
+    assert unused_imports(source, [fixed(binding(source, "A"), 0, 1)]) == []
+    assert unused_imports(source, [fixed(binding(source, "B"), 0)]) == [
+        EditImport(binding(source, "B").statement, remove=("B",))
+    ]
+    line = Source(b"from m import (A, B)  # noqa\nx(A, B)\n")
+    assert unused_imports(line, [fixed(binding(line, "A"), 0), fixed(binding(line, "B"), 0)]) == []
+    assert len(unused_imports(line, [fixed(binding(line, "A"), 0)])) == 1
+
+
+def test_an_import_whose_text_another_fix_replaces_stays() -> None:
+    source = Source(b"from m import (A)\nx(A)\n")
+    moved = Fix((Replace(Span(5, 6), "n"),))
+    assert unused_imports(source, [moved, fixed(binding(source, "A"), 0)]) == []
+
+
+def test_an_import_edited_by_another_fix_may_lose_names_too() -> None:
+    source = Source(b"from m import (A)\nx(A)\n")
+    a = binding(source, "A")
+    adding = Fix((EditImport(a.statement, add=("C",)),))
+    assert unused_imports(source, [adding, fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
