@@ -10,10 +10,28 @@ from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.unparsable import CARD
 from fsdp_migrate.screen import is_candidate
-from fsdp_migrate.source import Source, SourceError, Span
+from fsdp_migrate.source import Source, SourceError, Span, declared_encoding
+from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.names import ExportLookup
+
+
+def lint_source(
+    source: str | bytes, path: str = "<string>", torch: str | TorchRange | None = None, hints: bool = False
+) -> tuple[Finding, ...]:
+    """The findings of a source text for the torch releases in `torch` (such as ``">=2.1"``), in order of place.
+
+    Raises:
+        RangeError: `torch` is not a range of known releases.
+        SourceError: the text cannot be decoded.
+    """
+    supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch or DEFAULT_RANGE)
+    raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
+    report = lint_bytes(raw, path, Settings(supported, hints=hints))
+    if report.error is not None:
+        raise SourceError(report.error)
+    return tuple(f for f in report.findings if hints or f.severity is not Severity.HINT)
 
 
 def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup | None = None) -> FileReport:

@@ -154,3 +154,16 @@ class Source:
     def has_comment(self, span: Span) -> bool:
         """Whether a comment starts inside `span`."""
         return any(span.start <= comment.start < span.end for comment, _ in self.comments)
+
+
+def declared_encoding(text: str) -> str:
+    """The encoding that a file with this text would be read in.
+
+    Raises:
+        SourceError: it declares one that does not exist.
+    """
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+    except SyntaxError as error:
+        raise SourceError(f"cannot be decoded: {error.msg}") from None
+    return encoding.removesuffix("-sig")

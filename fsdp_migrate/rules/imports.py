@@ -20,29 +20,50 @@ class CannotSupply(Exception):
 
 @dataclass
 class Supply:
-    """The spelling of each symbol at one place, and the import edits that make it valid."""
+    """The spelling of each symbol at one place, and what makes it valid: import edits, or statements in front."""
 
     spelling: dict[str, str] = field(default_factory=dict)
     edits: list[EditImport] = field(default_factory=list)
+    prologue: tuple[str, ...] = ()
 
 
 def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver) -> Supply:
     """Spell `symbols` of torch.distributed.fsdp at `at`, in the style in which `receiver` was reached.
 
     A name that is visible there already is used; an attribute chain gives chains; otherwise the names join the
-    import that brought FSDP, under an alias where the plain name is taken.
+    import that brought FSDP, under an alias where the plain name is taken. Where FSDP is reached through an instance
+    and no import of it is visible, the names are imported right in front of the statement.
 
     Raises:
         CannotSupply: no import that runs can bring the names.
     """
     result = Supply()
+    missing = []
     for symbol in symbols:
         spelling = _visible(facts, symbol, at, receiver) or _chained(facts, symbol, at, receiver)
         if spelling is None:
-            spelling, edits = _imported(facts, symbol, at, receiver)
-            result.edits.extend(edits)
+            missing.append(symbol)
+        else:
+            result.spelling[symbol] = spelling
+    origins = _origins(facts, at, receiver)
+    if missing and not origins and not receiver.meanings:
+        result.prologue = (_local_import(facts, missing, at, result.spelling),)
+        return result
+    for symbol in missing:
+        spelling, edits = _imported(facts, symbol, at, origins)
         result.spelling[symbol] = spelling
+        result.edits.extend(edits)
     return result
+
+
+def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling: dict[str, str]) -> str:
+    """The text of an import of `symbols` in front of the statement of `at`; notes their names in `spelling`."""
+    scope = facts.scope(facts.statement(at))
+    added = []
+    for symbol in sorted(symbols):
+        spelling[symbol] = _free_name(symbol, [scope], facts.scope(at))
+        added.append(symbol if spelling[symbol] == symbol else f"{symbol} as {spelling[symbol]}")
+    return f"from {PACKAGE} import {', '.join(added)}"
 
 
 def fresh_name(scope: Scope, stem: str, given: Container[str]) -> str:
@@ -137,28 +158,32 @@ def _offers(facts: ModuleFacts, module: str, symbol: str) -> bool:
     return all(exists(f"{module}.{symbol}", release) for release in facts.torch.releases)
 
 
-def _imported(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> tuple[str, list[EditImport]]:
-    scope = facts.scope(at)
-    origins = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(scope)
-    bindings = [_import_of(facts, binding) for binding in origins]
-    statements = [b for b in bindings if b is not None and not for_type_checking(facts, b.node)]
-    statements = [b for b in statements if facts.reached(b.node)]
-    if not statements:
+def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
+    """The `from ... import` statements that bring the receiver's class at run time."""
+    bindings = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(facts.scope(at))
+    found = [_import_of(facts, binding) for binding in bindings]
+    return [b for b in found if b is not None and not for_type_checking(facts, b.node) and facts.reached(b.node)]
+
+
+def _imported(facts: ModuleFacts, symbol: str, at: ast.AST, origins: list[Binding]) -> tuple[str, list[EditImport]]:
+    if not origins:
         raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
-    for binding in statements:
+    for binding in origins:
         assert isinstance(binding.node, ast.ImportFrom)
         module = binding.node.module or ""
         if binding.node.level or not _offers(facts, module, symbol):
             raise CannotSupply(f"`{symbol}` cannot be imported from `{'.' * binding.node.level}{module}`: import it")
-    name = symbol
-    for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
-        name = candidate
-        if not any(_collides(binding.scope, scope, name) for binding in statements):
-            break
-    else:
-        raise CannotSupply(f"the name `{symbol}` is taken here: import it under another one")
+    name = _free_name(symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"
-    return name, [EditImport(facts.source.span(b.node), add=(added,)) for b in statements]
+    return name, [EditImport(facts.source.span(b.node), add=(added,), unit=facts.indent_unit) for b in origins]
+
+
+def _free_name(symbol: str, homes: list[Scope], at: Scope) -> str:
+    """`symbol`, or an alias for it that is free in every one of `homes` and seen from `at`."""
+    for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
+        if not any(_collides(home, at, candidate) for home in homes):
+            return candidate
+    raise CannotSupply(f"the name `{symbol}` is taken here: import it under another one")
 
 
 def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.rules.legacy_optim_state import METHODS, plans
+from fsdp_migrate.rules.legacy_methods import METHODS
+from fsdp_migrate.rules.legacy_plan import plans
 from fsdp_migrate.rules.optimizer import is_unused
 from fsdp_migrate.rules.swallowed import handler_line
 from fsdp_migrate.rules.to_load_order import METHOD as TO_LOAD

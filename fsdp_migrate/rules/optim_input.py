@@ -15,9 +15,10 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
 from fsdp_migrate.facts.evaluation import calls_in, is_reading
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules import legacy_optim_state
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.legacy_methods import METHODS
+from fsdp_migrate.rules.legacy_plan import plans
 
 REKEY = "rekey_optim_state_dict"
 _REKEY_PARAMETERS = ("optim_state_dict", "optim_state_key_type", "model", "optim_input", "optim")
@@ -49,7 +50,7 @@ def _rekey_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...]
 
 
 def _legacy_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...]]]:
-    for planned in legacy_optim_state.plans(facts):
+    for planned in plans(facts):
         if planned.verdict.fix is None and "optim_input" in planned.method.parameters:
             yield planned.call, planned.method.parameters
 
@@ -130,6 +131,6 @@ def to_ids(osd, model, optim):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=("optim_input", REKEY, *legacy_optim_state.METHODS),
+    needles=("optim_input", REKEY, *METHODS),
     check=check,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fsdp_migrate.edits import Replace
@@ -21,6 +21,7 @@ from fsdp_migrate.facts.evaluation import (
     is_neutral,
     is_reading,
 )
+from fsdp_migrate.facts.names import Names
 from fsdp_migrate.source import Source, Span
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
@@ -38,13 +39,15 @@ class CannotPlace(Exception):
 class Placement:
     """A statement and how its call goes under a `with`: with all of it (`whole`), or in front of it.
 
-    `indent` is the whitespace before the statement once `splits` have put it on a line of its own.
+    `indent` is the whitespace before the statement once `splits` have put it on a line of its own. `first` are the
+    arguments that could depend on the state-dict type and have to be evaluated in front of the `with`.
     """
 
     statement: ast.stmt
     whole: bool
     indent: str
     splits: tuple[Replace, ...]
+    first: tuple[ast.expr, ...]
 
 
 def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], siblings: Iterable[ast.Call]) -> Placement:
@@ -56,13 +59,15 @@ def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], sib
     statement = facts.statement(call)
     others = frozenset(siblings)
     _check_runs_once(facts, call, statement)
-    _check_arguments(facts, arguments, others)
     _check_names_settled(facts, call, statement)
+    first = tuple(argument for argument in arguments if not _is_indifferent(facts, argument, others))
     whole = _only_passed_on(facts, call, statement)
-    if not whole:
-        _check_nothing_before(facts, call, statement, others)
+    if first:
+        _check_nothing_before(facts, call, statement, frozenset(), is_neutral)
+    elif not whole:
+        _check_nothing_before(facts, call, statement, others, is_reading)
     indent, splits = _own_line(facts, statement)
-    return Placement(statement, whole, indent, splits)
+    return Placement(statement, whole, indent, splits, first)
 
 
 def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
@@ -76,15 +81,9 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
         raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
 
 
-def _check_arguments(facts: ModuleFacts, arguments: Iterable[ast.expr], others: frozenset[ast.Call]) -> None:
-    for argument in arguments:
-        for inner in calls_in(argument):
-            if inner not in others and not is_neutral(inner, facts.names):
-                text = _shortened(inner)
-                raise CannotPlace(
-                    f"`{text}` is evaluated for the call and could depend on the state-dict type: "
-                    "bind its result to a name first"
-                )
+def _is_indifferent(facts: ModuleFacts, argument: ast.expr, others: frozenset[ast.Call]) -> bool:
+    """Whether evaluating `argument` under another state-dict type cannot make a difference."""
+    return all(inner in others or is_neutral(inner, facts.names) for inner in calls_in(argument))
 
 
 def _check_names_settled(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
@@ -107,12 +106,18 @@ def _only_passed_on(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> 
     return all(other in inside or is_neutral(other, facts.names) for other in calls_in(statement))
 
 
-def _check_nothing_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt, others: frozenset[ast.Call]) -> None:
+def _check_nothing_before(
+    facts: ModuleFacts,
+    call: ast.Call,
+    statement: ast.stmt,
+    others: frozenset[ast.Call],
+    is_harmless: Callable[[ast.expr, Names], bool],
+) -> None:
     for earlier in evaluated_before(call, statement, facts.structure.parents):
         if isinstance(earlier, ast.withitem):
             raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
         for inner in calls_in(earlier):
-            if inner not in others and not is_reading(inner, facts.names):
+            if inner not in others and not is_harmless(inner, facts.names):
                 raise CannotPlace(
                     f"`{_shortened(inner)}` runs before the call in the same statement: give it a statement of its own"
                 )

@@ -117,7 +117,6 @@ def test_a_call_that_may_not_run_once_and_first_is_manual(statement: str, reason
         ("model, optim, foo=1", "`foo`"),
         ("model, optim, None, True, None, 1", "more arguments"),
         ("unwrap(model), optim", "twice"),
-        ("model, build(optim)", "bind its result to a name first"),
         ("model, optim, list(make())", "would no longer be evaluated"),
     ],
 )
