@@ -40,7 +40,7 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
     result = Supply()
     missing = []
     for symbol in symbols:
-        spelling = _visible(facts, symbol, at, receiver) or _chained(facts, symbol, at, receiver)
+        spelling = spelled(facts, symbol, at, receiver)
         if spelling is None:
             missing.append(symbol)
         else:
@@ -54,6 +54,11 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
         result.spelling[symbol] = spelling
         result.edits.extend(edits)
     return result
+
+
+def spelled(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:
+    """How `symbol` can be written at `at` without a new import, None when it cannot."""
+    return _visible(facts, symbol, at, receiver) or _chained(facts, symbol, at, receiver)
 
 
 def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling: dict[str, str]) -> str:

@@ -21,7 +21,7 @@ from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
-from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, supply
+from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import METHODS, SHARDED, Method
 from fsdp_migrate.rules.optimizer import NoOptimizer, find_optimizer
 from fsdp_migrate.rules.placement import CannotPlace, Placement, place
@@ -102,7 +102,7 @@ class _Planner:
         kept = [argument.value for name, argument in bound.items() if name not in _DROPPED]
         placement = place(self.facts, call, kept, self.calls)
         names = supply(self.facts, self._symbols(rank0_only), call, receiver)
-        context = self._context(method, receiver, model, rank0_only, names)
+        context = self._context(call, method, receiver, model, rank0_only, names)
         prologue, new_call = self._evaluated_first(placement, bound, new_call)
         placed = self._placed(placement, method, new_call, context, (*names.prologue, *prologue))
         edits = (*names.edits, *placement.splits, placed)
@@ -187,13 +187,19 @@ class _Planner:
         return ("StateDictType",) if rank0_only is None else ("StateDictType", FULL_CONFIG)
 
     def _context(
-        self, method: Method, receiver: Receiver, model: ast.expr, rank0_only: str | None, names: Supply
+        self, call: ast.Call, method: Method, receiver: Receiver, model: ast.expr, rank0_only: str | None, names: Supply
     ) -> Context:
         arguments = [self._text(model), f"{names.spelling['StateDictType']}.{method.type_name}"]
         if rank0_only is not None:
             config = f"{names.spelling[FULL_CONFIG]}(offload_to_cpu=True, rank0_only={rank0_only})"
             arguments.append(f"optim_state_dict_config={config}")
-        return Context(f"{self._text(receiver.node)}.state_dict_type", tuple(arguments))
+        return Context(f"{self._setter(call, receiver)}.state_dict_type", tuple(arguments))
+
+    def _setter(self, call: ast.Call, receiver: Receiver) -> str:
+        """What `state_dict_type` is called on: a model's own attribute may hide the method, so the class is better."""
+        named = spelled(self.facts, "FullyShardedDataParallel", call, receiver)
+        is_instance = not receiver.meanings and isinstance(receiver.node, (ast.Name, ast.Attribute))
+        return named if is_instance and named is not None else self._text(receiver.node)
 
     def _evaluated_first(
         self, placement: Placement, bound: dict[str, Bound], new_call: RewriteCall

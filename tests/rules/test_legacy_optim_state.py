@@ -513,3 +513,78 @@ def test_below_the_floor_there_is_no_fix() -> None:
     assert finding.severity is Severity.HINT
     (finding,) = lint(text, "FSDP101")
     assert finding.severity is Severity.DEPRECATED
+
+
+def test_an_argument_that_could_look_at_the_type_is_evaluated_first() -> None:
+    check_transformed(
+        load("    return FSDP.shard_full_optim_state_dict(read(osd), model, None, optim)\n"),
+        load(
+            "    full_osd = read(osd)\n"
+            + context(4, "False")
+            + f"        return {TO_LOAD.replace('=osd', '=full_osd')}\n",
+            FULL_IMPORT,
+        ),
+        "FSDP103",
+    )
+    check_manual(
+        load("    return model.state_dict(), FSDP.shard_full_optim_state_dict(read(osd), model, None, optim)\n"),
+        "FSDP103",
+        "`model.state_dict()` runs before",
+    )
+
+
+def test_an_instance_whose_class_is_not_imported_gets_a_local_import() -> None:
+    check_transformed(
+        """\
+        class Trainer:
+            def state(self):
+                return self.model.__class__.full_optim_state_dict(self.model, self.optim)
+        """,
+        """\
+        class Trainer:
+            def state(self):
+                from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType
+                with self.model.__class__.state_dict_type(
+                    self.model,
+                    StateDictType.FULL_STATE_DICT,
+                    optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True),
+                ):
+                    return self.model.__class__.optim_state_dict(self.model, self.optim)
+        """,
+        "FSDP101",
+    )
+
+
+def test_the_type_is_set_through_the_class_where_the_call_is_on_an_instance() -> None:
+    check_transformed(
+        f"{IMPORT}\ndef f(model: FSDP, optim):\n    return model.full_optim_state_dict(model, optim)\n",
+        f"{FULL_IMPORT}\ndef f(model: FSDP, optim):\n"
+        + context(4)
+        + "        return model.optim_state_dict(model, optim)\n",
+        "FSDP101",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(osd := torch.load(p)), model", "(osd := torch.load(p))"),
+        ("osd := torch.load(p), model", "(osd := torch.load(p))"),
+        ("osd if p else None, model", "osd if p else None"),
+        ("{k: v for k, v in osd}, model", "{k: v for k, v in osd}"),
+    ],
+)
+def test_any_expression_can_become_a_keyword(before: str, after: str) -> None:
+    text = "import torch\n{imports}\ndef f(model, optim, osd, p):\n{body}"
+    check_transformed(
+        text.format(
+            imports=IMPORT,
+            body=f"    flat = FSDP.scatter_full_optim_state_dict({before})\n    optim.load_state_dict(flat)\n",
+        ),
+        text.format(
+            imports=FULL_IMPORT,
+            body=context(4)
+            + f"        flat = {TO_LOAD.replace('=osd', f'={after}')}\n    optim.load_state_dict(flat)\n",
+        ),
+        "FSDP104",
+    )
