@@ -25,6 +25,7 @@ _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
     "scatter_full_optim_state_dict": (1, 3),
     "rekey_optim_state_dict": (2, 4),
 }
+_OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 
 
 class NoOptimizer(Exception):
@@ -210,7 +211,7 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
     where = facts.function_name(call)
     if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-        candidates = [argument.arg for argument in arguments if "optim" in argument.arg and "state" not in argument.arg]
+        candidates = [argument.arg for argument in arguments if argument.arg.rpartition("_")[2] in _OPTIMIZER_NAMES]
         if candidates:
             return (
                 f"`{candidates[0]}` is a parameter of {where} but the result is never loaded into it here: "

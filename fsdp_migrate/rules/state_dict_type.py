@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.facts.contexts import enclosing_settings
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
@@ -63,22 +64,28 @@ def _is_false(node: ast.expr) -> bool:
 
 
 def _handles_optimizer(facts: ModuleFacts, setting: TypeSetting) -> bool:
-    """Whether optimizer state is saved or loaded by the current API while this setting is in force."""
-    block = _block(facts, setting)
+    """Whether optimizer state is saved or loaded by the current API while this very setting is in force."""
     for call in facts.structure.calls:
         if not isinstance(call.func, ast.Attribute) or call.func.attr not in _CURRENT_METHODS:
             continue
-        if block is None:
-            covered = (
-                call.lineno > setting.call.lineno
-                and facts.function(call) is facts.function(setting.call)
-                and setting.call.func.attr == "set_state_dict_type"  # type: ignore[attr-defined]
-            )
-        else:
-            covered = any(call in ast.walk(statement) for statement in block)
-        if covered and _same_model(facts, call, setting.model):
+        if facts.function(call) is not facts.function(setting.call) or not _same_model(facts, call, setting.model):
+            continue
+        around = [other.call for other in enclosing_settings(facts, call) if other is not None]
+        if setting.call in around[:1] or (not around and _set_before(facts, setting, call)):
             return True
     return False
+
+
+def _set_before(facts: ModuleFacts, setting: TypeSetting, call: ast.Call) -> bool:
+    """Whether `setting` is the last `set_state_dict_type` for this model in front of `call`."""
+    earlier = [
+        other.call
+        for other in facts.fsdp.settings("set_state_dict_type")
+        if other.call.lineno < call.lineno
+        and facts.function(other.call) is facts.function(call)
+        and facts.fsdp.same_object(other.model, setting.model)
+    ]
+    return setting.call in earlier[-1:]
 
 
 def _same_model(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> bool:
@@ -88,23 +95,6 @@ def _same_model(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> bool:
         facts.fsdp.same_object(candidate, model) and facts.fsdp.receiver(call.func, candidate) is not None
         for candidate in candidates
     )
-
-
-def _block(facts: ModuleFacts, setting: TypeSetting) -> list[ast.stmt] | None:
-    """The statements under the `with` that enters the setting, directly or through an exit stack."""
-    parents = facts.structure.parents
-    parent = parents[setting.call]
-    if isinstance(parent, ast.withitem):
-        block = parents[parent]
-        assert isinstance(block, (ast.With, ast.AsyncWith))
-        return block.body
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr == "enter_context":
-        statement = facts.statement(parent)
-        around = parents[statement]
-        body = getattr(around, "body", [])
-        if statement in body:
-            return list(body[body.index(statement) + 1 :])
-    return None
 
 
 def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | None) -> Verdict:
