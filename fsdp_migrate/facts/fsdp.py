@@ -12,6 +12,7 @@ from fsdp_migrate.facts.names import LOCAL, PACKAGE, Meaning, Names
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
+_MESH = "device_mesh"
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
@@ -175,11 +176,13 @@ class Fsdp:
         """Every `FSDP(module, ...)` of the file."""
         return tuple(call for call in self.structure.calls if self.is_class(call.func))
 
-    @property
+    @cached_property
     def builds_without_mesh(self) -> bool:
-        """Whether the file builds FSDP models and none of them can have a `device_mesh`."""
-        keywords = [keyword.arg for call in self.constructions for keyword in call.keywords]
-        return bool(self.constructions) and "device_mesh" not in keywords and None not in keywords
+        """Whether the file builds FSDP models, and neither they nor anything else in it can have a `device_mesh`."""
+        named = any(keyword.arg == _MESH for call in self.structure.calls for keyword in call.keywords)
+        named = named or any(constant.value == _MESH for constant in self.structure.strings)
+        unpacked = any(keyword.arg is None for call in self.constructions for keyword in call.keywords)
+        return bool(self.constructions) and not named and not unpacked
 
     def imports(self, scope: Scope) -> tuple[Binding, ...]:
         """The imports of torch's FSDP class that are visible from `scope`, the innermost scope that has any."""

@@ -274,6 +274,8 @@ def test_sharded_is_safe_only_where_the_model_is_built_without_a_mesh() -> None:
         ("model = FSDP(module)", Applicability.SAFE),
         ("model = FSDP(module, device_mesh=mesh)", Applicability.UNSAFE),
         ("model = FSDP(module, **mesh)", Applicability.UNSAFE),
+        ("model = FSDP(module); wrap = partial(FSDP, device_mesh=mesh)", Applicability.UNSAFE),
+        ("model = FSDP(module); kwargs = {'device_mesh': mesh}", Applicability.UNSAFE),
         ("model = module", Applicability.UNSAFE),
     ):
         (finding,) = lint(text.format(imports=IMPORT, build=build), "FSDP102")
