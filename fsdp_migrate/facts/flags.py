@@ -1,0 +1,136 @@
+"""Names that are bound several times and functions that return in several places, followed per torch release."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from packaging.version import Version
+
+from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.facts.version_tests import Held, Names
+from fsdp_migrate.torch_api import data
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.gates import Gates
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = (*_FUNCTIONS, ast.ClassDef)
+# Nodes whose parts may not run, or run more than once.
+_MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.IfExp, ast.BoolOp, ast.comprehension)
+
+
+@runtime_checkable
+class ScopedNames(Names, Protocol):
+    """A resolver that also lists the bindings of names that have several."""
+
+    def bindings(self, node: ast.Name) -> Sequence[Binding]:
+        """The bindings that a name may have where it is used, in source order."""
+
+
+class Flags:
+    """What names and functions of one module come to, given which releases reach each of its nodes."""
+
+    def __init__(self, names: Names, gates: Gates) -> None:
+        self.names = names if isinstance(names, ScopedNames) else None
+        self.gates = gates
+
+    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
+        """Everything that a name may hold on `release`, and whether that depends on the release.
+
+        Nothing at all when one of the bindings is not understood. The last binding that surely runs on the release
+        hides the ones before it.
+        """
+        bindings = self.names.bindings(node) if self.names is not None else ()
+        # A function may bind a global at any time, or never.
+        ordered = len({binding.scope for binding in bindings}) == 1
+        gated = any(self._is_gated(binding) for binding in bindings)
+        found: list[Held] = []
+        for binding in reversed(bindings):
+            if not self._reached(binding.node, release):
+                continue
+            held = self._held(binding)
+            if held is None:
+                return (), gated
+            if held.target is not None and data.exists(held.target, release) is False:
+                continue
+            found.append(held)
+            if ordered and self._surely(binding.node, release):
+                break
+        return found, gated
+
+    def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
+        """Everything that a function may return on `release`, and whether that depends on the release.
+
+        Nothing at all when it may also end without a value.
+        """
+        returns = list(_returns(function))
+        here = self.gates.mask(function)
+        gated = any(self.gates.mask(node) != here for node in returns)
+        found: list[ast.expr] = []
+        for node in returns:
+            if not self._reached(node, release):
+                continue
+            if node.value is None:
+                return (), gated
+            found.append(node.value)
+            if self._surely(node, release):
+                return found, gated
+        falls_off = self.gates.completes(function.body) & self._bit(release)
+        return (() if falls_off else found), gated
+
+    def _bit(self, release: Version) -> int:
+        return 1 << self.gates.known.index(release)
+
+    def _reached(self, node: ast.AST, release: Version) -> bool:
+        return bool(self.gates.mask(node) & self._bit(release))
+
+    def _is_gated(self, binding: Binding) -> bool:
+        """Whether some release does not run the binding, or fails in it."""
+        if self.gates.mask(binding.node) != self.gates.everywhere:
+            return True
+        target = binding.target
+        return target is not None and any(data.exists(target, release) is False for release in self.gates.known)
+
+    def _held(self, binding: Binding) -> Held | None:
+        if binding.value is not None:
+            return Held(value=binding.value)
+        if binding.kind is Kind.IMPORT:
+            return Held(target=binding.target)
+        target = self.gates.parents.get(binding.node)
+        if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(binding.node, ast.Name):
+            return None
+        assignment = self.gates.parents.get(target)
+        if not isinstance(assignment, ast.Assign) or any(isinstance(e, ast.Starred) for e in target.elts):
+            return None
+        return Held(value=assignment.value, index=target.elts.index(binding.node))
+
+    def _surely(self, node: ast.AST, release: Version) -> bool:
+        """Whether control is sure to reach `node` once it runs the function, class or module around it."""
+        child = node
+        while (parent := self.gates.parents.get(child)) is not None:
+            if isinstance(parent, _MAY_SKIP):
+                return False
+            if isinstance(parent, ast.If) and child is not parent.test:
+                true, false = self.gates.sides(parent.test)
+                if self._bit(release) & (false if child in parent.body else true):
+                    return False
+            elif isinstance(parent, ast.Try):
+                if not self.gates.attempt(parent).surely(child, self._bit(release)):
+                    return False
+            elif isinstance(parent, _SCOPES):
+                return True
+            child = parent
+        return True
+
+
+def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
+    """The return statements of a function in source order, those of functions inside it left out."""
+    stack: list[ast.AST] = list(reversed(function.body))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Return):
+            yield node
+        elif not isinstance(node, _SCOPES):
+            stack.extend(reversed(list(ast.iter_child_nodes(node))))

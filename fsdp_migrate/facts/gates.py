@@ -1,0 +1,281 @@
+"""Which torch releases reach a piece of code: version checks, early exits, and fallbacks for what torch lacks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from packaging.version import Version
+
+from fsdp_migrate.facts.fallbacks import Attempt, attempts_around
+from fsdp_migrate.facts.flags import Flags
+from fsdp_migrate.facts.version_tests import Names, outcome
+from fsdp_migrate.torch_api import RELEASES
+
+_EXITS = frozenset("sys.exit os._exit os.abort builtins.exit builtins.quit pytest.skip pytest.fail pytest.exit".split())
+_EXIT_NAMES = frozenset(name.rpartition(".")[2] for name in _EXITS)
+# Context managers after which control goes on although their body raised.
+_SWALLOWING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex", "warns"})
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+class Gates:
+    """The torch releases of a range on which control can reach each node of a module.
+
+    A condition that does not depend on the torch version alone may go either way, and code that nothing reaches on
+    any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError or
+    AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
+    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Names` does.
+
+    Inside, a set of releases is an integer with one bit for each of the `known` releases, those outside the range
+    included: what an old arm is for shows on the releases that take it.
+    """
+
+    def __init__(
+        self,
+        tree: ast.Module,
+        names: Names,
+        releases: tuple[Version, ...],
+        parents: Mapping[ast.AST, ast.AST] | None = None,
+    ) -> None:
+        """`parents` is built from `tree` when it is not given."""
+        self.releases = releases
+        self.known = tuple(sorted({*RELEASES, *releases}))
+        self.names: Names = _Remembered(names)
+        self.parents = parents if parents is not None else _parents(tree)
+        self.everywhere = (1 << len(self.known)) - 1
+        self._flags = Flags(names, self)
+        self._alive: dict[ast.AST, int] = {}
+        self._blocks: dict[tuple[ast.AST, str], _Block] = {}
+        self._sides: dict[ast.expr, tuple[int, int]] = {}
+        self._attempts: dict[ast.Try, Attempt] = {}
+        self._pending: set[ast.AST] = set()
+
+    def alive(self, node: ast.AST) -> frozenset[Version]:
+        """The releases of the range on which control can reach `node`."""
+        mask = self.mask(node)
+        return frozenset(release for release in self.releases if mask >> self.known.index(release) & 1)
+
+    def truth(self, test: ast.expr, release: Version) -> bool | None:
+        """The value of a condition on `release`, None when it depends on more than the torch version."""
+        return outcome(test, release, self.names, self._flags).value
+
+    def guarded_import(self, node: ast.stmt) -> bool:
+        """Whether an import may fail here: a handler of its ImportError imports or assigns something instead."""
+        return any(self.attempt(around).replaces(node) for around in attempts_around(node, self.parents))
+
+    def mask(self, node: ast.AST) -> int:
+        """`alive` as bits."""
+        chain: list[ast.AST] = []
+        current: ast.AST | None = node
+        while current is not None and current not in self._alive:
+            chain.append(current)
+            current = self.parents.get(current)
+        result = self.everywhere if current is None else self._alive[current]
+        for child in reversed(chain):
+            parent = self.parents.get(child)
+            if parent is not None and result:
+                result &= self._edge(parent, child)
+            self._alive[child] = result
+        return result
+
+    def sides(self, test: ast.expr) -> tuple[int, int]:
+        """The releases on which a condition may be true, and those on which it may be false."""
+        if test in self._sides:
+            return self._sides[test]
+        if test in self._pending:
+            return self.everywhere, self.everywhere
+        self._pending.add(test)
+        try:
+            self._sides[test] = self._evaluate(test)
+        finally:
+            self._pending.discard(test)
+        return self._sides[test]
+
+    def _evaluate(self, test: ast.expr) -> tuple[int, int]:
+        true = false = 0
+        for bit, release in enumerate(self.known):
+            found = outcome(test, release, self.names, self._flags)
+            if not found.varies:
+                return self.everywhere, self.everywhere
+            true |= (found.value is not False) << bit
+            false |= (found.value is not True) << bit
+        return true, false
+
+    def attempt(self, node: ast.Try) -> Attempt:
+        """What is known about a try statement."""
+        if node not in self._attempts:
+            self._attempts[node] = Attempt(node, self)
+        return self._attempts[node]
+
+    def completes(self, block: Iterable[ast.stmt]) -> int:
+        """The releases on which control may come out at the end of `block`."""
+        return self._all(self._passes(statement) for statement in block)
+
+    def _all(self, masks: Iterable[int]) -> int:
+        result = self.everywhere
+        for mask in masks:
+            result &= mask
+        return result
+
+    def _edge(self, parent: ast.AST, child: ast.AST) -> int:
+        """The releases on which control may go on from the start of `parent` to `child`."""
+        edge = _EDGES.get(type(parent))
+        result = self.everywhere if edge is None else edge(self, parent, child)
+        if isinstance(child, ast.stmt) and result:
+            result &= self._before(parent, child)
+        return result
+
+    def _edge_if(self, parent: ast.If | ast.IfExp | ast.While, child: ast.AST) -> int:
+        if child is parent.test:
+            return self.everywhere
+        body = parent.body if isinstance(parent.body, list) else [parent.body]
+        if child in body:
+            return self.sides(parent.test)[0]
+        # A loop's else runs after any number of turns, whatever the condition was at first.
+        return self.everywhere if isinstance(parent, ast.While) else self.sides(parent.test)[1]
+
+    def _edge_bool_op(self, parent: ast.BoolOp, child: ast.expr) -> int:
+        side = 0 if isinstance(parent.op, ast.And) else 1
+        return self._all(self.sides(value)[side] for value in parent.values[: parent.values.index(child)])
+
+    def _edge_assert(self, parent: ast.Assert, child: ast.AST) -> int:
+        return self.sides(parent.test)[1] if child is parent.msg else self.everywhere
+
+    def _edge_comprehension(self, parent: ast.ListComp | ast.SetComp | ast.GeneratorExp, child: ast.AST) -> int:
+        if child is not parent.elt:
+            return self.everywhere
+        return self._all(self.sides(test)[0] for generator in parent.generators for test in generator.ifs)
+
+    def _edge_try(self, parent: ast.Try, child: ast.AST) -> int:
+        return self.attempt(parent).reach(child)
+
+    def _before(self, parent: ast.AST, child: ast.stmt) -> int:
+        """The releases on which the statements before `child` in its block let control go on."""
+        for name in _BLOCKS:
+            statements = getattr(parent, name, None)
+            if isinstance(statements, list):
+                block = self._blocks.get((parent, name))
+                if block is None:
+                    block = self._blocks[parent, name] = _Block(statements, self.everywhere)
+                if child in block.places:
+                    return self._prefix(block, block.places[child])
+        return self.everywhere
+
+    def _prefix(self, block: _Block, place: int) -> int:
+        while len(block.prefixes) <= place:
+            done = len(block.prefixes)
+            following = block.prefixes[-1] & self._passes_on(block.statements[done - 1])
+            # Following a flag may come back to this block and get further, with less known than now.
+            del block.prefixes[done:]
+            block.prefixes.append(following)
+        return block.prefixes[place]
+
+    def _passes_on(self, statement: ast.stmt) -> int:
+        passed = self._passes(statement)
+        return passed if passed or isinstance(statement, (ast.If, ast.Assert)) else self.everywhere
+
+    def _passes(self, statement: ast.stmt) -> int:
+        """The releases on which control may come out behind `statement`, once it is reached."""
+        passes = _PASSES.get(type(statement))
+        return self.everywhere if passes is None else passes(self, statement)
+
+    def _passes_not(self, statement: ast.stmt) -> int:
+        return 0
+
+    def _passes_expression(self, statement: ast.Expr) -> int:
+        call = statement.value
+        if not isinstance(call, ast.Call):
+            return self.everywhere
+        name = getattr(call.func, "attr", getattr(call.func, "id", None))
+        exits = name == "skipTest" or (name in _EXIT_NAMES and self.names.qualified(call.func) in _EXITS)
+        return 0 if exits else self.everywhere
+
+    def _passes_if(self, statement: ast.If) -> int:
+        # A loop and no recursion, since a chain of elif may be longer than the stack is deep.
+        arms = [statement]
+        while len(arms[-1].orelse) == 1 and isinstance(following := arms[-1].orelse[0], ast.If):
+            arms.append(following)
+        bodies = [self.completes(arm.body) for arm in arms]
+        last = self.completes(arms[-1].orelse)
+        if all(mask == self.everywhere for mask in (*bodies, last)):
+            return self.everywhere
+        result, reached = 0, self.everywhere
+        for arm, body in zip(arms, bodies):
+            true, false = self.sides(arm.test)
+            result |= reached & true & body
+            reached &= false
+        return result | (reached & last)
+
+    def _passes_with(self, statement: ast.With | ast.AsyncWith) -> int:
+        functions = [i.context_expr.func for i in statement.items if isinstance(i.context_expr, ast.Call)]
+        if any(getattr(f, "attr", getattr(f, "id", None)) in _SWALLOWING for f in functions):
+            return self.everywhere
+        return self.completes(statement.body)
+
+    def _passes_assert(self, statement: ast.Assert) -> int:
+        return self.sides(statement.test)[0]
+
+    def _passes_try(self, statement: ast.Try) -> int:
+        result = self.completes(statement.body) & self.completes(statement.orelse)
+        handlers = [self.completes(handler.body) for handler in statement.handlers]
+        if not all(mask == self.everywhere for mask in (result, *handlers)):
+            attempt = self.attempt(statement)
+            result &= ~attempt.fails(len(statement.body))
+            for handler, mask in zip(statement.handlers, handlers):
+                result |= mask and mask & attempt.reach(handler)
+        return result & self.completes(statement.finalbody)
+
+
+class _Block:
+    """A block of statements with the releases that get to each of them, as far as they were asked for."""
+
+    def __init__(self, statements: list[ast.stmt], everywhere: int) -> None:
+        self.statements = statements
+        self.places = {statement: place for place, statement in enumerate(statements)}
+        self.prefixes = [everywhere]
+
+
+class _Remembered:
+    """A resolver that resolves each expression once."""
+
+    def __init__(self, names: Names) -> None:
+        self.definition = names.definition
+        self._resolve = names.qualified
+        self._known: dict[ast.expr, str | None] = {}
+
+    def qualified(self, node: ast.expr) -> str | None:
+        if node not in self._known:
+            self._known[node] = self._resolve(node)
+        return self._known[node]
+
+
+def _parents(tree: ast.Module) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+_EDGES: dict[type[ast.AST], Callable[[Gates, Any, Any], int]] = {
+    ast.If: Gates._edge_if,
+    ast.IfExp: Gates._edge_if,
+    ast.While: Gates._edge_if,
+    ast.BoolOp: Gates._edge_bool_op,
+    ast.Assert: Gates._edge_assert,
+    ast.ListComp: Gates._edge_comprehension,
+    ast.SetComp: Gates._edge_comprehension,
+    ast.GeneratorExp: Gates._edge_comprehension,
+    ast.Try: Gates._edge_try,
+}
+
+_PASSES: dict[type[ast.stmt], Callable[[Gates, Any], int]] = {
+    ast.Return: Gates._passes_not,
+    ast.Raise: Gates._passes_not,
+    ast.Continue: Gates._passes_not,
+    ast.Break: Gates._passes_not,
+    ast.Expr: Gates._passes_expression,
+    ast.If: Gates._passes_if,
+    ast.With: Gates._passes_with,
+    ast.AsyncWith: Gates._passes_with,
+    ast.Assert: Gates._passes_assert,
+    ast.Try: Gates._passes_try,
+}

@@ -1,0 +1,223 @@
+"""The calls that version tests make: parsers of versions, helpers of libraries, questions about what torch has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from fsdp_migrate.facts import version_names
+from fsdp_migrate.facts.version_values import (
+    Distribution,
+    LooseVersion,
+    Present,
+    Signature,
+    StrictVersion,
+    TorchVersion,
+    Unknown,
+)
+from fsdp_migrate.torch_api import data
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.version_tests import Evaluator
+
+_Call = Callable[["Evaluator", ast.Call, Mapping[str, object]], Any]
+
+
+def find(qualified: str) -> _Call | None:
+    """How to evaluate a call of the imported function or class `qualified`, None when it is not known.
+
+    Helpers of other libraries go by their last name, since projects carry their own copies of them.
+    """
+    module, _, name = qualified.rpartition(".")
+    if module == "builtins" and name in _BUILTINS:
+        return _builtin(_BUILTINS[name])
+    if qualified in _BY_PATH:
+        return _BY_PATH[qualified]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name == "parse" and "version" in module:
+        return _parsed(Version)
+    symbol = version_names.function(name)
+    if symbol is not None:
+        return _named_comparison(symbol)
+    test = version_names.constant(name)
+    if test is not None:
+        return lambda evaluator, node, env: evaluator.named(test)
+    if version_names.is_version(name):
+        return lambda evaluator, node, env: evaluator.torch_version()
+    return None
+
+
+def _argument(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object], index: int, *keywords: str) -> Any:
+    """The value of an argument by position or keyword.
+
+    Raises:
+        Unknown: it is absent, or its value is not known.
+    """
+    if any(isinstance(argument, ast.Starred) for argument in node.args):
+        raise Unknown
+    if index < len(node.args):
+        return evaluator.value(node.args[index], env)
+    for keyword in node.keywords:
+        if keyword.arg in keywords:
+            return evaluator.value(keyword.value, env)
+    raise Unknown
+
+
+def _qualified(evaluator: Evaluator, node: ast.Call) -> str:
+    """The dotted name of the first argument, an object of torch."""
+    qualified = evaluator.names.qualified(node.args[0]) if node.args else None
+    if qualified is None:
+        raise Unknown
+    return qualified
+
+
+def _parsed(kind: Callable[[str], Any]) -> _Call:
+    return lambda evaluator, node, env: kind(_argument(evaluator, node, env, 0, "version", "version_str", "vstring"))
+
+
+def _builtin(function: Callable[..., Any]) -> _Call:
+    def call(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+        if node.keywords:
+            raise Unknown
+        values = [_argument(evaluator, node, env, index) for index in range(len(node.args))]
+        if function is not bool and any(isinstance(value, Present) for value in values):
+            raise Unknown
+        return function(*values)
+
+    return call
+
+
+def _map(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> list[Any]:
+    qualified = _qualified(evaluator, node)
+    function = {"builtins.int": int, "builtins.str": str, "builtins.float": float}.get(qualified)
+    if function is None or len(node.args) != 2:
+        raise Unknown
+    return [function(item) for item in _argument(evaluator, node, env, 1)]
+
+
+def _named_comparison(symbol: str) -> _Call:
+    def call(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+        wanted = _argument(evaluator, node, env, 0, "version", "library_version", "min_version", "torch_version")
+        evaluator.varies = True
+        result = version_names.passes(symbol, evaluator.release, Version(str(wanted)))
+        if result is None:
+            raise Unknown
+        return result
+
+    return call
+
+
+def _is_torch_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    """`is_torch_version(">=", "2.1")` of accelerate, transformers and diffusers."""
+    symbol = _argument(evaluator, node, env, 0, "operation")
+    wanted = _argument(evaluator, node, env, 1, "version")
+    return bool(version_names.COMPARISONS[symbol](Version(evaluator.torch_version()), Version(str(wanted))))
+
+
+def _compare_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    """`compare_version("torch", operator.ge, "2.1.0")` of Lightning, `compare_versions("torch", ">=", "2.1")`."""
+    package = _argument(evaluator, node, env, 0, "package", "library_or_version")
+    compare = _argument(evaluator, node, env, 1, "op", "operation")
+    wanted = _argument(evaluator, node, env, 2, "version", "requirement_version")
+    compare = version_names.COMPARISONS[compare] if isinstance(compare, str) else compare
+    return bool(compare(_version_of(evaluator, package), Version(str(wanted))))
+
+
+def _version_of(evaluator: Evaluator, package: object) -> Version:
+    if isinstance(package, Version):
+        return package
+    if package == "torch":
+        return Version(evaluator.torch_version())
+    raise Unknown
+
+
+def _requirement(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    """`RequirementCache("torch>=2.1")` of lightning_utilities."""
+    requirement = Requirement(_argument(evaluator, node, env, 0, "requirement"))
+    if requirement.name.lower() != "torch":
+        raise Unknown
+    return requirement.specifier.contains(Version(evaluator.torch_version()), prereleases=True)
+
+
+def _installed(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> str:
+    if _argument(evaluator, node, env, 0, "distribution_name", "name", "package_name") != "torch":
+        raise Unknown
+    return str(evaluator.torch_version())
+
+
+def _distribution(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Distribution:
+    return Distribution(_installed(evaluator, node, env))
+
+
+def _package_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+    """A project's own `get_package_version("torch")`, which may return a string or a parsed version."""
+    _installed(evaluator, node, env)
+    return evaluator.torch_version()
+
+
+def _hasattr(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    return evaluator.exists(f"{_qualified(evaluator, node)}.{_argument(evaluator, node, env, 1)}")
+
+
+def _getattr(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+    if _hasattr(evaluator, node, env):
+        return Present()
+    return _argument(evaluator, node, env, 2)
+
+
+def _callable(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    value = _argument(evaluator, node, env, 0)
+    if isinstance(value, Present):
+        return True
+    if value is None:
+        return False
+    raise Unknown
+
+
+def _signature(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Signature:
+    parameters = data.signature(_qualified(evaluator, node), evaluator.release)
+    evaluator.varies = True
+    if parameters is None:
+        raise Unknown
+    return Signature(tuple(parameter.name for parameter in parameters))
+
+
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (int, float, str, bool, tuple, list, len, any, all, min, max)
+}
+
+_BY_PATH: dict[str, _Call] = {
+    "builtins.map": _map,
+    "builtins.hasattr": _hasattr,
+    "builtins.getattr": _getattr,
+    "builtins.callable": _callable,
+    "inspect.signature": _signature,
+    "inspect.getfullargspec": _signature,
+    "importlib.metadata.version": _installed,
+    "importlib_metadata.version": _installed,
+    "importlib.metadata.distribution": _distribution,
+    "importlib_metadata.distribution": _distribution,
+    "pkg_resources.get_distribution": _distribution,
+    **{f"operator.{name}": _builtin(version_names.COMPARISONS[symbol]) for symbol, name in version_names.NAMES.items()},
+}
+
+_BY_NAME: dict[str, _Call] = {
+    "Version": _parsed(Version),
+    "parse_version": _parsed(Version),
+    "digit_version": _parsed(Version),
+    "LooseVersion": _parsed(LooseVersion),
+    "StrictVersion": _parsed(StrictVersion),
+    "TorchVersion": _parsed(TorchVersion),
+    "is_torch_version": _is_torch_version,
+    "compare_version": _compare_version,
+    "_compare_version": _compare_version,
+    "compare_versions": _compare_version,
+    "RequirementCache": _requirement,
+    "get_package_version": _package_version,
+    "_get_package_version": _package_version,
+}
