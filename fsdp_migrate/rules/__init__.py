@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from fsdp_migrate.rules import (
+    flat_parameter,
     legacy_cards,
     lost_state,
+    moved_flat_parameter,
+    moved_fsdp_flattened,
     optim_input,
     removed_hooks,
     state_dict_config,
     state_dict_type,
     to_load_order,
+    type_is_flat_parameter,
     unparsable,
 )
 from fsdp_migrate.rules.card import Rule, RuleCard
@@ -27,6 +31,10 @@ _RULES = (
     state_dict_config.USE_DTENSOR,
     state_dict_type.MISSING_CONFIG,
     state_dict_type.DEPRECATED,
+    flat_parameter.RULE,
+    type_is_flat_parameter.RULE,
+    moved_flat_parameter.RULE,
+    moved_fsdp_flattened.RULE,
 )
 RULES: tuple[Rule, ...] = (unparsable.rule(_RULES), *sorted(_RULES, key=lambda rule: rule.card.code))
 

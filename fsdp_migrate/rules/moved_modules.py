@@ -1,0 +1,154 @@
+"""The modules of FlatParameter and its companions, release by release, and how an import of another one is written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.source import Span
+from fsdp_migrate.torch_api.data import exists
+
+FLAT_PARAMETER = "FlatParameter"
+_WIDTH = 88
+
+
+@dataclass(frozen=True)
+class Home:
+    """A module that FlatParameter was or is in: the first release with it and the first one without."""
+
+    module: str
+    added: str
+    removed: str | None = None
+    holds_companions: bool = True
+
+    @property
+    def path(self) -> str:
+        """The module's full name."""
+        return f"{PACKAGE}.{self.module}"
+
+    @property
+    def presence(self) -> str:
+        """When the module is not there, in words."""
+        return f"gone since torch {self.removed}" if self.removed is not None else f"new in torch {self.added}"
+
+    @property
+    def replacement(self) -> str:
+        """Where the companions are when the module is not there, in words."""
+        newest, older = COMPANIONS
+        if self.removed is not None:
+            return f"`{newest}` has taken its place in torch {HOMES[newest].added}"
+        return f"before it was `{older}`"
+
+
+HOMES = {
+    home.module: home
+    for home in (
+        Home("flatten_params_wrapper", "1.11", removed="2.0"),
+        Home("flat_param", "1.13", removed="2.2"),
+        Home("_flat_param", "2.2"),
+        Home("_optim_utils", "1.12", holds_companions=False),
+    )
+}
+# Where the companions of FlatParameter are, the newest place first.
+COMPANIONS = ("_flat_param", "flat_param")
+
+
+def home_of(path: str | None) -> Home | None:
+    """The row of the module with this full name, None when there is none."""
+    return HOMES.get(path.removeprefix(f"{PACKAGE}.")) if path and path.startswith(f"{PACKAGE}.") else None
+
+
+def lacking(home: Home, names: Iterable[str], releases: Iterable[Version]) -> list[Version]:
+    """The releases in which the module, or one of these names in it, is missing."""
+    paths = [home.path, *(f"{home.path}.{name}" for name in names)]
+    return [release for release in sorted(releases) if any(exists(path, release) is False for path in paths)]
+
+
+def companion_modules(names: Sequence[str], releases: Iterable[Version]) -> tuple[str, ...] | None:
+    """The modules that together hold all these names in every release, the newest first; None when there are none."""
+    having = {
+        module: {r for r in releases if all(exists(f"{PACKAGE}.{module}.{name}", r) for name in names)}
+        for module in COMPANIONS
+    }
+    wanted = set(releases)
+    for module in COMPANIONS:
+        if having[module] == wanted:
+            return (module,)
+    return COMPANIONS if set().union(*having.values()) == wanted else None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where an import is written: its indentation, one level of it, and whether it was spread over several lines."""
+
+    indent: str
+    unit: str
+    spread: bool
+
+    @classmethod
+    def of(cls, facts: ModuleFacts, statement: ast.stmt) -> Layout:
+        """The layout of a statement."""
+        return cls(facts.indentation(statement), facts.indent_unit, statement.end_lineno != statement.lineno)
+
+    @property
+    def inner(self) -> Layout:
+        """One level deeper."""
+        return Layout(self.indent + self.unit, self.unit, self.spread)
+
+
+def import_text(module: str, names: Sequence[str], layout: Layout) -> str:
+    """A `from ... import`, one name a line if it would be too wide or was spread before."""
+    line = f"from {module} import {', '.join(names)}"
+    fits = len(layout.indent.expandtabs()) + len(line) <= _WIDTH
+    if fits and not (layout.spread and len(names) > 1):
+        return line
+    listed = "".join(f"{layout.inner.indent}{name},\n" for name in names)
+    return f"from {module} import (\n{listed}{layout.indent})"
+
+
+def guarded_text(modules: Sequence[str], names: Sequence[str], layout: Layout) -> str:
+    """Imports of `names` from the first of `modules` that has them."""
+    if len(modules) == 1:
+        return import_text(f"{PACKAGE}.{modules[0]}", names, layout)
+    inner = layout.inner
+    first, second = (import_text(f"{PACKAGE}.{module}", names, inner) for module in modules)
+    return f"try:\n{inner.indent}{first}\n{layout.indent}except ImportError:\n{inner.indent}{second}"
+
+
+def written(alias: ast.alias) -> str:
+    """An imported name as it is written."""
+    return alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
+
+
+def has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
+    """Whether no other code stands on the lines of a statement."""
+    source = facts.source
+    span = source.span(statement)
+    before = source.data[source.line_start(span.start) : span.start]
+    line_end = min((start for start in source.line_starts if start > span.end), default=len(source.data))
+    after = source.data[span.end : line_end].strip()
+    return not before.strip() and (not after or after.startswith(b"#"))
+
+
+def module_span(facts: ModuleFacts, statement: ast.ImportFrom) -> Span | None:
+    """Where the module of a `from ... import` is written, None when it is written in an unusual way."""
+    span = facts.source.span(statement)
+    module = statement.module or ""
+    if not facts.source.segment(span).startswith(f"from {module} import"):
+        return None
+    start = span.start + len("from ")
+    return Span(start, start + len(module.encode()))
+
+
+def import_trouble(facts: ModuleFacts, statement: ast.stmt) -> str | None:
+    """Why an import cannot be written anew, None when it can."""
+    if facts.source.has_comment(facts.source.span(statement)):
+        return "a comment stands inside the import: move it out"
+    if not has_own_lines(facts, statement):
+        return "the import shares its line with other code: give it a line of its own"
+    return None

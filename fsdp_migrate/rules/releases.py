@@ -1,0 +1,93 @@
+"""Which imports a fix leaves unused: the uses of imported names that it takes away."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from fsdp_migrate.edits import ImportBinding, Release
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.scopes import Binding, Kind
+
+_TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
+
+
+def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
+    """The release of the imported name that the name or attribute chain `node` starts with, empty for others."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ()
+    bindings = facts.names.bindings(node)
+    if len(bindings) != 1 or not _is_from_import(bindings[0]):
+        return ()
+    return (Release(facts.source.span(node), import_binding(facts, bindings[0])),)
+
+
+def import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
+    """A name that a `from ... import` binds, with all its uses."""
+    return facts.memo((import_binding, binding), lambda: _import_binding(facts, binding))
+
+
+def _import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
+    assert isinstance(binding.node, ast.ImportFrom)
+    uses = tuple(sorted(facts.source.span(use) for use in uses_of(binding)))
+    return ImportBinding(facts.source.span(binding.node), binding.name, uses, _is_removable(facts, binding))
+
+
+def uses_of(binding: Binding) -> Iterator[ast.Name]:
+    """Where the name of a binding is read, in its scope and those inside."""
+    for scope in binding.scope.nested():
+        if scope.lookup(binding.name) is binding.scope:
+            yield from scope.uses.get(binding.name, ())
+
+
+def _is_from_import(binding: Binding) -> bool:
+    return binding.kind is Kind.IMPORT and isinstance(binding.node, ast.ImportFrom)
+
+
+def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
+    scope = binding.scope
+    if len(scope.bindings[binding.name]) != 1 or scope.is_class or _is_guarded(facts, binding):
+        return False
+    if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
+        return False
+    return not _is_named_in_text(facts, binding.name)
+
+
+def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether the import stands in a `try`, or at module level under an `if`: others may rely on the name."""
+    node = binding.node
+    while node is not binding.scope.node:
+        node = facts.structure.parents[node]
+        if isinstance(node, ast.Try) or (isinstance(node, ast.If) and binding.scope.is_module):
+            return True
+    return False
+
+
+def _is_explicit_export(binding: Binding) -> bool:
+    """Whether the name is imported as itself, which marks it as meant for others."""
+    assert isinstance(binding.node, ast.ImportFrom)
+    return any(alias.asname == alias.name == binding.name for alias in binding.node.names)
+
+
+def _is_named_in_text(facts: ModuleFacts, name: str) -> bool:
+    """Whether a string (`__all__`, a quoted annotation, `getattr`) or a type comment may refer to the name."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    strings = (constant.value for constant in facts.structure.strings if isinstance(constant.value, str))
+    if any(word.search(text) and _is_expression(text) for text in strings):
+        return True
+    return any(_TYPE_COMMENT.match(comment) and word.search(comment) for _, comment in facts.source.comments)
+
+
+def _is_expression(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
