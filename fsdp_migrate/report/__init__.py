@@ -1,0 +1,72 @@
+"""What a run found, ready to be printed: the reports beside this file know nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from fsdp_migrate.files import Failure
+from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many findings there are (hints apart), by what can be done about them."""
+
+    findings: int
+    safe: int
+    unsafe: int
+    manual: int
+    hints: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run over a set of files.
+
+    `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
+    text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
+    the positions of `findings` mean, for every file that has any.
+    """
+
+    torch: str
+    findings: tuple[Finding, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    files_checked: int = 0
+    suppressed: int = 0
+    hidden_hints: int = 0
+    fixed: tuple[Finding, ...] = ()
+    changed: tuple[str, ...] = ()
+    sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def tally(self) -> Tally:
+        """The findings, counted."""
+        real = [finding.applicability for finding in self.findings if finding.severity is not Severity.HINT]
+        return Tally(
+            findings=len(real),
+            safe=real.count(Applicability.SAFE),
+            unsafe=real.count(Applicability.UNSAFE),
+            manual=real.count(Applicability.MANUAL),
+            hints=len(self.findings) - len(real),
+        )
+
+    def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
+        """What was fixed and what is left, file by file in order of path."""
+        paths = {finding.path for finding in (*self.fixed, *self.findings)}
+        for path in sorted(paths, key=lambda path: PurePath(path).parts):
+            fixed = [finding for finding in self.fixed if finding.path == path]
+            yield fixed, [finding for finding in self.findings if finding.path == path]
+
+    @property
+    def failed(self) -> bool:
+        """Whether some file could not be read, parsed or written."""
+        return bool(self.failures) or any(finding.code == UNPARSABLE for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing to report, 1 findings (hints never count), 3 some file failed."""
+        if self.failed:
+            return 3
+        return 1 if self.tally.findings else 0

@@ -1,0 +1,276 @@
+"""The command line: options in, calls, exit codes out."""
+
+from __future__ import annotations
+
+import functools
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import click
+
+from fsdp_migrate import __version__, config, files, runner
+from fsdp_migrate.config import ConfigError, Settings
+from fsdp_migrate.files import Discovery, SourceFile
+from fsdp_migrate.report import Run, text
+from fsdp_migrate.runner import Change
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+
+STDIN = "-"
+
+EXIT_CODES = (
+    "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options shared by `lint` and `rewrite` ask for."""
+
+    discovery: Discovery
+    settings: Settings
+    stdin: bool
+    json: bool
+    quiet: bool
+    exit_zero: bool
+
+    def exit(self, code: int) -> NoReturn:
+        """End the command; `--exit-zero` forgives findings, never failures."""
+        click.get_current_context().exit(0 if code == 1 and self.exit_zero else code)
+
+
+def main() -> NoReturn:
+    """Run the command line; interrupting it or closing its output ends it without a word."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        status = 130
+    sys.exit(status)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  fsdp-migrate lint src/
+  fsdp-migrate rewrite --diff src/
+  fsdp-migrate explain FSDP104""",
+)
+@click.version_option(__version__, "--version", prog_name="fsdp-migrate", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Find PyTorch FSDP code that a newer torch deprecates, breaks or silently changes, and rewrite it.
+
+    A rewrite never changes what the program does; what cannot be rewritten is reported with the reason.
+    """
+
+
+def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: str) -> TorchRange:
+    try:
+        return TorchRange.parse(value)
+    except RangeError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+OUTPUT_FORMAT = click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people or for programs.",
+)
+
+SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True)),
+    click.option(
+        "--torch",
+        metavar="RANGE",
+        default=DEFAULT_RANGE,
+        show_default=True,
+        callback=_parse_torch,
+        help="The torch releases that the code has to run on.",
+    ),
+    click.option(
+        "--select",
+        metavar="RULES",
+        multiple=True,
+        help="Only these rules: codes, starts of codes (FSDP1) or names, between commas.",
+    ),
+    click.option(
+        "--ignore",
+        metavar="RULES",
+        multiple=True,
+        help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
+    ),
+    click.option("--hints", is_flag=True, help="Also show what is not wrong yet; hints never fail a run."),
+    OUTPUT_FORMAT,
+    click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
+    click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
+    click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
+)
+
+
+def _shared(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options, as one `Request`."""
+
+    @functools.wraps(command)
+    def read_options(**options: Any) -> None:
+        take = options.pop
+        paths = take("paths")
+        request = Request(
+            settings=_settings(take("torch"), take("select"), take("ignore"), take("hints")),
+            discovery=_discovery(paths, take("stdin_filename")),
+            stdin=STDIN in paths,
+            json=take("output_format") == "json",
+            quiet=take("quiet"),
+            exit_zero=take("exit_zero"),
+        )
+        command(request, **options)
+
+    decorated: Callable[..., None] = read_options
+    for option in reversed(SHARED_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _settings(torch: TorchRange, select: tuple[str, ...], ignore: tuple[str, ...], hints: bool) -> Settings:
+    if not select and not ignore:
+        return Settings(torch, hints=hints)
+    from fsdp_migrate.rules import RULES
+
+    known = {rule.card.code: rule.card.name for rule in RULES}
+    try:
+        return Settings(torch, config.selectors(select, known), config.selectors(ignore, known), hints)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _discovery(paths: tuple[str, ...], stdin_filename: str | None) -> Discovery:
+    if STDIN not in paths:
+        if stdin_filename is not None:
+            raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
+        return files.discover(paths or (".",))
+    if len(paths) > 1:
+        raise click.UsageError("'-' (stdin) cannot be combined with other paths")
+    raw = sys.stdin.buffer.read()
+    return Discovery((SourceFile(STDIN, stdin_filename or "<stdin>", raw),))
+
+
+@cli.command(
+    epilog=f"""\b
+Examples:
+  fsdp-migrate lint src/ scripts/train.py
+  fsdp-migrate lint --torch '>=2.4' --select FSDP1 .
+  cat train.py | fsdp-migrate lint --stdin-filename train.py -
+
+{EXIT_CODES}"""
+)
+@_shared
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
+def lint(request: Request, statistics: bool) -> None:
+    """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
+
+    Folders are searched for .py and .pyi files, without what .gitignore names. '-' reads stdin.
+    """
+    run = runner.lint(request.discovery, request.settings)
+    if request.json:
+        from fsdp_migrate.report import json_format
+
+        text.print_document(json_format.lint_report(run, statistics=statistics))
+    else:
+        text.print_lint(run, quiet=request.quiet, statistics=statistics)
+    request.exit(run.exit_code)
+
+
+@cli.command(
+    epilog=f"""\b
+Examples:
+  fsdp-migrate rewrite --diff src/
+  fsdp-migrate rewrite src/
+  fsdp-migrate rewrite --unsafe-fixes --select FSDP201 src/train.py
+
+{EXIT_CODES}
+With --diff or --check, 1 means that a file would change."""
+)
+@_shared
+@click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
+@click.option("--check", is_flag=True, help="Print nothing, write nothing: the exit code tells.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply fixes after which something observable differs.")
+def rewrite(request: Request, diff: bool, check: bool, unsafe_fixes: bool) -> None:
+    """Fix in place what can be fixed in PATHS (default: the current folder), and list what is left.
+
+    '-' reads stdin and prints the new text.
+    """
+    if request.json and (diff or check or request.stdin):
+        raise click.UsageError("--output-format json cannot be combined with --diff, --check or '-'")
+    settings = replace(request.settings, unsafe_fixes=unsafe_fixes)
+    preview = diff or check
+    run, changes = runner.rewrite(request.discovery, settings, write=not (preview or request.stdin))
+    if preview:
+        _print_preview(run, changes if diff else (), summary=diff and not request.quiet)
+        request.exit(3 if run.failed else int(bool(changes)))
+    if request.stdin:
+        _print_stdin(request, run, changes)
+    elif request.json:
+        from fsdp_migrate.report import json_format
+
+        text.print_document(json_format.rewrite_report(run))
+    else:
+        text.print_rewrite(run, quiet=request.quiet)
+    request.exit(run.exit_code)
+
+
+def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> None:
+    from fsdp_migrate.report import diff
+
+    for change in changes:
+        text.print_diff(diff.unified(change.path, change.before, change.after))
+    text.print_unparsable(run)
+    text.print_failures(run)
+    if summary:
+        text.print_preview_summary(run)
+
+
+def _print_stdin(request: Request, run: Run, changes: tuple[Change, ...]) -> None:
+    (file,) = request.discovery.files
+    # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
+    text.write_bytes(changes[0].after if changes else files.read(file))
+    text.print_left(run)
+
+
+@cli.command(epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter")
+@click.argument("rule", metavar="CODE")
+def explain(rule: str) -> None:
+    """Say what a rule is about: what happens since which torch, what the fix does, with examples.
+
+    CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
+    """
+    from fsdp_migrate.rules import RULES, find
+
+    card = find(rule)
+    if card is None:
+        near = config.closest(rule, [word for known in RULES for word in (known.card.code, known.card.name)])
+        raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
+    text.print_card(card)
+
+
+@cli.command(epilog="\b\nExamples:\n  fsdp-migrate rules\n  fsdp-migrate rules --output-format json")
+@OUTPUT_FORMAT
+def rules(output_format: str) -> None:
+    """List the rules."""
+    from fsdp_migrate.rules import RULES
+
+    cards = [rule.card for rule in RULES]
+    if output_format == "json":
+        from fsdp_migrate.report import json_format
+
+        text.print_document(json_format.rules_report(cards))
+    else:
+        text.print_rules(cards)

@@ -1,0 +1,76 @@
+"""What a run is asked to do: the torch range, the rules in force, and how far fixes may go."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fsdp_migrate.findings import UNPARSABLE
+from fsdp_migrate.torch_api import TorchRange
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything besides its bytes that decides what is reported for a file.
+
+    `select` and `ignore` are code prefixes such as ``FSDP1`` or ``FSDP104`` (`selectors` makes them of what a user
+    wrote); an empty `select` means all rules.
+    """
+
+    torch: TorchRange
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    hints: bool = False
+    unsafe_fixes: bool = False
+
+    def selected(self, code: str) -> bool:
+        """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.
+
+        A file that does not parse is always reported: nothing is known about it, so it must not pass for clean.
+        """
+        if code == UNPARSABLE:
+            return True
+        chosen = max((len(prefix) for prefix in self.select if code.startswith(prefix)), default=-1)
+        ignored = max((len(prefix) for prefix in self.ignore if code.startswith(prefix)), default=-1)
+        return (chosen if self.select else 0) > ignored
+
+
+def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...]:
+    """Code prefixes for what a user wrote after ``--select`` or ``--ignore``.
+
+    Every value may hold several selectors between commas, each a code, the start of one, or a rule's kebab name.
+    `rules` maps codes to names.
+
+    Raises:
+        ConfigError: a selector fits no rule.
+    """
+    found: list[str] = []
+    for selector in (part.strip() for value in values for part in value.split(",")):
+        if selector:
+            prefix = _prefix(selector, rules)
+            if prefix not in found:
+                found.append(prefix)
+    return tuple(found)
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """A parenthesis for an error message that proposes the known word nearest to `word`, or nothing."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    near = difflib.get_close_matches(word.casefold(), by_folded, n=1)
+    return f" (did you mean {by_folded[near[0]]}?)" if near else ""
+
+
+def _prefix(selector: str, rules: Mapping[str, str]) -> str:
+    by_name = {name: code for code, name in rules.items()}
+    if selector.lower() in by_name:
+        return by_name[selector.lower()]
+    prefix = selector.upper()
+    if any(code.startswith(prefix) for code in rules):
+        return prefix
+    hint = closest(selector, [*rules, *by_name])
+    raise ConfigError(f"no rule is called {selector!r}{hint}; `fsdp-migrate rules` lists them")

@@ -1,0 +1,282 @@
+"""Which files to look at, their bytes, and putting changed bytes back without ever losing a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from fsdp_migrate import gitignore
+from fsdp_migrate.gitignore import GitIgnore
+
+SUFFIXES = (".py", ".pyi")
+
+SKIPPED_FOLDERS = frozenset(
+    [
+        *(".bzr", ".git", ".hg", ".svn"),
+        *(".conda", ".direnv", ".nox", ".pixi", ".tox", ".venv", "node_modules", "site-packages", "venv"),
+        *(".hypothesis", ".mypy_cache", ".pytest_cache", ".pytype", ".ruff_cache", "__pycache__"),
+        *(".eggs", ".ipynb_checkpoints", "__pypackages__"),
+    ]
+)
+
+# `mylib.dist` and `myenv.env` are packages in real training code, so these names alone decide nothing: such a folder
+# is skipped only while it holds no Python file of its own.
+SKIPPED_UNLESS_CODE = frozenset(["_build", "build", "dist", "env"])
+
+ENVIRONMENT_MARKS = frozenset(["conda-meta", "pyvenv.cfg"])
+
+
+class FileError(Exception):
+    """A file that cannot be read or written; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A file or folder that was left out, and why."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk."""
+
+    path: str
+    shown: str
+    raw: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The files found, in order of path, each once, and what could not be looked into."""
+
+    files: tuple[SourceFile, ...]
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A folder or file on the way: its path, its path as shown, its real path, and the ignore files that reach it."""
+
+    path: str
+    shown: str
+    real: str
+    ignores: tuple[GitIgnore, ...]
+    named: bool = False
+
+
+def discover(paths: Sequence[str]) -> Discovery:
+    """Find the Python files that `paths` mean.
+
+    A file that is named is taken whatever its suffix and whatever ignores it; a folder that is named is walked for
+    `.py` and `.pyi`, without what the `.gitignore` files up to the repository's root name and without build and
+    environment folders. Links to folders are not followed below a named folder.
+    """
+    walk = _Walk()
+    for path in paths:
+        shown = _shown(path)
+        if os.path.isdir(path):
+            walk.folder(path, "" if shown == "." else shown)
+        else:
+            walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
+    files = sorted((file for file, _ in walk.found.values()), key=lambda file: PurePath(file.shown).parts)
+    return Discovery(tuple(files), tuple(sorted(walk.failures, key=lambda failure: failure.path)))
+
+
+def read(file: SourceFile) -> bytes:
+    """The bytes of `file`.
+
+    Raises:
+        FileError: it cannot be read, or is no regular file (reading a pipe would block, and cannot be written back).
+    """
+    if file.raw is not None:
+        return file.raw
+    try:
+        if not stat.S_ISREG(os.stat(file.path).st_mode):
+            raise FileError("not a regular file")
+        with open(file.path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise FileError(f"cannot be read: {_cause(error)}") from None
+
+
+def write(file: SourceFile, new: bytes, old: bytes) -> None:
+    """Make `new` the contents of `file`, whole or not at all, provided that they still are `old`.
+
+    The file's mode and, where permitted, its owner are kept. Of a symbolic link the target is written, the link stays.
+
+    Raises:
+        FileError: it changed since it was read, is read-only, or cannot be written. The file is as it was.
+    """
+    target = os.path.realpath(file.path)
+    try:
+        if not os.access(target, os.W_OK):
+            raise FileError("not rewritten: the file is read-only")
+        with _staged(target, new) as temporary:
+            if read(SourceFile(target, file.shown)) != old:
+                raise FileError("not rewritten: it changed while fsdp-migrate was running; run again")
+            os.replace(temporary, target)
+    except OSError as error:
+        raise FileError(f"cannot be written: {_cause(error)}") from None
+    _sync_folder(os.path.dirname(target))
+
+
+@contextlib.contextmanager
+def _staged(target: str, new: bytes) -> Iterator[str]:
+    """A flushed neighbour of `target` that holds `new`, with `target`'s mode and owner; gone afterwards."""
+    status = os.stat(target)
+    descriptor, temporary = tempfile.mkstemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=os.path.dirname(target))
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(new)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _keep_owner(temporary, status)
+        os.chmod(temporary, stat.S_IMODE(status.st_mode))
+        yield temporary
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _keep_owner(temporary: str, wanted: os.stat_result) -> None:
+    if sys.platform == "win32":
+        return
+    have = os.stat(temporary)
+    if have.st_uid != wanted.st_uid:
+        with contextlib.suppress(PermissionError):
+            os.chown(temporary, wanted.st_uid, -1)
+    if have.st_gid != wanted.st_gid:
+        with contextlib.suppress(PermissionError):
+            os.chown(temporary, -1, wanted.st_gid)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the rename durable where a folder can be synced; the new contents are in place either way."""
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass
+class _Walk:
+    """Collects files by their real path, so that no file comes twice."""
+
+    found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, file: SourceFile, real: str, is_link: bool) -> None:
+        """Take `file`; the file itself is preferred to links that lead to it."""
+        known = self.found.get(real)
+        if known is None or (known[1] and not is_link):
+            self.found[real] = (file, is_link)
+
+    def folder(self, path: str, shown: str) -> None:
+        """Take what lies under the folder that the user named `path`."""
+        real = os.path.realpath(path)
+        waiting = [_Entry(path, shown, real, self._ignores_above(real), named=True)]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                with os.scandir(folder.path) as entries:
+                    waiting += self._look_into(folder, list(entries))
+            except OSError as error:
+                self.failures.append(Failure(folder.shown or ".", f"cannot be read: {_cause(error)}"))
+
+    def _look_into(self, folder: _Entry, entries: list[os.DirEntry[str]]) -> list[_Entry]:
+        """Take the files among `entries`; give back the folders to go on with."""
+        names = {entry.name for entry in entries}
+        if not folder.named and _is_artefact(folder, names):
+            return []
+        folder = self._with_own_ignores(folder, names)
+        deeper = []
+        for entry in entries:
+            below = _below(folder, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED_FOLDERS and not gitignore.ignored(folder.ignores, below.real + "/"):
+                    deeper.append(below)
+            elif entry.name.endswith(SUFFIXES) and not gitignore.ignored(folder.ignores, below.real):
+                self._take(entry, below)
+        return deeper
+
+    def _take(self, entry: os.DirEntry[str], at: _Entry) -> None:
+        if _is_file(entry):
+            link = entry.is_symlink()
+            self.add(SourceFile(at.path, at.shown), os.path.realpath(at.path) if link else at.real, link)
+
+    def _with_own_ignores(self, folder: _Entry, names: set[str]) -> _Entry:
+        # A repository inside a repository (a submodule) is ruled by its own files alone.
+        ignores = () if ".git" in names else folder.ignores
+        if gitignore.NAME in names:
+            ignores += self._load(folder.real, folder.shown)
+        return replace(folder, ignores=ignores)
+
+    def _load(self, real: str, shown: str) -> tuple[GitIgnore, ...]:
+        try:
+            return (gitignore.load(real),)
+        except OSError as error:
+            self.failures.append(Failure(os.path.join(shown, gitignore.NAME), f"cannot be read: {_cause(error)}"))
+            return ()
+
+    def _ignores_above(self, real: str) -> tuple[GitIgnore, ...]:
+        """The ignore files from the repository's root down to the parent of `real`.
+
+        None when there is no repository, and none when they ignore `real` itself: it was named, so it is wanted.
+        """
+        ignores: tuple[GitIgnore, ...] = ()
+        for folder in gitignore.parents_in_repository(real):
+            if gitignore.ignored(ignores, os.path.join(folder, "")):
+                return ()
+            if os.path.lexists(os.path.join(folder, gitignore.NAME)):
+                ignores += self._load(folder, _printable(folder))
+        return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
+
+
+def _is_artefact(folder: _Entry, names: set[str]) -> bool:
+    """Whether a folder is an environment or a build result rather than somebody's code."""
+    if names & ENVIRONMENT_MARKS:
+        return True
+    doubtful = os.path.basename(folder.path) in SKIPPED_UNLESS_CODE
+    return doubtful and not any(name.endswith(SUFFIXES) for name in names)
+
+
+def _below(folder: _Entry, name: str) -> _Entry:
+    return _Entry(
+        os.path.join(folder.path, name),
+        os.path.join(folder.shown, _printable(name)),
+        os.path.join(folder.real, name),
+        folder.ignores,
+    )
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return False
+
+
+def _shown(path: str) -> str:
+    return _printable(str(PurePath(path)))
+
+
+def _printable(path: str) -> str:
+    """`path` with undecodable bytes and control characters replaced, so that it can be printed on one line."""
+    readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return readable if readable.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in readable)
+
+
+def _cause(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,113 @@
+"""Rule cards for people: `explain` and `rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.findings import Applicability
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from fsdp_migrate.rules.card import Example, RuleCard
+
+
+def facts(card: RuleCard) -> Iterator[tuple[str, str]]:
+    """Label and value of what is known about a rule besides its prose."""
+    if card.deprecated:
+        yield "Deprecated since", f"torch {card.deprecated}"
+    if card.removed:
+        yield "Fails since", f"torch {card.removed}"
+    if card.floor:
+        yield "Rewritten code needs", f"torch {card.floor} or newer"
+    yield "Fix", card.applicability
+    if card.url:
+        yield "More", card.url
+
+
+def card_text(card: RuleCard) -> str:
+    """The whole card as plain text."""
+    labels = max(len(label) for label, _ in facts(card))
+    blocks = [
+        f"{card.code} {card.name}\n{card.summary}",
+        card.explanation.strip(),
+        "\n".join(f"{label:<{labels}}  {value}" for label, value in facts(card)),
+        *(_example_text(example) for example in card.flags),
+        *(f"Leaves alone:\n{_code(code)}" for code in card.leaves),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def table_text(cards: Iterable[RuleCard]) -> str:
+    """The rules in aligned columns: code, name, kind of fix, summary."""
+    rows = [(card.code, card.name, card.applicability, card.summary) for card in cards]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    return "\n".join("  ".join([*(f"{row[i]:<{width}}" for i, width in enumerate(widths)), row[3]]) for row in rows)
+
+
+def print_card(console: Console, card: RuleCard) -> None:
+    """Print the card with rendered Markdown and highlighted examples."""
+    from rich.markdown import Markdown
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Text.assemble((f"{card.code} ", "bold yellow"), (card.name, "bold")))
+    console.print(Text(card.summary), soft_wrap=False)
+    parts: list[RenderableType] = [Markdown(card.explanation.strip()), _facts_grid(card)]
+    for example in card.flags:
+        parts += [Text(_heading(example), "bold"), _syntax(example.before)]
+        if example.after is not None:
+            parts += [Text(_becomes(example), "bold"), _syntax(example.after)]
+    for code in card.leaves:
+        parts += [Text("Leaves alone", "bold"), _syntax(code)]
+    for part in parts:
+        console.print(Padding(part, (1, 0, 0, 0)), soft_wrap=False)
+
+
+def print_table(console: Console, cards: Iterable[RuleCard]) -> None:
+    """Print the table of rules."""
+    from rich.table import Table
+
+    table = Table("Code", "Name", "Fix", "What it finds", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for card in cards:
+        table.add_row(card.code, card.name, card.applicability, card.summary)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    console.print(table, soft_wrap=False)
+
+
+def _example_text(example: Example) -> str:
+    text = f"{_heading(example)}:\n{_code(example.before)}"
+    return text if example.after is None else f"{text}\n{_becomes(example)}:\n{_code(example.after)}"
+
+
+def _heading(example: Example) -> str:
+    notes = [note for note in (example.note, "" if example.after is not None else "manual") if note]
+    return f"Finds ({', '.join(notes)})" if notes else "Finds"
+
+
+def _becomes(example: Example) -> str:
+    return "becomes, with --unsafe-fixes" if example.applicability is Applicability.UNSAFE else "becomes"
+
+
+def _code(code: str) -> str:
+    return indent(code.strip("\n"), "    ")
+
+
+def _facts_grid(card: RuleCard) -> RenderableType:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for label, value in facts(card):
+        grid.add_row(label, value)
+    return grid
+
+
+def _syntax(code: str) -> RenderableType:
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+
+    return Padding(
+        Syntax(code.strip("\n"), "python", theme="ansi_dark", background_color="default", word_wrap=True), (0, 0, 0, 4)
+    )

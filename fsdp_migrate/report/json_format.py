@@ -1,0 +1,85 @@
+"""The report as JSON, for other programs; `SCHEMA_VERSION` rises when a field changes its meaning or goes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fsdp_migrate import __version__
+from fsdp_migrate.findings import Finding
+from fsdp_migrate.report import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fsdp_migrate.rules.card import RuleCard
+
+SCHEMA_VERSION = 1
+
+
+def lint_report(run: Run, *, statistics: bool = False) -> str:
+    """The findings of a run."""
+    document = _document(run)
+    if statistics:
+        counts = Counter((finding.code, finding.name) for finding in run.findings)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        document["statistics"] = [{"code": code, "name": name, "count": count} for (code, name), count in ordered]
+    return _dump(document)
+
+
+def rewrite_report(run: Run) -> str:
+    """What a rewrite fixed (`fixed`, positions in the old text) and left (`findings`, positions in the new text)."""
+    fixed = [_finding(finding) for finding in run.fixed]
+    return _dump(_document(run) | {"fixed": fixed, "files_changed": list(run.changed)})
+
+
+def rules_report(cards: Iterable[RuleCard]) -> str:
+    """The rules, one object each."""
+    rules = [
+        {
+            "code": card.code,
+            "name": card.name,
+            "summary": card.summary,
+            "applicability": card.applicability,
+            "deprecated": card.deprecated,
+            "removed": card.removed,
+            "floor": card.floor,
+            "url": card.url,
+        }
+        for card in cards
+    ]
+    return _dump({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "rules": rules})
+
+
+def _document(run: Run) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "torch": run.torch,
+        "findings": [_finding(finding) for finding in run.findings],
+        "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
+        "files_checked": run.files_checked,
+        "suppressed": run.suppressed,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "path": finding.path,
+        "line": finding.line,
+        "column": finding.column,
+        "end_line": finding.end_line,
+        "end_column": finding.end_column,
+        "message": finding.message,
+        "severity": finding.severity.value,
+        "applicability": finding.applicability.value,
+        "reason": finding.reason,
+        "url": finding.url,
+    }
+
+
+def _dump(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2)

@@ -1,0 +1,128 @@
+"""Text for pipes and logs: one line a finding, and a closing sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from fsdp_migrate.files import Failure
+from fsdp_migrate.findings import Applicability, Finding, Severity
+from fsdp_migrate.report import Run
+
+
+def finding_line(finding: Finding) -> str:
+    """`path:line:column: CODE message [what can be done]`."""
+    return f"{place(finding)}: {finding.code} {finding.message} [{remedy(finding)}]"
+
+
+def fixed_line(finding: Finding) -> str:
+    """The line of a finding that a rewrite mended."""
+    return f"{place(finding)}: {finding.code} {finding.message} [fixed]"
+
+
+def failure_line(failure: Failure) -> str:
+    """`error: path: what went wrong`."""
+    return f"error: {failure.path}: {failure.message}"
+
+
+def place(finding: Finding) -> str:
+    """`path:line:column`, as terminals and editors link it."""
+    return f"{finding.path}:{finding.line}:{finding.column}"
+
+
+def remedy(finding: Finding) -> str:
+    """What can be done about a finding, with the reason where it is not simply fixable."""
+    if finding.applicability is Applicability.SAFE:
+        return "fixable"
+    kind = "hint" if finding.severity is Severity.HINT else finding.applicability.value
+    kind = "unsafe fix" if finding.applicability is Applicability.UNSAFE else kind
+    return f"{kind}: {finding.reason}" if finding.reason else kind
+
+
+def statistics(run: Run) -> Iterator[str]:
+    """One line a rule, the most frequent first: count, code, name, and how many of them can be fixed."""
+    counts = Counter((finding.code, finding.name) for finding in run.findings)
+    width = len(str(max(counts.values(), default=0)))
+    for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        kinds = _kinds(finding for finding in run.findings if finding.code == code)
+        yield f"{count:>{width}}  {code}  {name} ({kinds})"
+
+
+def lint_summary(run: Run) -> list[str]:
+    """The closing lines of `lint`: how much was found, what was passed over, and what to run next."""
+    if not run.files_checked and not run.failures:
+        return ["No Python files to check."]
+    tally = run.tally
+    if tally.findings:
+        among = {finding.path for finding in run.findings if finding.severity is not Severity.HINT}
+        where = _of_files(len(among), run.files_checked)
+        head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(run)}"
+    else:
+        head = f"No findings in {_count(run.files_checked, 'file')}"
+    lines = [_sentence(head, run)]
+    if tally.safe or tally.unsafe:
+        lines.append(_advice(run))
+    return lines
+
+
+def rewrite_summary(run: Run, *, done: bool) -> list[str]:
+    """The closing lines of `rewrite`; `done` says that the files were written."""
+    if not run.files_checked and not run.failures:
+        return ["No Python files to rewrite."]
+    if run.fixed or run.changed:
+        verb = "Fixed" if done else "Would fix"
+        head = f"{verb} {_count(len(run.fixed), 'finding')} in {_of_files(len(run.changed), run.files_checked)}"
+    else:
+        head = f"Nothing to rewrite in {_count(run.files_checked, 'file')}"
+    tally = run.tally
+    if tally.findings:
+        head += f"; {_count(tally.findings, 'finding')} left: {_by_kind(run)}"
+    lines = [_sentence(head, run)]
+    if tally.unsafe:
+        lines.append(f"{_unsafe_advice(tally.unsafe)} more.")
+    return lines
+
+
+def _advice(run: Run) -> str:
+    tally = run.tally
+    if not tally.safe:
+        return f"{_unsafe_advice(tally.unsafe)}."
+    more = f", with --unsafe-fixes {tally.unsafe} more" if tally.unsafe else ""
+    return f"`fsdp-migrate rewrite` fixes {tally.safe}{more}; add --diff to look first."
+
+
+def _unsafe_advice(number: int) -> str:
+    return f"Read the reasons of the unsafe fixes; `fsdp-migrate rewrite --unsafe-fixes` fixes {number}"
+
+
+def _by_kind(run: Run) -> str:
+    return _kinds(finding for finding in run.findings if finding.severity is not Severity.HINT)
+
+
+def _kinds(findings: Iterable[Finding]) -> str:
+    names = {Applicability.SAFE: "fixable", Applicability.UNSAFE: "unsafe to fix", Applicability.MANUAL: "manual"}
+    kinds = Counter("hint" if f.severity is Severity.HINT else names[f.applicability] for f in findings)
+    return ", ".join(f"{kinds[name]} {name}" for name in (*names.values(), "hint") if kinds[name])
+
+
+def _sentence(head: str, run: Run) -> str:
+    """`head` with what the findings do not show: suppressed ones, hints, files that failed."""
+    parts = [head]
+    if run.suppressed:
+        parts.append(f"{run.suppressed} suppressed by comments")
+    if run.tally.hints:
+        parts.append(_count(run.tally.hints, "hint"))
+    if run.hidden_hints:
+        parts.append(f"{_count(run.hidden_hints, 'hint')} hidden (--hints shows them)")
+    failed = len({failure.path for failure in run.failures})
+    if failed:
+        parts.append(f"{_count(failed, 'file')} failed")
+    return "; ".join(parts) + "."
+
+
+def _of_files(some: int, every: int) -> str:
+    return f"{some} of {_count(every, 'file')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

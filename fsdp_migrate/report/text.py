@@ -1,0 +1,121 @@
+"""The report for people: framed code on a terminal, plain lines elsewhere; rich is loaded only for the former."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.findings import UNPARSABLE
+from fsdp_migrate.report import Run, plain
+
+if TYPE_CHECKING:
+    from fsdp_migrate.rules.card import RuleCard
+
+
+def print_lint(run: Run, *, quiet: bool, statistics: bool) -> None:
+    """Print the findings, or only how many of each rule; then the closing sentence unless `quiet`."""
+    if statistics:
+        _print(plain.statistics(run))
+        print_unparsable(run)
+    elif run.findings and sys.stdout.isatty():
+        from fsdp_migrate.report import terminal
+
+        terminal.print_findings(terminal.console(), run)
+    else:
+        _print(plain.finding_line(finding) for finding in run.findings)
+    print_failures(run)
+    if not quiet:
+        _print(plain.lint_summary(run))
+
+
+def print_rewrite(run: Run, *, quiet: bool) -> None:
+    """Print file by file what was fixed (unless `quiet`) and what is left; then the closing sentence unless `quiet`."""
+    if (run.findings or (run.fixed and not quiet)) and sys.stdout.isatty():
+        from fsdp_migrate.report import terminal
+
+        terminal.print_rewrite(terminal.console(), run, quiet=quiet)
+    else:
+        for fixed, left in run.by_file():
+            if not quiet:
+                _print(plain.fixed_line(finding) for finding in fixed)
+            _print(plain.finding_line(finding) for finding in left)
+    print_failures(run)
+    if not quiet:
+        _print(plain.rewrite_summary(run, done=True))
+
+
+def print_left(run: Run) -> None:
+    """Print to stderr what a rewrite leaves, for runs whose stdout is the new text itself."""
+    _print((plain.finding_line(finding) for finding in run.findings), error=True)
+    print_failures(run)
+
+
+def print_failures(run: Run) -> None:
+    """Print to stderr which files failed and why."""
+    _print((plain.failure_line(failure) for failure in run.failures), error=True)
+
+
+def print_unparsable(run: Run) -> None:
+    """Print to stderr which files do not parse, for runs that list no findings."""
+    lines = (plain.finding_line(finding) for finding in run.findings if finding.code == UNPARSABLE)
+    _print(lines, error=True)
+
+
+def print_preview_summary(run: Run) -> None:
+    """Print to stderr what a rewrite would do, for runs whose stdout is a diff."""
+    _print(plain.rewrite_summary(run, done=False), error=True)
+
+
+def print_diff(diff: bytes) -> None:
+    """Print a unified diff: its very bytes to a pipe, coloured on a terminal."""
+    if diff and sys.stdout.isatty():
+        from fsdp_migrate.report import terminal
+
+        terminal.print_diff(terminal.console(), diff)
+    else:
+        write_bytes(diff)
+
+
+def print_card(card: RuleCard) -> None:
+    """Print a rule's card."""
+    from fsdp_migrate.report import cards
+
+    if sys.stdout.isatty():
+        from fsdp_migrate.report import terminal
+
+        cards.print_card(terminal.console(), card)
+    else:
+        _print([cards.card_text(card)])
+
+
+def print_rules(known: Iterable[RuleCard]) -> None:
+    """Print the table of rules."""
+    from fsdp_migrate.report import cards
+
+    if sys.stdout.isatty():
+        from fsdp_migrate.report import terminal
+
+        cards.print_table(terminal.console(), known)
+    else:
+        _print([cards.table_text(known)])
+
+
+def print_document(document: str) -> None:
+    """Print a whole document, such as JSON."""
+    _print([document])
+
+
+def write_bytes(raw: bytes) -> None:
+    """Put `raw` on stdout as it is, without translating newlines or encodings."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(raw)
+    sys.stdout.buffer.flush()
+
+
+def _print(lines: Iterable[str], *, error: bool = False) -> None:
+    sys.stdout.flush()
+    stream = sys.stderr if error else sys.stdout
+    for line in lines:
+        stream.write(line + "\n")
+    stream.flush()

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from fsdp_migrate.findings import Applicability
+from fsdp_migrate.report import cards
+from fsdp_migrate.rules.card import Example, RuleCard
+
+CARD = RuleCard(
+    code="FSDP104",
+    name="scatter-full-optim-state-dict",
+    summary="`FSDP.scatter_full_optim_state_dict(...)`",
+    explanation="It **warns**.\n\nThe optimizer has to be visible.\n",
+    applicability="safe or manual",
+    deprecated="2.1",
+    floor="2.1",
+    flags=(
+        Example("FSDP.scatter(osd, model, optim=o)\n", "FSDP.to_load(model=model)\n"),
+        Example("a = f()\n", "a = g()\n", "two lines", Applicability.UNSAFE),
+        Example("FSDP.scatter(osd, model)\n"),
+    ),
+    leaves=("scatter(osd, model)\n",),
+    url="https://example.org/104",
+)
+
+PLAIN = """\
+FSDP104 scatter-full-optim-state-dict
+`FSDP.scatter_full_optim_state_dict(...)`
+
+It **warns**.
+
+The optimizer has to be visible.
+
+Deprecated since      torch 2.1
+Rewritten code needs  torch 2.1 or newer
+Fix                   safe or manual
+More                  https://example.org/104
+
+Finds:
+    FSDP.scatter(osd, model, optim=o)
+becomes:
+    FSDP.to_load(model=model)
+
+Finds (two lines):
+    a = f()
+becomes, with --unsafe-fixes:
+    a = g()
+
+Finds (manual):
+    FSDP.scatter(osd, model)
+
+Leaves alone:
+    scatter(osd, model)"""
+
+
+def test_the_plain_card_holds_everything() -> None:
+    assert cards.card_text(CARD) == PLAIN
+
+
+def test_the_card_on_a_terminal_holds_the_same() -> None:
+    stream = io.StringIO()
+    cards.print_card(Console(file=stream, width=80, highlight=False, markup=False, soft_wrap=True), CARD)
+    words = stream.getvalue().split()
+    assert [word for word in PLAIN.replace("**", "").replace(":\n", "\n").split() if word not in words] == []
+
+
+def test_the_plain_table_is_aligned() -> None:
+    short = RuleCard("FSDP001", "unparsable-file", "a file that does not parse", "", "manual")
+    assert cards.table_text([short, CARD]).splitlines() == [
+        "FSDP001  unparsable-file                manual          a file that does not parse",
+        "FSDP104  scatter-full-optim-state-dict  safe or manual  `FSDP.scatter_full_optim_state_dict(...)`",
+    ]
+
+
+def test_the_table_on_a_terminal_never_cuts_codes_and_names() -> None:
+    stream = io.StringIO()
+    cards.print_table(Console(file=stream, width=72, highlight=False, markup=False, soft_wrap=True), [CARD])
+    lines = stream.getvalue().splitlines()
+    assert lines[0].split() == ["Code", "Name", "Fix", "What", "it", "finds"]
+    assert lines[1].startswith("FSDP104  scatter-full-optim-state-dict  safe")
+    assert max(map(len, lines)) <= 72

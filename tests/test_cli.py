@@ -1,0 +1,424 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fsdp_migrate import __version__, files
+from fsdp_migrate.cli import cli
+from tests import stub_engine
+
+Run = Callable[..., Result]
+
+EVERYTHING = "a = SAFE\nb = UNSAFE\nc = MANUAL\nd = HINT\ne = MANUAL  # noqa\n"
+
+
+@pytest.fixture(autouse=True)
+def _stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stub_engine.install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run() -> Run:
+    def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, arguments, input=stdin, catch_exceptions=False)
+
+    return invoke
+
+
+def write(**texts: str) -> None:
+    for name, text in texts.items():
+        Path(f"{name}.py").write_text(text)
+
+
+# --- lint ------------------------------------------------------------------------------------------------------------
+
+
+def test_lint_prints_one_line_a_finding_and_a_summary(run: Run) -> None:
+    write(b="\nx = SAFE\n", a=EVERYTHING, clean="x = 1\n")
+    result = run("lint")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "a.py:1:5: FSDP101 `SAFE` is old [fixable]",
+        "a.py:2:5: FSDP201 `UNSAFE` is old [unsafe fix: other ranks get {}]",
+        "a.py:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]",
+        "b.py:2:5: FSDP101 `SAFE` is old [fixable]",
+        "Found 4 findings in 2 of 3 files: 2 fixable, 1 unsafe to fix, 1 manual; "
+        "1 suppressed by comments; 1 hint hidden (--hints shows them).",
+        "`fsdp-migrate rewrite` fixes 2, with --unsafe-fixes 1 more; add --diff to look first.",
+    ]
+    assert result.stderr == ""
+
+
+def test_lint_of_clean_files_says_so(run: Run) -> None:
+    write(a="x = 1\n", b="x = 2\n")
+    result = run("lint", ".")
+    assert (result.exit_code, result.stdout) == (0, "No findings in 2 files.\n")
+
+
+def test_lint_says_what_a_clean_run_passed_over(run: Run) -> None:
+    write(a="x = SAFE  # noqa\ny = HINT\n")
+    result = run("lint", "a.py")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "No findings in 1 file; 1 suppressed by comments; 1 hint hidden (--hints shows them).\n",
+    )
+
+
+def test_lint_says_when_there_was_nothing_to_check(run: Run) -> None:
+    Path("notes.txt").write_text("SAFE\n")
+    result = run("lint")
+    assert (result.exit_code, result.stdout) == (0, "No Python files to check.\n")
+
+
+def test_hints_are_shown_on_demand_and_never_fail_a_run(run: Run) -> None:
+    write(a="x = HINT\n")
+    result = run("lint", "--hints")
+    assert result.exit_code == 0
+    assert result.stdout == "a.py:1:5: FSDP210 `HINT` is old [hint]\nNo findings in 1 file; 1 hint.\n"
+
+
+def test_quiet_leaves_findings_and_errors(run: Run) -> None:
+    write(a="x = SAFE\n", b="UNDECODABLE\n")
+    result = run("lint", "-q")
+    assert result.exit_code == 3
+    assert result.stdout == "a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert result.stderr == "error: b.py: not valid utf-8\n"
+
+
+def test_statistics_counts_instead_of_listing(run: Run) -> None:
+    write(a=EVERYTHING, b="MANUAL\nMANUAL\n")
+    result = run("lint", "--statistics", "-q", "--hints")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "3  FSDP104  scatter (3 manual)",
+        "1  FSDP101  full-optim-state-dict (1 fixable)",
+        "1  FSDP201  missing-config (1 unsafe to fix)",
+        "1  FSDP210  state-dict-type (1 hint)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["--select", "FSDP1"], ["FSDP101", "FSDP104"]),
+        (["--select", "fsdp104,FSDP2"], ["FSDP201", "FSDP104"]),
+        (["--select", "scatter-full-optim-state-dict"], ["FSDP104"]),
+        (["--ignore", "FSDP1"], ["FSDP201"]),
+        (["--select", "FSDP101", "--ignore", "FSDP1"], ["FSDP101"]),
+        (["--select", "FSDP1", "--ignore", "FSDP101", "--ignore", "FSDP2"], ["FSDP104"]),
+    ],
+)
+def test_rules_are_selected_by_code_by_its_start_or_by_name(run: Run, options: list[str], codes: list[str]) -> None:
+    write(a=EVERYTHING)
+    result = run("lint", "-q", *options)
+    assert [line.split()[1] for line in result.stdout.splitlines()] == codes
+
+
+def test_exit_zero_forgives_findings_but_not_failures(run: Run) -> None:
+    write(a="x = SAFE\n")
+    assert run("lint", "--exit-zero").exit_code == 0
+    write(b="UNDECODABLE\n")
+    assert run("lint", "--exit-zero").exit_code == 3
+
+
+def test_lint_reads_stdin(run: Run) -> None:
+    result = run("lint", "-q", "-", stdin="x = 1\ny = SAFE\n")
+    assert (result.exit_code, result.stdout) == (1, "<stdin>:2:5: FSDP101 `SAFE` is old [fixable]\n")
+    named = run("lint", "-q", "--stdin-filename", "src/train.py", "-", stdin="SAFE")
+    assert named.stdout == "src/train.py:1:1: FSDP101 `SAFE` is old [fixable]\n"
+
+
+# --- lint, as JSON ---------------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_object_with_every_field(run: Run) -> None:
+    write(a="# \u00e4\nx = '\u00e4' + SAFE\n", b="MANUAL # noqa\nUNSAFE\n", bad="UNDECODABLE\n")
+    result = run("lint", "--output-format", "json", "--torch", ">=2.1,<2.16")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout) == {
+        "schema_version": 1,
+        "tool_version": __version__,
+        "torch": ">=2.1,<2.16",
+        "findings": [
+            {
+                "code": "FSDP101",
+                "name": "full-optim-state-dict",
+                "path": "a.py",
+                "line": 2,
+                "column": 11,
+                "end_line": 2,
+                "end_column": 15,
+                "message": "`SAFE` is old",
+                "severity": "deprecated",
+                "applicability": "safe",
+                "reason": None,
+                "url": "https://example.org/safe",
+            },
+            {
+                "code": "FSDP201",
+                "name": "missing-config",
+                "path": "b.py",
+                "line": 2,
+                "column": 1,
+                "end_line": 2,
+                "end_column": 7,
+                "message": "`UNSAFE` is old",
+                "severity": "changes",
+                "applicability": "unsafe",
+                "reason": "other ranks get {}",
+                "url": None,
+            },
+        ],
+        "errors": [{"path": "bad.py", "message": "not valid utf-8"}],
+        "files_checked": 2,
+        "suppressed": 1,
+    }
+    assert result.stderr == ""
+
+
+def test_json_of_a_clean_run(run: Run) -> None:
+    write(a="x = HINT\n")
+    document = json.loads(run("lint", "--output-format", "json").stdout)
+    assert (document["findings"], document["errors"], document["files_checked"]) == ([], [], 1)
+    assert document["torch"] == ">=2.1"
+
+
+def test_json_holds_hints_on_demand_and_statistics(run: Run) -> None:
+    write(a=EVERYTHING)
+    document = json.loads(run("lint", "--output-format", "json", "--hints", "--statistics").stdout)
+    assert [(finding["code"], finding["severity"]) for finding in document["findings"]][-1] == ("FSDP210", "hint")
+    assert document["statistics"][0] == {"code": "FSDP101", "name": "full-optim-state-dict", "count": 1}
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="CRASH\n", b="BROKEN\n", d="UNDECODABLE\n", e="x = SAFE\n")
+    os.mkfifo("c.py")
+    result = run("lint", "a.py", "b.py", "c.py", "d.py", "e.py")
+    assert result.exit_code == 3
+    assert result.stdout.splitlines()[:3] == [
+        "b.py:1:1: FSDP001 `BROKEN` is old [manual: mend the syntax error]",
+        "e.py:1:5: FSDP101 `SAFE` is old [fixable]",
+        "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; 3 files failed.",
+    ]
+    a, c, d = result.stderr.splitlines()
+    assert a.startswith(
+        "error: a.py: a fault in fsdp-migrate, please report it: KeyError: 'no such\\nscope' (stub_engine.py:"
+    )
+    assert (c, d) == ("error: c.py: not a regular file", "error: d.py: not valid utf-8")
+
+
+def test_rewrite_goes_on_past_bad_files_and_leaves_them_alone(run: Run) -> None:
+    write(a="CRASH SAFE\n", b="BROKEN SAFE\n", d="UNDECODABLE SAFE\n", e="x = SAFE\n")
+    result = run("rewrite")
+    assert result.exit_code == 3
+    assert [Path(f"{name}.py").read_text() for name in "abde"] == [
+        "CRASH SAFE\n",
+        "BROKEN SAFE\n",
+        "UNDECODABLE SAFE\n",
+        "x = DONE\n",
+    ]
+    assert "e.py:1:5: FSDP101 `SAFE` is old [fixed]" in result.stdout.splitlines()
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == ["a.py", "d.py"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["rewrite", "--check"], ["rewrite", "--diff", "-q"], ["lint", "--statistics", "-q"]]
+)
+def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(run: Run, arguments: list[str]) -> None:
+    write(a="x = SAFE\n", b="BROKEN\n", c="UNDECODABLE\n")
+    result = run(*arguments)
+    assert result.exit_code == 3
+    assert result.stderr.splitlines() == [
+        "b.py:1:1: FSDP001 `BROKEN` is old [manual: mend the syntax error]",
+        "error: c.py: not valid utf-8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lint", "nowhere.py"], "Path 'nowhere.py' does not exist."),
+        (["lint", "--torch", "banana"], "not a torch version range: 'banana'; write it like '>=2.1' or '>=2.1,<2.16'"),
+        (["lint", "--torch", "<1.0"], "lies in '<1.0'"),
+        (["lint", "--select", "FSDP110x"], "no rule is called 'FSDP110x' (did you mean FSDP"),
+        (["rewrite", "--ignore", "scater-full-optim-state-dict"], "(did you mean scatter-full-optim-state-dict?)"),
+        (["lint", "--output-format", "yaml"], "'yaml' is not one of 'text', 'json'"),
+        (["lint", "-", "a.py"], "'-' (stdin) cannot be combined with other paths"),
+        (["lint", "--stdin-filename", "a.py", "a.py"], "give '-' as the path"),
+        (["rewrite", "--diff", "--output-format", "json"], "cannot be combined"),
+        (
+            ["explain", "FSDP1O1"],
+            "no rule is called 'FSDP1O1' (did you mean FSDP1",
+        ),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line_and_exits_with_2(run: Run, arguments: list[str], message: str) -> None:
+    write(a="x = SAFE\n")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in " ".join(result.stderr.split("Error: ")[1].split())
+    assert Path("a.py").read_text() == "x = SAFE\n"
+
+
+# --- rewrite ---------------------------------------------------------------------------------------------------------
+
+
+def test_rewrite_writes_and_lists_what_was_fixed_and_what_is_left(run: Run) -> None:
+    write(a=EVERYTHING, b="x = SAFE\n", clean="x = 1\n")
+    result = run("rewrite", ".")
+    assert result.exit_code == 1
+    assert Path("a.py").read_text() == EVERYTHING.replace("a = SAFE", "a = DONE")
+    assert result.stdout.splitlines() == [
+        "a.py:1:5: FSDP101 `SAFE` is old [fixed]",
+        "a.py:2:5: FSDP201 `UNSAFE` is old [unsafe fix: other ranks get {}]",
+        "a.py:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]",
+        "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
+        "Fixed 2 findings in 2 of 3 files; 2 findings left: 1 unsafe to fix, 1 manual; "
+        "1 suppressed by comments; 1 hint hidden (--hints shows them).",
+        "Read the reasons of the unsafe fixes; `fsdp-migrate rewrite --unsafe-fixes` fixes 1 more.",
+    ]
+
+
+def test_rewrite_exits_with_0_when_nothing_is_left_and_a_second_run_changes_nothing(run: Run) -> None:
+    write(a="x = SAFE\ny = HINT\n")
+    assert run("rewrite").exit_code == 0
+    before = os.stat("a.py")
+    again = run("rewrite")
+    assert (again.exit_code, again.stdout) == (0, "Nothing to rewrite in 1 file; 1 hint hidden (--hints shows them).\n")
+    after = os.stat("a.py")
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_unsafe_fixes_are_applied_on_demand(run: Run) -> None:
+    write(a="x = UNSAFE\n")
+    assert run("rewrite").exit_code == 1
+    assert Path("a.py").read_text() == "x = UNSAFE\n"
+    assert run("rewrite", "--unsafe-fixes").exit_code == 0
+    assert Path("a.py").read_text() == "x = DONE\n"
+
+
+def test_rewrite_quiet_lists_only_what_is_left(run: Run) -> None:
+    write(a="x = SAFE\ny = MANUAL\n")
+    result = run("rewrite", "--quiet")
+    assert result.stdout == "a.py:2:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]\n"
+
+
+def test_rewrite_exit_zero_still_rewrites(run: Run) -> None:
+    write(a="x = SAFE\ny = MANUAL\n")
+    assert run("rewrite", "--exit-zero").exit_code == 0
+    assert Path("a.py").read_text() == "x = DONE\ny = MANUAL\n"
+
+
+def test_rewrite_json_adds_what_was_fixed(run: Run) -> None:
+    write(a="x = SAFE\ny = MANUAL\n")
+    document = json.loads(run("rewrite", "--output-format", "json").stdout)
+    assert [(finding["code"], finding["line"]) for finding in document["fixed"]] == [("FSDP101", 1)]
+    assert [(finding["code"], finding["line"]) for finding in document["findings"]] == [("FSDP104", 2)]
+    assert document["files_changed"] == ["a.py"]
+
+
+def test_diff_prints_what_would_change_and_writes_nothing(run: Run) -> None:
+    write(a="x = 1\ny = SAFE\nz = MANUAL\n", clean="x = MANUAL\n")
+    result = run("rewrite", "--diff")
+    assert result.exit_code == 1
+    assert result.stdout == "--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n x = 1\n-y = SAFE\n+y = DONE\n z = MANUAL\n"
+    assert result.stderr == "Would fix 1 finding in 1 of 2 files; 2 findings left: 2 manual.\n"
+    assert Path("a.py").read_text() == "x = 1\ny = SAFE\nz = MANUAL\n"
+    assert run("rewrite", "--diff", "-q").stderr == ""
+
+
+def test_diff_and_check_exit_with_0_when_nothing_would_change(run: Run) -> None:
+    write(a="x = MANUAL\n")
+    diff = run("rewrite", "--diff")
+    assert (diff.exit_code, diff.stdout) == (0, "")
+    assert diff.stderr == "Nothing to rewrite in 1 file; 1 finding left: 1 manual.\n"
+    check = run("rewrite", "--check")
+    assert (check.exit_code, check.stdout, check.stderr) == (0, "", "")
+
+
+def test_check_tells_only_by_its_exit_code(run: Run) -> None:
+    write(a="x = SAFE\n")
+    result = run("rewrite", "--check")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
+    assert Path("a.py").read_text() == "x = SAFE\n"
+
+
+def test_rewrite_of_stdin_prints_the_new_text_byte_for_byte(run: Run) -> None:
+    result = run("rewrite", "-", stdin=b"x = 'caf\xc3\xa9'\r\ny = SAFE\r\nz = MANUAL")
+    assert result.exit_code == 1
+    assert result.stdout_bytes == b"x = 'caf\xc3\xa9'\r\ny = DONE\r\nz = MANUAL"
+    assert result.stderr == "<stdin>:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]\n"
+
+
+@pytest.mark.parametrize(("text", "code"), [("x = 1\n", 0), ("BROKEN\n", 3), ("UNDECODABLE\n", 3), ("CRASH\n", 3)])
+def test_rewrite_of_stdin_gives_the_text_back_whatever_happens(run: Run, text: str, code: int) -> None:
+    result = run("rewrite", "-", stdin=text)
+    assert (result.exit_code, result.stdout) == (code, text)
+
+
+def test_rewrite_of_stdin_shows_a_diff_or_checks(run: Run) -> None:
+    diff = run("rewrite", "--diff", "--stdin-filename", "t.py", "-", stdin="SAFE\n")
+    assert (diff.exit_code, diff.stdout) == (1, "--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-SAFE\n+DONE\n")
+    check = run("rewrite", "--check", "-", stdin="SAFE\n")
+    assert (check.exit_code, check.stdout) == (1, "")
+
+
+def test_rewrite_keeps_mode_and_link(run: Run) -> None:
+    Path("real").mkdir()
+    Path("real/a.py").write_text("x = SAFE\n")
+    Path("real/a.py").chmod(0o755)
+    Path("link.py").symlink_to("real/a.py")
+    assert run("rewrite", "link.py").exit_code == 0
+    assert os.readlink("link.py") == "real/a.py"
+    assert Path("real/a.py").read_text() == "x = DONE\n"
+    assert stat.S_IMODE(os.stat("real/a.py").st_mode) == 0o755
+
+
+def test_a_file_that_changes_during_the_run_is_left_as_it_now_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="x = SAFE\n", b="x = SAFE\n")
+    read = files.read
+
+    def read_then_edit(file: files.SourceFile) -> bytes:
+        raw = read(file)
+        if file.shown == "a.py" and raw == b"x = SAFE\n":
+            Path("a.py").write_text("x = SAFE  # typed meanwhile\n")
+        return raw
+
+    monkeypatch.setattr(files, "read", read_then_edit)
+    result = run("rewrite")
+    assert result.exit_code == 3
+    assert Path("a.py").read_text() == "x = SAFE  # typed meanwhile\n"
+    assert Path("b.py").read_text() == "x = DONE\n"
+    assert result.stderr == "error: a.py: not rewritten: it changed while fsdp-migrate was running; run again\n"
+    assert result.stdout.splitlines() == [
+        "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
+        "Fixed 1 finding in 1 of 1 file; 1 file failed.",
+    ]
+    assert sorted(os.listdir()) == ["a.py", "b.py"]
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [[], ["lint"], ["rewrite"], ["explain"], ["rules"]])
+def test_every_help_has_an_example(run: Run, command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    examples = result.stdout.split("Examples:\n")[1]
+    assert examples.lstrip().startswith("fsdp-migrate ")
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout == f"fsdp-migrate {__version__}\n"

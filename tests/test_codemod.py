@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from libcst import parse_module
+from libcst.codemod import CodemodContext, CodemodTest, SkipFile
+
+import fsdp_migrate
+from fsdp_migrate import codemod
+from fsdp_migrate.codemod import MigrateFsdp
+from fsdp_migrate.config import ConfigError, Settings
+from fsdp_migrate.rewrite import RewriteResult, rewrite_bytes
+from fsdp_migrate.rewrite.splicing import RewriteError
+from fsdp_migrate.torch_api import RangeError, TorchRange
+
+BEFORE = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optim):
+    return FSDP.sharded_optim_state_dict(model, optim)
+
+
+def order(model, optim, osd):
+    return FSDP.optim_state_dict_to_load(osd, model, optim)
+"""
+ORDERED = BEFORE.replace("(osd, model, optim)", "(model=model, optim=optim, optim_state_dict=osd)")
+AFTER = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+
+
+def save(model, optim):
+    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        return FSDP.optim_state_dict(model, optim)
+
+
+def order(model, optim, osd):
+    return FSDP.optim_state_dict_to_load(model=model, optim=optim, optim_state_dict=osd)
+"""
+
+
+class TestMigrateFsdp(CodemodTest):
+    TRANSFORM = MigrateFsdp
+
+    def test_safe_fixes_are_applied_and_the_rest_is_warned_of(self) -> None:
+        context = CodemodContext(filename="pkg/train.py")
+        self.assertCodemod(BEFORE, ORDERED, context_override=context)
+        (warning,) = context.warnings
+        assert warning.startswith("pkg/train.py:5:12: FSDP102 ")
+        assert "[unsafe fix: " in warning
+
+    def test_unsafe_fixes_are_applied_when_asked_for(self) -> None:
+        self.assertCodemod(BEFORE, AFTER, unsafe_fixes=True, expected_warnings=[])
+
+    def test_a_module_without_the_names_is_skipped(self) -> None:
+        self.assertCodemod("x = 1\n", "x = 1\n", expected_skip=True)
+
+    def test_rules_are_selected_and_ignored_as_on_the_command_line(self) -> None:
+        self.assertCodemod(BEFORE, ORDERED, select=["optim-state-dict-to-load-order"], expected_warnings=[])
+        self.assertCodemod(BEFORE, ORDERED, ignore=["FSDP102"], expected_warnings=[])
+        self.assertCodemod(BEFORE, ORDERED, select=["FSDP1,FSDP2"], ignore=["fsdp102"], expected_warnings=[])
+
+    def test_the_torch_range_decides_what_is_fixed(self) -> None:
+        self.assertCodemod(BEFORE, BEFORE, select=["FSDP107"], torch="<2.1,>=2.0")
+        self.assertCodemod(BEFORE, ORDERED, select=["FSDP107"], torch=TorchRange.parse(">=2.0"))
+
+
+def transform(raw: bytes) -> bytes:
+    return MigrateFsdp(CodemodContext(), unsafe_fixes=True).transform_module(parse_module(raw)).bytes
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        AFTER.encode(),
+        BEFORE.encode(),
+        BEFORE.replace("\n", "\r\n").encode(),
+        BEFORE.encode("utf-8-sig"),
+        f"# coding: latin-1\n# café\n{BEFORE}".encode("latin-1"),
+        BEFORE.replace("    ", "\t").encode(),
+        f"name = 'ä€𝄞'\n{BEFORE}".rstrip().encode(),
+    ],
+    ids=["fixed", "plain", "crlf", "bom", "latin-1", "tabs", "no-last-newline"],
+)
+def test_the_bytes_are_those_of_the_rewrite_command(raw: bytes) -> None:
+    settings = Settings(TorchRange.parse(">=2.1"), unsafe_fixes=True)
+    assert transform(raw) == rewrite_bytes(raw, "a.py", settings).raw
+
+
+def test_a_module_with_nothing_to_fix_is_given_back_as_it_is() -> None:
+    module = parse_module(AFTER)
+    assert MigrateFsdp(CodemodContext()).transform_module_impl(module) is module
+
+
+def test_hints_are_no_warnings() -> None:
+    command = MigrateFsdp(CodemodContext(), select=["FSDP210"])
+    command.transform_module(parse_module(AFTER))
+    assert command.context.warnings == []
+
+
+def test_an_encoding_that_the_text_declares_is_kept_when_it_was_parsed_from_a_string() -> None:
+    text = f"# coding: latin-1\n# café\n{BEFORE}"
+    new = MigrateFsdp(CodemodContext(), unsafe_fixes=True).transform_module(parse_module(text))
+    assert new.code == f"# coding: latin-1\n# café\n{AFTER}"
+
+
+def test_a_rewrite_that_fails_fails_the_codemod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codemod, "rewrite_bytes", lambda raw, path, settings: RewriteResult(raw, error="internal: x"))
+    with pytest.raises(RewriteError, match="internal: x"):
+        MigrateFsdp(CodemodContext()).transform_module(parse_module(BEFORE))
+
+
+def test_settings_that_cannot_be_used_are_errors() -> None:
+    with pytest.raises(RangeError, match="'soon'"):
+        MigrateFsdp(CodemodContext(), torch="soon")
+    with pytest.raises(ConfigError, match="FSDP888"):
+        MigrateFsdp(CodemodContext(), ignore=["FSDP888"])
+
+
+def test_a_skip_says_why() -> None:
+    with pytest.raises(SkipFile, match="no FSDP names"):
+        MigrateFsdp(CodemodContext()).transform_module(parse_module("import torch\n"))
+
+
+def libcst_tool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}
+    command = [sys.executable, "-m", "libcst.tool", "codemod", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_libcst_runs_it_over_a_project(tmp_path: Path) -> None:
+    (tmp_path / ".libcst.codemod.yaml").write_text("modules: [fsdp_migrate]\nformatter: []\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "other.py").write_text("x = 1\n")
+    # More than LibCST gives to one process.
+    trainers = [tmp_path / "src" / f"train_{number}.py" for number in range(5)]
+    for trainer in trainers:
+        trainer.write_text(BEFORE)
+    options = ["--torch", ">=2.1", "--select", "FSDP1", "--ignore", "FSDP102", "--no-format", "-j", "2"]
+    run = libcst_tool(tmp_path, "codemod.MigrateFsdp", *options, "src")
+    assert run.returncode == 0, run.stderr
+    assert [trainer.read_text() for trainer in trainers] == [ORDERED] * 5
+    assert "Transformed 5 files successfully" in run.stderr
+    assert "Skipped 1 files" in run.stderr
+
+
+def test_libcst_finds_it_by_its_full_name_and_shows_bad_options_in_a_line(tmp_path: Path) -> None:
+    run = libcst_tool(tmp_path, "-x", "fsdp_migrate.codemod.MigrateFsdp", "--torch", "soon", ".")
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1].endswith(
+        "error: argument --torch: not a torch version range: 'soon'; write it like '>=2.1' or '>=2.1,<2.16'"
+    )

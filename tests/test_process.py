@@ -1,0 +1,163 @@
+"""The program as its users start it: a process of its own, with the real engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fsdp_migrate
+from fsdp_migrate import cli, runner
+
+LEGACY = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optim):
+    return FSDP.full_optim_state_dict(model, optim)
+"""
+
+COMMAND = [sys.executable, "-m", "fsdp_migrate"]
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT | environment,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+def loaded_modules(folder: Path, *arguments: str) -> set[str]:
+    program = (
+        "import sys\nfrom fsdp_migrate.cli import cli\n"
+        f"cli({list(arguments)!r}, standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in result.stderr.split()}
+
+
+def test_linting_files_without_fsdp_names_loads_nothing_heavy(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"module_{number}.py").write_text("import torch\nimport libcst\n\nx = torch.ones(3)\n")
+    loaded = loaded_modules(tmp_path, "lint", ".")
+    assert loaded & {"libcst", "torch", "rich", "pygments", "pathspec", "yaml", "multiprocessing"} == set()
+
+
+def test_linting_and_reporting_findings_to_a_pipe_loads_neither_libcst_nor_torch_nor_rich(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    for output in ("text", "json"):
+        assert loaded_modules(tmp_path, "lint", "--output-format", output) & {"libcst", "torch", "rich"} == set()
+
+
+def test_rewriting_files_with_nothing_to_fix_does_not_load_libcst(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    assert loaded_modules(tmp_path, "rewrite") & {"libcst", "torch", "rich"} == set()
+
+
+def test_the_whole_way_from_findings_to_a_rewritten_file(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    linted = start(tmp_path, "lint", ".")
+    assert linted.returncode == 1
+    assert linted.stdout.startswith("a.py:5:12: FSDP101 ")
+    diff = start(tmp_path, "rewrite", "--diff")
+    assert diff.returncode == 1
+    assert (tmp_path / "a.py").read_text() == LEGACY
+    assert start(tmp_path, "rewrite").returncode == 0
+    subprocess.run(["git", "apply", "-R", "-"], cwd=tmp_path, input=diff.stdout, text=True, check=True)
+    assert (tmp_path / "a.py").read_text() == LEGACY
+
+
+def test_names_and_texts_beyond_ascii_are_no_trouble_in_an_ascii_world(tmp_path: Path) -> None:
+    (tmp_path / "caf\u00e9.py").write_text(f"# \u4f60\u597d\n{LEGACY}", encoding="utf-8")
+    ascii_world = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    linted = start(tmp_path, "lint", **ascii_world)
+    assert (linted.returncode, linted.stderr) == (1, "")
+    assert linted.stdout.startswith("caf\\xe9.py:6:12: FSDP101 ")
+    diff = start(tmp_path, "rewrite", "--diff", **ascii_world)
+    assert diff.stdout.startswith("--- a/caf\u00e9.py\n+++ b/caf\u00e9.py\n")
+
+
+def test_nothing_is_said_when_the_reader_goes_away(tmp_path: Path) -> None:
+    body = "    FSDP.full_optim_state_dict(model, optim)\n" * 700
+    (tmp_path / "a.py").write_text(LEGACY.replace("    return FSDP.full_optim_state_dict(model, optim)\n", body))
+    process = subprocess.Popen(
+        [*COMMAND, "lint"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() != 0
+    process.stderr.close()
+
+
+def test_nothing_is_said_when_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(runner, "lint", interrupt)
+    monkeypatch.setattr(sys, "argv", ["fsdp-migrate", "lint"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert "".join(capfd.readouterr()).strip() == ""
+
+
+def on_a_terminal(folder: Path, *arguments: str, **environment: str) -> str:
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    variables = {name: value for name, value in ENVIRONMENT.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
+    variables |= {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
+    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, stdout=follower, env=variables) as process:
+        os.close(follower)
+        output = b""
+        try:
+            while piece := os.read(leader, 65536):
+                output += piece
+        except OSError:  # how Linux says that the other side is closed
+            pass
+    os.close(leader)
+    assert process.returncode in (0, 1)
+    return output.decode().replace("\r\n", "\n")
+
+
+def test_on_a_terminal_findings_are_framed_and_coloured(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    output = on_a_terminal(tmp_path, "lint")
+    assert "5 | \x1b[0m    return FSDP.full_optim_state_dict(model, optim)\n" in output
+    assert "^^^^" in output
+    assert "\x1b[1;33mFSDP101\x1b[0m" in output
+
+
+def test_no_color_means_no_colour(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    output = on_a_terminal(tmp_path, "lint", NO_COLOR="1")
+    assert "5 |     return FSDP.full_optim_state_dict(model, optim)\n" in output
+    assert "\x1b[3" not in output
+    assert ";3" not in output
+
+
+def test_explain_and_rules_are_drawn_on_a_terminal_and_plain_in_a_pipe(tmp_path: Path) -> None:
+    for arguments in (["explain", "FSDP101"], ["rules"]):
+        assert "\x1b[" in on_a_terminal(tmp_path, *arguments)
+        piped = start(tmp_path, *arguments)
+        assert piped.returncode == 0
+        assert "\x1b" not in piped.stdout
+        assert "FSDP101" in piped.stdout
