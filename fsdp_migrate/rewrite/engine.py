@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import FileReport, Finding, Fix
+from fsdp_migrate.findings import FileReport, Finding, Fix, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
@@ -35,14 +35,18 @@ class RewriteResult:
 
 
 def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteResult:
-    """Apply the fixes that may be applied, and those that these make possible, until the text stays the same."""
+    """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
+
+    Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of.
+    """
     first = report = lint(raw, path, settings)
     current = raw
     live = [(finding, finding) for finding in report.findings]
     fixed: list[Finding] = []
     try:
         for _ in range(MOST_PASSES):
-            chosen = [] if report.failed else selected(report.findings, settings.unsafe_fixes)
+            shown = [f for f in report.findings if settings.hints or f.severity is not Severity.HINT]
+            chosen = [] if report.failed else selected(shown, settings.unsafe_fixes)
             new, replacements = _applied(current, [f.fix for f in chosen if f.fix is not None])
             if new == current:
                 return RewriteResult(current, _in_order(fixed), report.findings, report.suppressed, report.error)

@@ -9,6 +9,7 @@ import pytest
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
+from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rewrite.engine import MOST_PASSES, RewriteResult, rewrite
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
@@ -203,3 +204,11 @@ def test_everything_else_stays_byte_for_byte(bom: bytes, newline: bytes) -> None
 def test_nothing_but_a_fix_brings_libcst() -> None:
     code = "import sys, fsdp_migrate.rewrite; sys.exit('libcst' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_hint_is_mended_only_where_hints_are_shown() -> None:
+    text = b"from torch.distributed.fsdp._optim_utils import FlatParameter\n\nkind: FlatParameter\n"
+    quiet = Settings(TorchRange.parse(">=2.1"))
+    assert rewrite_bytes(text, "x.py", quiet).raw == text
+    shown = Settings(TorchRange.parse(">=2.1"), hints=True)
+    assert rewrite_bytes(text, "x.py", shown).raw.startswith(b"from torch.distributed.fsdp import FlatParameter\n")

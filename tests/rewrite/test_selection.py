@@ -4,7 +4,7 @@ import pytest
 
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix
-from fsdp_migrate.rewrite.selection import conflict, selected, unused_imports
+from fsdp_migrate.rewrite.selection import conflict, edits_of, selected, unused_imports
 from fsdp_migrate.source import Source, Span
 
 from .plans import SHARDED, finding, hoist, renamed, wrap
@@ -137,3 +137,12 @@ def test_an_import_edited_by_another_fix_may_lose_names_too() -> None:
     a = binding(source, "A")
     adding = Fix((EditImport(a.statement, add=("C",)),))
     assert unused_imports(source, [adding, fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
+
+
+def test_an_import_that_a_fix_would_move_goes_if_the_pass_leaves_it_unused() -> None:
+    source = Source(b"from m import (A)\nx(A, A)\n")
+    a = binding(source, "A")
+    moved = Fix((Replace(Span(5, 6), "n"),), moves=(a,))
+    removal = EditImport(a.statement, remove=("A",))
+    assert edits_of(source, [moved, fixed(a, 0)]) == [*moved.edits, *fixed(a, 0).edits]
+    assert edits_of(source, [moved, fixed(a, 0, 1)]) == [*fixed(a, 0, 1).edits, removal]

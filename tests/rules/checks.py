@@ -24,7 +24,7 @@ def check_transformed(before: str, after: str, select: str, *, unsafe: bool = Fa
     ast.parse(after)
     grade = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     assert {finding.applicability for finding in lint(before, select, torch)} & grade
-    settings = Settings(torch=TorchRange.parse(torch), select=(select,), unsafe_fixes=unsafe)
+    settings = Settings(torch=TorchRange.parse(torch), select=(select,), hints=True, unsafe_fixes=unsafe)
     result = rewrite_bytes(before.encode(), "example.py", settings)
     assert result.error is None
     assert result.raw.decode() == after
