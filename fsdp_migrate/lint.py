@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.config import Settings
@@ -54,6 +55,7 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup 
     return _checked(source, path, settings, rules, exports)
 
 
+@lru_cache(maxsize=8)
 def selected_rules(settings: Settings) -> tuple[Rule, ...]:
     """The rules that the settings ask for."""
     return tuple(rule for rule in RULES if settings.selected(rule.card.code))

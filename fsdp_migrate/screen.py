@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from fsdp_migrate.rules.card import Rule
-
-
-@lru_cache(maxsize=8)
-def _pattern(needles: frozenset[str]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(sorted(re.escape(needle.encode()) for needle in needles)))
 
 
 def needles(rules: Iterable[Rule]) -> frozenset[str]:
@@ -20,7 +14,11 @@ def needles(rules: Iterable[Rule]) -> frozenset[str]:
     return frozenset(n for n in every if not any(other != n and other in n for other in every))
 
 
+@lru_cache(maxsize=8)
+def _encoded(rules: tuple[Rule, ...]) -> tuple[bytes, ...]:
+    return tuple(sorted(needle.encode() for needle in needles(rules)))
+
+
 def is_candidate(raw: bytes, rules: tuple[Rule, ...]) -> bool:
     """Whether `raw` can hold a finding of `rules`. Works on any encoding that keeps ASCII as it is."""
-    wanted = needles(rules)
-    return bool(wanted) and _pattern(wanted).search(raw) is not None
+    return any(needle in raw for needle in _encoded(rules))

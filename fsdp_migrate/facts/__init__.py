@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from fsdp_migrate.facts.fsdp import Fsdp
-from fsdp_migrate.facts.gates import Gates
 from fsdp_migrate.facts.names import ExportLookup, Names
 from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure, build
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.gates import Gates
 
 T = TypeVar("T")
 
@@ -42,6 +44,8 @@ class ModuleFacts:
     @cached_property
     def gates(self) -> Gates:
         """Which releases of the range reach a node."""
+        from fsdp_migrate.facts.gates import Gates  # needed only where something is found
+
         return Gates(self.source.tree, self.names, self.torch.releases, self.structure.parents)
 
     @cached_property

@@ -130,17 +130,17 @@ class Attempt:
         caught = _caught(handler) & _CATCHING[need.kind]
         modules_only = caught == {"ModuleNotFoundError"}
         absent = need.module_absent if modules_only else need.absent
-        return self._mask(release for release in self.gates.known if caught and absent(release))
+        return self._mask(release for release in self.gates.bits if caught and absent(release))
 
     def _mask(self, releases: Iterable[Version]) -> int:
-        return sum(1 << self.gates.known.index(release) for release in releases)
+        return sum(self.gates.bits[release] for release in releases)
 
     def _reach_handler(self, handler: ast.ExceptHandler) -> int:
         caught = _caught(handler)
         if not caught <= _PROBES and not (caught <= _BROAD and self._only_probes):
             return self.gates.everywhere
         needs = [need for need in self.needs if caught & {*_CATCHING[need.kind], "NameError"}]
-        if any(need.absent(release) is None for need in needs for release in self.gates.known):
+        if any(need.absent(release) is None for need in needs for release in self.gates.bits):
             return self.gates.everywhere
         if not any(need.kind == IMPORT for need in needs) and not self._is_old_arm(handler, needs):
             return self.gates.everywhere
@@ -148,7 +148,7 @@ class Attempt:
         for need in needs:
             missing = self._missing(need, handler)
             if "NameError" in caught:
-                missing |= self._mask(release for release in self.gates.known if need.absent(release))
+                missing |= self._mask(release for release in self.gates.bits if need.absent(release))
             result |= missing and missing & self.gates.mask(need.node)
         for node in _run_by(self.node.body):
             if isinstance(node, ast.Raise):
@@ -171,18 +171,17 @@ class Attempt:
         Only then a handler of AttributeError is a fallback for old releases; otherwise it is there for other errors.
         """
         own = [need for statement in handler.body for need in self._needs(statement, 0, sure=False)]
-        old = [release for release in self.gates.known if any(need.absent(release) for need in needs)]
+        old = [release for release in self.gates.bits if any(need.absent(release) for need in needs)]
         return any(not any(need.absent(release) for need in own) for release in old)
 
-    def surely(self, child: ast.AST, bit: int) -> bool:
-        """Whether control surely gets to `child` on the release of `bit`, as far as torch's names decide it."""
+    def surely(self, child: ast.AST, release: Version) -> bool:
+        """Whether control surely gets to `child` on `release`, as far as torch's names decide it."""
         if isinstance(child, ast.ExceptHandler):
-            return bool(self.fails(len(self.node.body)) & self._missing_any(child) & bit)
+            return bool(self.fails(len(self.node.body)) & self._missing_any(child) & self.gates.bits[release])
         if child in self.node.finalbody:
             return True
         body = self.node.body
         count = body.index(child) if child in body else len(body)
-        release = self.gates.known[bit.bit_length() - 1]
         return all(need.absent(release) is False for need in self.needs if need.index < count)
 
     def _missing_any(self, handler: ast.ExceptHandler) -> int:
@@ -203,7 +202,7 @@ class Attempt:
         if _caught(handler) & _CATCHING[IMPORT] != {"ModuleNotFoundError"}:
             return True
         needs = [need for need in self.needs if need.node is statement]
-        return all(need.module_absent(r) for need in needs for r in self.gates.known if need.absent(r))
+        return all(need.module_absent(r) for need in needs for r in self.gates.bits if need.absent(r))
 
 
 def attempts_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.Try]:

@@ -77,21 +77,18 @@ class Flags:
             found.append(node.value)
             if self._surely(node, release):
                 return found, gated
-        falls_off = self.gates.completes(function.body) & self._bit(release)
+        falls_off = self.gates.completes(function.body) & self.gates.bits[release]
         return (() if falls_off else found), gated
 
-    def _bit(self, release: Version) -> int:
-        return 1 << self.gates.known.index(release)
-
     def _reached(self, node: ast.AST, release: Version) -> bool:
-        return bool(self.gates.mask(node) & self._bit(release))
+        return bool(self.gates.mask(node) & self.gates.bits[release])
 
     def _is_gated(self, binding: Binding) -> bool:
         """Whether some release does not run the binding, or fails in it."""
         if self.gates.mask(binding.node) != self.gates.everywhere:
             return True
         target = binding.target
-        return target is not None and any(data.exists(target, release) is False for release in self.gates.known)
+        return target is not None and any(data.exists(target, release) is False for release in self.gates.bits)
 
     def _held(self, binding: Binding) -> Held | None:
         if binding.value is not None:
@@ -114,10 +111,10 @@ class Flags:
                 return False
             if isinstance(parent, ast.If) and child is not parent.test:
                 true, false = self.gates.sides(parent.test)
-                if self._bit(release) & (false if child in parent.body else true):
+                if self.gates.bits[release] & (false if child in parent.body else true):
                     return False
             elif isinstance(parent, ast.Try):
-                if not self.gates.attempt(parent).surely(child, self._bit(release)):
+                if not self.gates.attempt(parent).surely(child, release):
                     return False
             elif isinstance(parent, _SCOPES):
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,12 +25,12 @@ class Gates:
     """The torch releases of a range on which control can reach each node of a module.
 
     A condition that does not depend on the torch version alone may go either way, and code that nothing reaches on
-    any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError or
-    AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
+    any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError
+    or AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
     `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Names` does.
 
-    Inside, a set of releases is an integer with one bit for each of the `known` releases, those outside the range
-    included: what an old arm is for shows on the releases that take it.
+    Inside, a set of releases is an integer with one bit for each known release, those outside the range included:
+    what an old arm is for shows on the releases that take it.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class Gates:
     ) -> None:
         """`parents` is built from `tree` when it is not given."""
         self.releases = releases
-        self.known = tuple(sorted({*RELEASES, *releases}))
+        self.bits = {release: 1 << place for place, release in enumerate(sorted({*RELEASES, *releases}))}
+        self.everywhere = sum(self.bits.values())
         self.names: Names = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
-        self.everywhere = (1 << len(self.known)) - 1
         self._flags = Flags(names, self)
         self._alive: dict[ast.AST, int] = {}
+        self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
         self._sides: dict[ast.expr, tuple[int, int]] = {}
         self._attempts: dict[ast.Try, Attempt] = {}
@@ -55,7 +57,9 @@ class Gates:
     def alive(self, node: ast.AST) -> frozenset[Version]:
         """The releases of the range on which control can reach `node`."""
         mask = self.mask(node)
-        return frozenset(release for release in self.releases if mask >> self.known.index(release) & 1)
+        if mask not in self._sets:
+            self._sets[mask] = frozenset(release for release in self.releases if mask & self.bits[release])
+        return self._sets[mask]
 
     def truth(self, test: ast.expr, release: Version) -> bool | None:
         """The value of a condition on `release`, None when it depends on more than the torch version."""
@@ -95,12 +99,12 @@ class Gates:
 
     def _evaluate(self, test: ast.expr) -> tuple[int, int]:
         true = false = 0
-        for bit, release in enumerate(self.known):
+        for release, bit in self.bits.items():
             found = outcome(test, release, self.names, self._flags)
             if not found.varies:
                 return self.everywhere, self.everywhere
-            true |= (found.value is not False) << bit
-            false |= (found.value is not True) << bit
+            true |= bit if found.value is not False else 0
+            false |= bit if found.value is not True else 0
         return true, false
 
     def attempt(self, node: ast.Try) -> Attempt:
@@ -136,9 +140,10 @@ class Gates:
         # A loop's else runs after any number of turns, whatever the condition was at first.
         return self.everywhere if isinstance(parent, ast.While) else self.sides(parent.test)[1]
 
-    def _edge_bool_op(self, parent: ast.BoolOp, child: ast.expr) -> int:
+    def _edge_bool_op(self, parent: ast.BoolOp, child: ast.AST) -> int:
         side = 0 if isinstance(parent.op, ast.And) else 1
-        return self._all(self.sides(value)[side] for value in parent.values[: parent.values.index(child)])
+        before = itertools.takewhile(lambda value: value is not child, parent.values)
+        return self.everywhere if child is parent.op else self._all(self.sides(value)[side] for value in before)
 
     def _edge_assert(self, parent: ast.Assert, child: ast.AST) -> int:
         return self.sides(parent.test)[1] if child is parent.msg else self.everywhere
@@ -173,8 +178,14 @@ class Gates:
         return block.prefixes[place]
 
     def _passes_on(self, statement: ast.stmt) -> int:
+        """As `_passes`, but code behind an exit that no version check decides counts as reached."""
         passed = self._passes(statement)
-        return passed if passed or isinstance(statement, (ast.If, ast.Assert)) else self.everywhere
+        return passed if passed or self._asks(statement) else self.everywhere
+
+    def _asks(self, statement: ast.stmt) -> bool:
+        both = (self.everywhere, self.everywhere)
+        tests = [node.test for node in ast.walk(statement) if isinstance(node, (ast.If, ast.Assert))]
+        return any(self.sides(test) != both for test in tests)
 
     def _passes(self, statement: ast.stmt) -> int:
         """The releases on which control may come out behind `statement`, once it is reached."""

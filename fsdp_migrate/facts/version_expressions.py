@@ -96,16 +96,18 @@ def _call(evaluator: Evaluator, node: ast.Call, env: Env) -> Any:
 
 def _compare(evaluator: Evaluator, node: ast.Compare, env: Env) -> bool:
     operands = [node.left, *node.comparators]
-    results: list[bool | None] = []
+    unknown = False
     for number, op in enumerate(node.ops):
         try:
-            left, right = (evaluator.value(operand, env) for operand in operands[number : number + 2])
-            results.append(bool(_COMPARE[type(op)](left, right)))
+            (left, one), (right, other) = (evaluator.watched(operand, env) for operand in operands[number : number + 2])
+            # `torch.__version__ == TORCH_VERSION`: one of them must be another version than the name says.
+            if one and other:
+                raise Unknown
+            if not _COMPARE[type(op)](left, right):
+                return False
         except Exception:
-            results.append(None)
-        if results[-1] is False:
-            return False
-    if None in results:
+            unknown = True
+    if unknown:
         raise Unknown
     return True
 

@@ -118,12 +118,20 @@ class Evaluator:
             Unknown: as `value`, and when it is a setting of the program, which somebody may change: anything that
                 neither depends on the torch version nor is written out on the spot (`while True`).
         """
+        value, varies = self.watched(node, env)
+        if not varies and not _is_literal(node, env):
+            raise Unknown
+        return value
+
+    def watched(self, node: ast.expr, env: Env) -> tuple[Any, bool]:
+        """The value of `node` and whether it may differ between releases.
+
+        Raises:
+            Unknown: as `value`.
+        """
         before, self.varies = self.varies, False
         try:
-            value = self.value(node, env)
-            if not self.varies and not _is_literal(node, env):
-                raise Unknown
-            return value
+            return self.value(node, env), self.varies
         finally:
             self.varies = self.varies or before
 

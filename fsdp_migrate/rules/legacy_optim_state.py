@@ -26,7 +26,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _replacement(method: Method) -> str:
     text = f"use `FSDP.{method.new}` under `{method.type_name}`"
     if method.rank0_only is not None:
-        text += " with an optimizer config that says which ranks hold the state"
+        text += " with an optimizer config"
     return text
 
 
