@@ -731,7 +731,16 @@ def test_conditions_written_out_on_the_spot_count_beside_a_version_test_only() -
     assert reached(source, "dead_everywhere", "new", "loop") == ["all", "2.1.2-", "2.2.2-"]
 
 
-@pytest.mark.parametrize("leave", ["return", "raise ValueError", "sys.exit()", "with x:\n            return"])
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "return",
+        "raise ValueError",
+        "sys.exit()",
+        "with x:\n            return",
+        "if x:\n            return\n        else:\n            return",
+    ],
+)
 def test_code_behind_an_unconditional_exit_is_no_old_arm(leave: str) -> None:
     source = f"""
     def save():
@@ -856,3 +865,23 @@ def test_a_save_helper_with_three_generations() -> None:
                 return newest(FSDP.optim_state_dict(self.model, optimizer))
     """
     assert reached(source, "oldest", "newest") == ["1.12.1-2.0.1", "2.1.2-"]
+
+
+def test_every_node_of_a_tree_may_be_asked_for() -> None:
+    source = """
+    for x in [a and b or c for y in z if is_torch_version(">=", "2.1") and y]:
+        assert x, "y" if x else "z"
+        try:
+            while x if y else z:
+                break
+        except (ImportError, AttributeError) as error:
+            raise error from None
+        else:
+            match x:
+                case [1, *_] if is_torch_version("<", "2.1"):
+                    pass
+        finally:
+            lambda: (yield)
+    """
+    found = gates(IMPORTS + dedent(source))
+    assert all(found.alive(node) <= set(RELEASES) for node in [*found.parents, *found.parents.values()])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Callable
 
 import pytest
 from packaging.version import Version
@@ -300,6 +299,8 @@ def test_unknown_parts_leave_the_rest_its_say(test: str, expected: Expected) -> 
     "test",
     [
         "sys.version_info >= (3, 8)",
+        "torch.__version__ == get_torch_version()",
+        "Version(torch.__version__).release[:2] != (TORCH_MAJOR, TORCH_MINOR)",
         "torch.cuda.is_available()",
         "torch.version.cuda >= '11.8'",
         "undefined",
@@ -344,6 +345,7 @@ ALIAS = NEW
 OLD = not NEW
 MAJOR, MINOR = int(torch.__version__.split(".")[0]), int(torch.__version__.split(".")[1])
 MINIMUM = "2.1"
+SETTING = False
 is_new = lambda minimum: TORCH >= parse(minimum)
 TORCH_GREATER_EQUAL_2_1 = version.parse(torch.__version__) >= version.parse("2.0")
 loop = loop and NEW
@@ -404,6 +406,9 @@ async def asynchronous():
         ("default()", since("2.1.2")),
         ('default("2.6")', since("2.6.0")),
         ('both(unknown, "2.1")', [v and None for v in since("2.1.2")]),
+        ('both(True, "2.1")', since("2.1.2")),
+        ('both(False, "2.1")', always(None)),
+        ('both(SETTING, "2.1")', [v and None for v in since("2.1.2")]),
         ('recursive("2.1")', always(None)),
         ("loop", [v and None for v in since("2.1.2")]),
         ("generator()", always(None)),
@@ -436,10 +441,10 @@ class _Stub:
 
 def test_any_resolver_with_the_two_questions_will_do() -> None:
     names = _Stub({"t.__version__": "torch.__version__", "V": "packaging.version.Version"}, {"NEW": "V(t.__version__)"})
-    test: Callable[[str], ast.expr] = lambda text: ast.parse(text, mode="eval").body  # noqa: E731
-    assert truth(test("NEW >= V('2.1')"), Version("2.1.2"), names) is True
-    assert truth(test("NEW >= V('2.1')"), Version("2.0.1"), names) is False
-    assert truth(test("OLD >= V('2.1')"), Version("2.0.1"), names) is None
+    new, old = (ast.parse(f"{name} >= V('2.1')", mode="eval").body for name in ("NEW", "OLD"))
+    assert truth(new, Version("2.1.2"), names) is True
+    assert truth(new, Version("2.0.1"), names) is False
+    assert truth(old, Version("2.0.1"), names) is None
 
 
 def test_endless_and_enormous_definitions_end_as_unknown() -> None:
