@@ -1,18 +1,29 @@
 from __future__ import annotations
 
+import importlib.util
+import operator
 import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
+from fsdp_migrate.source import Source
+from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.verify.fixtures import parse_header
 from tools import build_rule_docs
 from tools.build_rule_docs import COMMAND, ROOT, rules_page, with_table
+from tools.new_rule import checked
 
 CARDS = [rule.card for rule in RULES]
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 CARD = RuleCard(
     code="FSDP399",
     name="some-name",
@@ -129,3 +140,55 @@ def test_the_command_writes_what_is_not_up_to_date_and_nothing_else(
     assert readme.endswith(" |\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
     assert capsys.readouterr().out == "docs/rules.md is up to date\nREADME.md is up to date\n"
+
+
+def guide_block(language: str, word: str) -> str:
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if word in block]
+    return block
+
+
+def test_the_check_in_the_guide_finds_and_fixes_what_it_says() -> None:
+    example: dict[str, Any] = {}
+    exec(guide_block("python", "def check"), example)
+    text = """\
+import torch.distributed.fsdp as f
+wrap = f.FullyShardedDataParallel
+model = [wrap(n, use_orig_params=False), wrap(n, use_orig_params=flag), other(n, use_orig_params=False)]
+"""
+    facts = ModuleFacts(Source(text.encode()), "x.py", TorchRange.parse(">=2.1"))
+    (finding,) = example["check"](facts, replace(CARD, floor=None))
+    assert (finding.line, finding.applicability) == (3, Applicability.UNSAFE)
+    (edit,) = finding.fix.edits
+    assert (facts.source.segment(edit.span), edit.text) == ("False", "True")
+    assert edit.span.start == text.index("False")
+
+
+def test_what_the_guide_starts_can_be_started() -> None:
+    _, _, _, code, name, summary = shlex.split(guide_block("sh", "tools.new_rule"))
+    assert checked(code, name, summary).module == "flat_originals"
+
+
+def test_every_module_file_and_name_in_the_guide_is_there() -> None:
+    for module in re.findall(r"python -m ([\w.]+)", GUIDE):
+        assert importlib.util.find_spec(module), module
+    examples = {"before.py", "after.py", "tests/rules/test_RULE.py"}
+    for path in set(re.findall(r"`((?:\w+/)*\w+\.py)`", GUIDE)) - examples:
+        assert any(home.is_file() for home in (ROOT / path, ROOT / "fsdp_migrate" / path)), path
+    facts = ModuleFacts(Source(b"x = 1\n"), "x.py", TorchRange.parse(">=2.1"))
+    chains = re.findall(r"\bfacts((?:\.\w+)+)", GUIDE)
+    assert len(chains) > 10
+    for chain in chains:
+        operator.attrgetter(chain[1:])(facts)
+
+
+def test_the_header_in_the_guide_is_one_that_is_read() -> None:
+    lines = guide_block("text", "# fixture:").splitlines()
+    values = [re.sub(r"(?<=\S) {3,}.*", "", line) for line in lines if re.match(r"# \w+:", line)]
+    alternatives = re.findall(r"\bor: (.+?)(?=\s{3,}or:|$)", "\n".join(lines), re.MULTILINE)
+    for line in values:
+        parse_header(line.replace("QUALIFIED.NAME", "torch.save"), Path("before.py"), strict=False)
+    assert len(alternatives) == 4
+    for value in alternatives:
+        key = "evidence" if value.startswith(("warning", "raises")) else "expect"
+        parse_header(f"# {key}: {value}", Path("before.py"), strict=False)

@@ -6,7 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.facts.changes import changed_between, place_of
+from fsdp_migrate.facts.evaluation import is_neutral, is_reading
 from fsdp_migrate.facts.fsdp import TypeSetting
+from fsdp_migrate.facts.scopes import TRIES
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -19,6 +22,20 @@ _NEUTRAL = frozenset(
     torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params
     """.split()
 )
+
+
+_SETTING_METHODS = ("set_state_dict_type", "state_dict_type", "__enter__")
+# Calls that code makes under a state-dict type and that leave it as it is.
+_SETTLED = frozenset(
+    """
+    optim_state_dict optim_state_dict_to_load full_optim_state_dict sharded_optim_state_dict
+    shard_full_optim_state_dict scatter_full_optim_state_dict flatten_sharded_optim_state_dict rekey_optim_state_dict
+    FullOptimStateDictConfig FullStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig
+    load_state_dict save_state_dict load_sharded_optimizer_state_dict FileSystemReader FileSystemWriter
+    barrier log info debug warning
+    """.split()
+)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def enclosing_settings(facts: ModuleFacts, node: ast.AST) -> Iterator[TypeSetting | None]:
@@ -38,6 +55,8 @@ def enclosing_settings(facts: ModuleFacts, node: ast.AST) -> Iterator[TypeSettin
 
 
 def _managed(facts: ModuleFacts, manager: ast.expr) -> Iterator[TypeSetting | None]:
+    if isinstance(manager, ast.Name):
+        manager = facts.names.value(manager) or manager
     setting = facts.fsdp.setting(manager)
     if setting is not None:
         yield setting
@@ -53,36 +72,129 @@ def _entered(
     """Settings entered on the block's exit stack by the statements before, the latest first."""
     stacks = {item.optional_vars.id for item in block.items if isinstance(item.optional_vars, ast.Name)}
     for statement in reversed(statements):
+        entered = _entered_on(statement, stacks)
+        if entered is not None:
+            yield from _managed(facts, entered)
+            continue
         for call in ast.walk(statement):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-                continue
-            if call.func.attr == "set_state_dict_type":
-                yield None
-            on_stack = isinstance(call.func.value, ast.Name) and call.func.value.id in stacks
-            if call.func.attr == "enter_context" and on_stack and call.args:
-                unconditional = isinstance(statement, (ast.Expr, ast.Assign))
-                yield facts.fsdp.setting(call.args[0]) if unconditional else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                on_stack = isinstance(call.func.value, ast.Name) and call.func.value.id in stacks
+                if on_stack or call.func.attr in _SETTING_METHODS:
+                    yield None
+
+
+def _entered_on(statement: ast.stmt, stacks: set[str]) -> ast.expr | None:
+    """The context manager of a plain `stack.enter_context(manager)` statement."""
+    call = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
+        return None
+    on_stack = isinstance(call.func.value, ast.Name) and call.func.value.id in stacks
+    return call.args[0] if on_stack and call.func.attr == "enter_context" else None
+
+
+def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
+    """The part of `model` (`model.encoder`) that a setting around `node`, or before it in its function, is for.
+
+    FSDP refuses to set a type on a module whose parts have different ones (torch 2.0 to 2.15,
+    fully_sharded_data_parallel.py `set_state_dict_type`).
+    """
+    before = [
+        setting
+        for setting in facts.fsdp.settings("set_state_dict_type")
+        if facts.function(setting.call) is facts.function(node) and place_of(setting.call) < place_of(node)
+    ]
+    whole = ast.dump(facts.fsdp.followed(model))
+    for setting in (*enclosing_settings(facts, node), *before):
+        part = facts.fsdp.followed(setting.model) if setting is not None else None
+        inner = part
+        while isinstance(inner, (ast.Attribute, ast.Subscript)):
+            inner = inner.value
+            if ast.dump(inner) == whole and part is not None:
+                return ast.unparse(part)
+    return None
 
 
 def matching_context(
-    facts: ModuleFacts, node: ast.AST, model: ast.expr, type_name: str, rank0_only: str | None
+    facts: ModuleFacts, node: ast.Call, model: ast.expr, type_name: str, rank0_only: str | None
 ) -> bool:
     """Whether the type and optimizer config in force at `node` are exactly these, and written out.
 
     `rank0_only` is the text of the wanted value under FULL_STATE_DICT, None under SHARDED_STATE_DICT. Only the
-    innermost setting counts, and only if the model in it has not been bound anew since.
+    innermost setting counts, and only if nothing between it and `node` could have set another.
     """
     setting = next(enclosing_settings(facts, node), None)
     if setting is None or setting.type_name != type_name or not facts.fsdp.same_object(setting.model, model):
         return False
-    if _rebound_between(facts, setting.call, node, model) or setting.call.args[4:]:
+    if not _is_plain(setting.call) or not _undisturbed(facts, setting, node, model):
         return False
     if rank0_only is None:
         return setting.optim_config is None or _fields(facts, setting.optim_config) == {"offload_to_cpu": "True"}
-    if setting.optim_config is None:
+    if setting.optim_config is None or (
+        rank0_only not in ("True", "False") and isinstance(setting.optim_config, ast.Name)
+    ):
         return False
     wanted = {"offload_to_cpu": "True", "rank0_only": rank0_only}
     return _fields(facts, setting.optim_config) == wanted
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether every argument of a setting is written out."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return not starred and len(call.args) <= 4 and all(keyword.arg is not None for keyword in call.keywords)
+
+
+def _undisturbed(facts: ModuleFacts, setting: TypeSetting, node: ast.Call, model: ast.expr) -> bool:
+    """Whether nothing that runs between the entry of `setting` and `node` can set a type or bind the names anew."""
+    block = _block_of(facts, setting.call)
+    if block is None:
+        return False
+    region: list[ast.AST] = []
+    child: ast.AST = node
+    while child is not block:
+        parent = facts.structure.parents[child]
+        if isinstance(parent, (*TRIES, ast.GeneratorExp)):
+            return False
+        if isinstance(parent, _LOOPS):
+            region.extend(ast.walk(parent))
+        child = parent
+    here, inside = place_of(node), set(ast.walk(node))
+    region += [n for statement in block.body for n in ast.walk(statement) if getattr(n, "lineno", 0) <= here[0]]
+    disturbing = (
+        part
+        for part in region
+        if part not in inside and (isinstance(part, TRIES) or _may_set(facts, part, setting.call))
+    )
+    names = [model, *(k.value for k in setting.call.keywords), *setting.call.args]
+    return next(disturbing, None) is None and not any(
+        changed_between(facts, name, place_of(setting.call), here) for name in names
+    )
+
+
+def _may_set(facts: ModuleFacts, part: ast.AST, entry: ast.Call) -> bool:
+    if isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom)):
+        return True
+    if (
+        not isinstance(part, ast.Call)
+        or part is entry
+        or is_neutral(part, facts.names)
+        or is_reading(part, facts.names)
+    ):
+        return False
+    name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+    return not (name in _SETTLED or (name == "enter_context" and entry in part.args))
+
+
+def _block_of(facts: ModuleFacts, call: ast.Call) -> ast.With | ast.AsyncWith | None:
+    """The `with` statement that `call` is entered by, directly or as the statement of an exit stack in it."""
+    parents = facts.structure.parents
+    parent = parents[call]
+    if isinstance(parent, ast.withitem):
+        block = parents[parent]
+    elif isinstance(parent, ast.Call):
+        block = parents[facts.statement(parent)]
+    else:
+        return None
+    return block if isinstance(block, (ast.With, ast.AsyncWith)) else None
 
 
 _CONFIG_DEFAULTS = {
@@ -97,14 +209,3 @@ def _fields(facts: ModuleFacts, node: ast.expr) -> dict[str, str] | None:
     if config is None or config.cls not in _CONFIG_DEFAULTS:
         return None
     return _CONFIG_DEFAULTS[config.cls] | {name: ast.unparse(value) for name, value in config.fields.items()}
-
-
-def _rebound_between(facts: ModuleFacts, call: ast.Call, node: ast.AST, model: ast.expr) -> bool:
-    root = model
-    while isinstance(root, (ast.Attribute, ast.Subscript)):
-        root = root.value
-    if not isinstance(root, ast.Name):
-        return True
-    home = facts.scope(node).lookup(root.id)
-    first, last = (call.lineno, call.col_offset), (node.lineno, node.col_offset)  # type: ignore[attr-defined]
-    return home is not None and any(first < binding.position < last for binding in home.bindings[root.id])

@@ -8,41 +8,48 @@ evaluation order.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from fsdp_migrate.facts.names import Names
 
-# Calls that neither look at the state-dict type of a model nor change anything that saving or loading state reads.
-_NEUTRAL_FUNCTIONS = frozenset(
+# Calls without an effect that saving or loading state could see, and whose result does not depend on when they run.
+_READING_FUNCTIONS = frozenset(
     """
-    builtins.print builtins.dict builtins.list builtins.tuple builtins.set builtins.frozenset builtins.len
-    builtins.str builtins.int builtins.float builtins.bool builtins.repr builtins.sorted builtins.isinstance
-    builtins.type builtins.id builtins.zip builtins.enumerate builtins.range builtins.min builtins.max builtins.sum
-    builtins.any builtins.all builtins.getattr builtins.hasattr builtins.format builtins.open builtins.vars
-    torch.save torch.load torch.device torch.tensor torch.cuda.current_device
+    builtins.dict builtins.list builtins.tuple builtins.set builtins.frozenset builtins.len builtins.str builtins.int
+    builtins.float builtins.bool builtins.repr builtins.sorted builtins.isinstance builtins.issubclass builtins.type
+    builtins.id builtins.zip builtins.enumerate builtins.range builtins.min builtins.max builtins.sum builtins.any
+    builtins.all builtins.getattr builtins.hasattr builtins.format builtins.vars builtins.callable
+    torch.load torch.device torch.tensor torch.cuda.current_device
     torch.distributed.get_rank torch.distributed.get_world_size torch.distributed.is_initialized
-    torch.distributed.is_available torch.distributed.new_group
-    copy.copy copy.deepcopy pickle.dump pickle.dumps pickle.load pickle.loads
+    torch.distributed.is_available copy.copy copy.deepcopy pickle.dumps
     os.path.join os.path.exists os.path.isfile os.path.basename os.path.dirname os.path.abspath os.fspath
     os.environ.get os.getenv pathlib.Path io.BytesIO time.time
     """.split()
 )
 # The same for methods, whose names say that they only work on plain containers, strings and tensors.
-_NEUTRAL_METHODS = frozenset(
+_READING_METHODS = frozenset(
     """
-    get items keys values copy pop setdefault format join split strip rstrip lstrip replace startswith endswith
-    lower upper joinpath with_suffix with_name exists is_file read read_bytes getvalue cpu cuda to item tolist
-    detach clone size dim numel float half long int encode decode
+    get items keys values copy format join split strip rstrip lstrip replace startswith endswith lower upper
+    joinpath with_suffix with_name exists is_file getvalue item tolist detach clone size dim numel encode decode
     """.split()
 )
-# Methods and functions that read state, collectives among them, but change none.
-_READING_NAMES = frozenset(
+# Calls that have an effect of their own, but cannot notice which state-dict type is set.
+_INDIFFERENT_FUNCTIONS = frozenset(
     """
-    state_dict named_parameters parameters named_buffers buffers named_modules modules children named_children
-    get_rng_state asdict to_dict as_dict unwrap unwrap_model isoformat now sorted local_rank
+    builtins.print builtins.open torch.save pickle.dump pickle.load pickle.loads torch.distributed.new_group
+    """.split()
+)
+_INDIFFERENT_METHODS = frozenset("pop setdefault read read_bytes cpu cuda to float half long int".split())
+# Methods and functions that read state, collectives among them, but change none.
+_STATE_READERS = frozenset(
+    """
+    named_parameters parameters named_buffers buffers named_modules modules children named_children get_rng_state
+    asdict to_dict as_dict unwrap unwrap_model isoformat now local_rank
     """.split()
 )
 _READING_PREFIXES = ("get_", "_get_", "is_", "_is_", "has_", "_has_", "should_", "_should_")
+_STATE_DICT_OF = re.compile(r"(?:_?(?:get|model|optim|optimizer|full|sharded|local|ema|lora|module)_)*state_dict")
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -55,8 +62,16 @@ def pure(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return pure(node.value)
     if isinstance(node, ast.Subscript):
-        return pure(node.value) and (isinstance(node.slice, ast.Constant) or pure(node.slice))
+        return pure(node.value) and _is_plain_index(node.slice)
     return False
+
+
+def _is_plain_index(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Tuple):
+        return all(_is_plain_index(element) for element in node.elts)
+    return isinstance(node, ast.Constant) or pure(node)
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.expr]:
@@ -72,30 +87,29 @@ def calls_in(node: ast.AST) -> Iterator[ast.expr]:
 
 def is_neutral(call: ast.expr, names: Names) -> bool:
     """Whether evaluating this call cannot notice which state-dict type is set."""
-    if not isinstance(call, ast.Call):
-        return False
-    if isinstance(call.func, (ast.Name, ast.Attribute)):
-        qualified = names.qualified(call.func)
-        if qualified in _NEUTRAL_FUNCTIONS:
-            return True
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _NEUTRAL_METHODS:
-            return qualified is None or not qualified.startswith("torch.distributed.")
-    return False
+    return _is_among(call, names, _READING_FUNCTIONS | _INDIFFERENT_FUNCTIONS, _READING_METHODS | _INDIFFERENT_METHODS)
 
 
 def is_reading(call: ast.expr, names: Names) -> bool:
-    """Whether this call only reads state, so that another reading call may change places with it."""
-    if is_neutral(call, names):
+    """Whether this call only reads, so that it may change places with a call that reads state."""
+    if _is_among(call, names, _READING_FUNCTIONS, _READING_METHODS):
         return True
-    if not isinstance(call, ast.Call):
+    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
-    if isinstance(call.func, ast.Attribute):
-        name = call.func.attr
-    elif isinstance(call.func, ast.Name):
-        name = call.func.id
-    else:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
+    if name in _STATE_READERS or _STATE_DICT_OF.fullmatch(name):
+        return True
+    return name.startswith(_READING_PREFIXES)
+
+
+def _is_among(call: ast.expr, names: Names, functions: frozenset[str], methods: frozenset[str]) -> bool:
+    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
-    return name in _READING_NAMES or name.startswith(_READING_PREFIXES) or name.endswith("state_dict")
+    qualified = names.qualified(call.func)
+    if qualified in functions:
+        return True
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in methods
+    return is_method and (qualified is None or not qualified.startswith("torch.distributed."))
 
 
 def evaluated_before(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
@@ -138,6 +152,19 @@ def _condition(parent: ast.AST, child: ast.AST) -> str | None:
         return "in an assertion, which `python -O` leaves out"
     if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arguments)):
         return "in a decorator, default or base class"
+    return _position_in_block(parent, child)
+
+
+def _position_in_block(parent: ast.AST, child: ast.AST) -> str | None:
+    """Places in the header of a compound statement that are evaluated later, or for every turn."""
+    if isinstance(parent, ast.match_case):
+        return "in a `case`, which may not be tried"
+    if isinstance(parent, ast.ExceptHandler):
+        return "in an `except` clause, which may not be tried"
+    if isinstance(parent, (ast.For, ast.AsyncFor)) and child is parent.target:
+        return "in a loop target, which is evaluated for every turn"
+    if isinstance(parent, ast.withitem) and child is parent.optional_vars:
+        return "in the target of a `with`, which is evaluated after entering it"
     return None
 
 
@@ -157,7 +184,8 @@ def _order(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, ast.Dict):
         return [part for pair in zip(node.keys, node.values) for part in pair if part is not None]
     if isinstance(node, ast.Call):
-        return [node.func, *sorted((*node.args, *node.keywords), key=_place)]
+        # Starred positional arguments run before keywords, even those that stand behind one.
+        return [node.func, *node.args, *node.keywords]
     if isinstance(node, ast.IfExp):
         return [node.test, node.body, node.orelse]
     if isinstance(node, (ast.For, ast.AsyncFor)):
@@ -171,8 +199,3 @@ def _order(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, ast.NamedExpr):
         return [node.value]
     return list(ast.iter_child_nodes(node))
-
-
-def _place(node: ast.AST) -> tuple[int, int]:
-    value = node.value if isinstance(node, ast.keyword) else node
-    return (value.lineno, value.col_offset)  # type: ignore[attr-defined]

@@ -90,7 +90,7 @@ class Fsdp:
         if symbol == FSDP:
             return True
         cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}.")) if symbol.startswith(LOCAL) else None
-        return cls is not None and not (method and _defines(cls, method))
+        return cls is not None and not (method and defines(cls, method))
 
     def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
         """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
@@ -111,7 +111,7 @@ class Fsdp:
     def _instance_receiver(
         self, func: ast.Attribute, node: ast.expr, meanings: tuple[Meaning, ...], model: ast.expr | None
     ) -> Receiver | None:
-        instance = _instance_of_class(node) or node
+        instance = instance_of_class(node) or node
         if self.is_instance(instance, func.attr):
             return Receiver(node, ())
         if any(meaning.qualified is not None for meaning in meanings) or not pure(instance):
@@ -139,7 +139,7 @@ class Fsdp:
             if argument.annotation is not None and self.is_class(argument.annotation):
                 return True
             cls = self._class_of_self(binding)
-            return cls is not None and not (method and _defines(cls, method))
+            return cls is not None and not (method and defines(cls, method))
         value = binding.value
         if isinstance(value, ast.Call):
             return self.is_class(value.func)
@@ -236,7 +236,7 @@ class Fsdp:
         """A config object as written here or where its name is bound; None when that is not visible."""
         if isinstance(node, ast.Name):
             definition = self.names.definition(node)
-            if not isinstance(definition, ast.Call):
+            if not isinstance(definition, ast.Call) or self._is_changed(node.id):
                 return None
             node = definition
         if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
@@ -249,28 +249,40 @@ class Fsdp:
         fields.update((k.arg, k.value) for k in node.keywords if k.arg is not None)
         return Config(qualified.rpartition(".")[2], fields)
 
+    def _is_changed(self, name: str) -> bool:
+        """Whether the file assigns to an attribute of what `name` holds."""
+        stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
+        return any(isinstance(store.value, ast.Name) and store.value.id == name for store in stores)
+
     def same_object(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two expressions name one object, directly or through a name bound once to the other."""
-        return ast.dump(self._followed(one)) == ast.dump(self._followed(other))
+        return ast.dump(self.followed(one)) == ast.dump(self.followed(other))
 
-    def _followed(self, node: ast.expr) -> ast.expr:
+    def followed(self, node: ast.expr) -> ast.expr:
+        """The expression that a name stands for, if it is bound once and what it was bound to is never assigned."""
         for _ in range(10):
-            definition = self.names.definition(node) if isinstance(node, ast.Name) else None
-            if not isinstance(definition, (ast.Name, ast.Attribute)) or not pure(definition):
+            value = self.names.value(node) if isinstance(node, ast.Name) else None
+            if value is None or not pure(value) or self._is_stored(value):
                 break
-            node = definition
+            node = value
         return node
+
+    def _is_stored(self, node: ast.expr) -> bool:
+        text = ast.unparse(node)
+        stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
+        return any(ast.unparse(store) == text for store in stores) and isinstance(node, ast.Attribute)
 
 
 def _given(node: ast.expr | None) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) and node.value is None else node
 
 
-def _defines(cls: ast.ClassDef, method: str) -> bool:
+def defines(cls: ast.ClassDef, method: str) -> bool:
+    """Whether a class body has a method of this name."""
     return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == method for s in cls.body)
 
 
-def _instance_of_class(node: ast.expr) -> ast.expr | None:
+def instance_of_class(node: ast.expr) -> ast.expr | None:
     """`x` in `type(x)` and `x.__class__`."""
     if isinstance(node, ast.Attribute) and node.attr == "__class__":
         return node.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
@@ -29,6 +29,12 @@ PUBLIC = frozenset(
         "OptimStateKeyType",
     }
 )
+
+# What `import *` brings of them (`__all__` of torch 2.2 to 2.15; of the package everything up to 2.1).
+_STARRED = {
+    PACKAGE: PUBLIC,
+    f"{PACKAGE}.fully_sharded_data_parallel": frozenset({"FullyShardedDataParallel", "OptimStateKeyType"}),
+}
 
 ExportLookup = Callable[[str, str], str | None]
 
@@ -97,11 +103,25 @@ class Names:
             return binding.value
         return binding.node if isinstance(binding.node, ast.FunctionDef) else None
 
+    def value(self, node: ast.Name) -> ast.expr | None:
+        """The expression that a name is bound to, None unless it is bound exactly once, by a plain assignment."""
+        definition = self.definition(node)
+        return definition if isinstance(definition, ast.expr) else None
+
     def definitions(self, node: ast.Name) -> list[ast.expr]:
         """The values of every binding of a name, empty when one of them is not a plain assignment."""
         bindings = self.bindings(node)
         values = [binding.value for binding in bindings if binding.value is not None]
         return values if len(values) == len(bindings) else []
+
+    def may_be_none(self, node: ast.Name) -> bool:
+        """Whether a name is a parameter whose default is None, or may have been assigned None."""
+        for binding in self.bindings(node):
+            if isinstance(binding.value, ast.Constant) and binding.value.value is None:
+                return True
+            if isinstance(binding.node, ast.arg) and _defaults_to_none(binding.node, self.structure.parents):
+                return True
+        return False
 
     def bindings(self, node: ast.Name) -> list[Binding]:
         """The bindings that the name may have where it is used."""
@@ -164,10 +184,20 @@ class Names:
 
     def stars(self, scope: Scope, name: str) -> str | None:
         """The FSDP module whose star import brings the unbound `name` to `scope`, None when there is none."""
-        if name not in PUBLIC or scope.lookup(name) is not None:
+        if scope.lookup(name) is not None:
             return None
         modules = (module for outer in scope.enclosing() for module in reversed(outer.star_imports))
-        return next((module for module in modules if module.startswith(PACKAGE)), None)
+        return next((module for module in modules if name in _STARRED.get(module, ())), None)
+
+
+def _defaults_to_none(argument: ast.arg, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    arguments = parents[argument]
+    assert isinstance(arguments, ast.arguments)
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(reversed(positional), reversed(arguments.defaults)))
+    defaults.update((a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None)
+    default = defaults.get(argument)
+    return isinstance(default, ast.Constant) and default.value is None
 
 
 def is_absent(value: ast.expr) -> bool:

@@ -14,7 +14,9 @@ from enum import Enum
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_CONDITIONAL = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+# `except*` came with Python 3.11.
+TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
+_CONDITIONAL = (ast.If, *TRIES, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
 
 
 class Kind(Enum):
@@ -121,6 +123,7 @@ class Structure:
     scopes: Mapping[ast.AST, Scope]
     calls: list[ast.Call]
     attributes: list[ast.Attribute]
+    subscripts: list[ast.Subscript]
     strings: list[ast.Constant]
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
@@ -155,6 +158,7 @@ class _Walk:
             scopes=self.scopes,
             calls=self._nodes(ast.Call),
             attributes=self._nodes(ast.Attribute),
+            subscripts=self._nodes(ast.Subscript),
             strings=self._nodes(ast.Constant),
             imports=self._nodes(ast.Import, ast.ImportFrom),
             functions=self._nodes(ast.FunctionDef, ast.AsyncFunctionDef),
@@ -234,7 +238,7 @@ class _Walk:
     def _add(self, binding: Binding) -> None:
         scope = binding.scope
         if binding.name in scope.declared_global:
-            scope = scope.module
+            scope, binding.conditional = scope.module, True  # only once the function has run
         elif binding.name in scope.declared_nonlocal:
             scope = next((s for s in scope.enclosing() if s is not scope and binding.name in s.bindings), scope)
         scope.bindings.setdefault(binding.name, []).append(binding)

@@ -47,7 +47,7 @@ def _name(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
         raise Unknown
     held, gated = evaluator.flow.in_force(node, evaluator.release)
     evaluator.varies = evaluator.varies or gated
-    return evaluator.agreed([lambda one=one: _held(evaluator, one, env) for one in held])  # type: ignore[misc]
+    return evaluator.agreed(_held(evaluator, one, env) for one in held)
 
 
 def _held(evaluator: Evaluator, held: Held, env: Env) -> Any:
@@ -169,7 +169,7 @@ def _unary(evaluator: Evaluator, node: ast.UnaryOp, env: Env) -> Any:
 def _if_exp(evaluator: Evaluator, node: ast.IfExp, env: Env) -> Any:
     test = evaluator.truth(node.test, env)
     arms = [node.body] if test else [node.orelse] if test is False else [node.body, node.orelse]
-    return evaluator.agreed([lambda arm=arm: evaluator.value(arm, env) for arm in arms])  # type: ignore[misc]
+    return evaluator.agreed(evaluator.value(arm, env) for arm in arms)
 
 
 def _binary(evaluator: Evaluator, node: ast.BinOp, env: Env) -> Any:

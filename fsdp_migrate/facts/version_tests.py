@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -225,13 +225,13 @@ class Evaluator:
         self.varies = True
         return self.release.major if name.lower().endswith("major") else self.release.minor
 
-    def agreed(self, candidates: Sequence[Callable[[], Any]]) -> Any:
+    def agreed(self, candidates: Iterable[Any]) -> Any:
         """The value that all candidates have.
 
         Raises:
             Unknown: they differ, or there is none.
         """
-        values = [candidate() for candidate in candidates]
+        values = list(candidates)
         if not values or any(type(other) is not type(values[0]) for other in values[1:]):
             raise Unknown
         if isinstance(values[0], Present) or all(other == values[0] for other in values[1:]):
@@ -250,11 +250,11 @@ class Evaluator:
         else:
             returned, gated = self.flow.returned(function, self.release)
             self.varies = self.varies or gated
-        return self.agreed([lambda node=node: self.value(node, inner) for node in returned])  # type: ignore[misc]
+        return self.agreed(self.value(node, inner) for node in returned)
 
 
 def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) -> Env:
-    """The parameters with their arguments; those that cannot be evaluated are missing until they are needed."""
+    """The parameters with their arguments; those that cannot be evaluated are missing, which matters only if needed."""
     if args.vararg or args.kwarg or any(isinstance(argument, ast.Starred) for argument in call.args):
         raise Unknown
     positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
@@ -272,9 +272,12 @@ def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) 
     bound = dict.fromkeys([*positional, *(arg.arg for arg in args.kwonlyargs)], MISSING)
     for name, (node, scope) in given.items():
         try:
-            bound[name] = evaluator.value(node, scope)
+            value, varies = evaluator.watched(node, scope)
         except Exception:
-            bound[name] = MISSING
+            continue
+        # A switch that the caller looks up is a setting, not something the version decides.
+        if varies or _is_literal(node, scope) or not isinstance(value, (bool, type(None))):
+            bound[name] = value
     return bound
 
 

@@ -12,6 +12,15 @@ from fsdp_migrate.source import Span
 def loses_comment(facts: ModuleFacts, call: ast.Call, dropped: Bound) -> bool:
     """Whether a comment inside the dropped argument, or behind it up to the next one, would go with it."""
     source = facts.source
-    following = ordered_arguments(call)[dropped.index + 1 :]
-    end = source.span(following[0]).start if following else source.span(call).end
-    return source.has_comment(Span(source.span(dropped.value).start, end))
+    arguments = ordered_arguments(call)
+    argument = arguments[dropped.index]
+    start = source.span(argument).start
+    if dropped.index:
+        # Parentheses around an argument are not part of its span.
+        before = source.span(arguments[dropped.index - 1]).end
+        opening = source.data.find(b"(", before, start)
+        start = opening if opening >= 0 else start
+    end = (
+        source.span(arguments[dropped.index + 1]).start if dropped.index + 1 < len(arguments) else source.span(call).end
+    )
+    return source.has_comment(Span(start, end))

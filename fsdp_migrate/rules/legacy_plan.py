@@ -15,16 +15,17 @@ from packaging.version import Version
 from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind
-from fsdp_migrate.facts.contexts import matching_context
-from fsdp_migrate.facts.evaluation import calls_in, is_neutral, pure
-from fsdp_migrate.facts.fsdp import Receiver
+from fsdp_migrate.facts.contexts import matching_context, type_set_on_part
+from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
+from fsdp_migrate.facts.fsdp import FSDP, Receiver, defines, instance_of_class
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import METHODS, SHARDED, Method
 from fsdp_migrate.rules.optimizer import NoOptimizer, find_optimizer
-from fsdp_migrate.rules.placement import CannotPlace, Placement, place
+from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
+from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
 from fsdp_migrate.rules.swallowed import swallowing_handler
 
 FULL_CONFIG = "FullOptimStateDictConfig"
@@ -87,18 +88,23 @@ class _Planner:
         return call, method, receiver
 
     def _plan(self, call: ast.Call, method: Method, receiver: Receiver) -> Verdict:
-        if receiver.doubt is not None:
-            raise _Manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+        self._check_receiver(method, receiver)
         bound = self._bound(call, method)
         model = bound["model"].value
         if not pure(model):
             raise _Manual(f"the model is `{ast.unparse(model)}`, which the rewrite would evaluate twice: name it first")
-        self._check_dropped(call, bound)
-        rank0_only = self._rank0_only(call, method, bound)
+        self._check_arguments(call, bound)
+        rank0_only = self._rank0_only(method, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
+        unsafe = self._mesh_doubt(method) or self._order_doubt(method, bound)
+        if is_printed_as_code(self.facts, call):
+            raise _Manual("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
         if matching_context(self.facts, call, model, method.type_name, rank0_only):
-            return Verdict(Fix((new_call,)), unsafe=self._mesh_doubt(method))
+            return Verdict(Fix((new_call,)), unsafe=unsafe)
+        part = type_set_on_part(self.facts, call, model)
+        if part is not None:
+            raise _Manual(f"another state-dict type is set on `{part}`, a part of the model: set one type on all of it")
         kept = [argument.value for name, argument in bound.items() if name not in _DROPPED]
         placement = place(self.facts, call, kept, self.calls)
         names = supply(self.facts, self._symbols(rank0_only), call, receiver)
@@ -106,7 +112,30 @@ class _Planner:
         prologue, new_call = self._evaluated_first(placement, bound, new_call)
         placed = self._placed(placement, method, new_call, context, (*names.prologue, *prologue))
         edits = (*names.edits, *placement.splits, placed)
-        return Verdict(Fix(edits), unsafe=self._mesh_doubt(method) or swallowing_handler(self.facts, call))
+        return Verdict(Fix(edits), unsafe=unsafe or swallowing_handler(self.facts, call))
+
+    def _check_receiver(self, method: Method, receiver: Receiver) -> None:
+        """The new methods have to be torch's own, on something that may be written twice."""
+        if receiver.doubt is not None:
+            raise _Manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+        if not pure(receiver.node) and instance_of_class(receiver.node) is None:
+            text = ast.unparse(receiver.node)
+            raise _Manual(f"`{text}` would be evaluated twice: call the method on the class")
+        if all(meaning.symbol == FSDP for meaning in receiver.meanings) and receiver.meanings:
+            return
+        for cls in self.facts.fsdp.subclasses.values():
+            for name in (method.new, "state_dict_type"):
+                if defines(cls, name):
+                    raise _Manual(f"`{cls.name}` has its own `{name}`: call the method on FSDP itself")
+
+    def _order_doubt(self, method: Method, bound: dict[str, Bound]) -> str | None:
+        """Whether `optim` may be None, so that the order came from the `optim_input` that goes."""
+        optim, optim_input = bound.get("optim"), bound.get("optim_input")
+        if not method.loads or optim is None or optim_input is None or _is_none(optim_input.value):
+            return None
+        if isinstance(optim.value, ast.Name) and self.facts.names.may_be_none(optim.value):
+            return f"where `{optim.value.id}` is None, the order came from `optim_input`, which goes"
+        return None
 
     def _bound(self, call: ast.Call, method: Method) -> dict[str, Bound]:
         try:
@@ -129,24 +158,40 @@ class _Planner:
             return bound
         argument = call.args[position]
         wanted = method.older[position]
-        as_older = _is_optim_input(argument) if wanted == "optim_input" else is_group(self.facts, argument)
+        grouped = is_group(self.facts, argument)
+        as_older = is_optim_input(argument) and not grouped if wanted == "optim_input" else grouped
         return bind(call, method.older, method.required) if as_older else bound
 
-    def _check_dropped(self, call: ast.Call, bound: dict[str, Bound]) -> None:
-        """Arguments that go must neither do anything nor take a comment with them."""
-        dropped = [bound[name] for name in _DROPPED if name in bound]
-        for argument in dropped:
-            if any(not is_neutral(c, self.facts.names) and not _is_optim_input(c) for c in calls_in(argument.value)):
-                text = ast.unparse(argument.value)
-                raise _Manual(f"`{text}` would no longer be evaluated: drop it by hand if it has no effect")
-        if any(loses_comment(self.facts, call, argument) for argument in dropped):
-            raise _Manual("a comment stands at an argument that goes: move the comment out of the call")
+    def _check_arguments(self, call: ast.Call, bound: dict[str, Bound]) -> None:
+        """Arguments that go must do nothing and take no comment along; none may bind a name that another reads."""
+        for name in _DROPPED:
+            if name in bound and loses_comment(self.facts, call, bound[name]):
+                raise _Manual("a comment stands at an argument that goes: move the comment out of the call")
+        if "optim_input" in bound and has_effect(self.facts, bound["optim_input"].value):
+            text = ast.unparse(bound["optim_input"].value)
+            raise _Manual(f"`{text}` would no longer be evaluated: drop it by hand if it has no effect")
+        assigned = {
+            part.target.id: name
+            for name, argument in bound.items()
+            for part in ast.walk(argument.value)
+            if isinstance(part, ast.NamedExpr)
+        }
+        for name, argument in bound.items():
+            read = {part.id for part in ast.walk(argument.value) if isinstance(part, ast.Name)}
+            if any(assigned[word] != name for word in read & assigned.keys()):
+                raise _Manual("a name is bound with `:=` in one argument and used in another: bind it before the call")
 
-    def _rank0_only(self, call: ast.Call, method: Method, bound: dict[str, Bound]) -> str | None:
+    def _rank0_only(self, method: Method, bound: dict[str, Bound]) -> str | None:
+        """The text of `rank0_only` for the config, which is evaluated before the other arguments."""
         if method.rank0_only is None:
             return None
         given = bound.get("rank0_only")
-        return str(method.rank0_only) if given is None else self._text(given.value)
+        if given is None:
+            return str(method.rank0_only)
+        moving = any(not is_reading(inner, self.facts.names) for inner in calls_in(given.value))
+        if moving or any(isinstance(part, ast.NamedExpr) for part in ast.walk(given.value)):
+            raise _Manual(f"`{ast.unparse(given.value)}` would be evaluated earlier: bind it to a name before the call")
+        return self._text(given.value)
 
     def _text(self, node: ast.expr) -> str:
         """The source text of an expression, on one line."""
@@ -250,19 +295,5 @@ class _Planner:
         )
 
 
-def _is_optim_input(node: ast.expr) -> bool:
-    """Whether an argument is what the optimizer was built from, by its name or as `module.parameters()`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("parameters", "named_parameters")
-    text = ast.unparse(node)
-    return "optim_input" in text or "param" in text.rpartition(".")[2]
-
-
-def is_group(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether an argument is a process group, by its name or by what made it."""
-    if isinstance(node, ast.Name):
-        definition = facts.names.definition(node)
-        if isinstance(definition, ast.Call):
-            node = definition.func
-    name = ast.unparse(node).rpartition(".")[2].lower()
-    return ("group" in name and "param" not in name) or name == "pg" or name.endswith("_pg") or name.startswith("pg_")
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
-from fsdp_migrate.facts.evaluation import calls_in, is_reading
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.legacy_methods import METHODS
 from fsdp_migrate.rules.legacy_plan import plans
+from fsdp_migrate.rules.roles import has_effect
 
 REKEY = "rekey_optim_state_dict"
 _REKEY_PARAMETERS = ("optim_state_dict", "optim_state_key_type", "model", "optim_input", "optim")
@@ -44,7 +44,8 @@ def _rekey_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...]
     position = _REKEY_PARAMETERS.index("model")
     for call in facts.structure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == REKEY and facts.reached(call):
-            model = call.args[position] if position < len(call.args) else None
+            named = [keyword.value for keyword in call.keywords if keyword.arg == "model"]
+            model = call.args[position] if position < len(call.args) else next(iter(named), None)
             if facts.fsdp.receiver(call.func, model) is not None:
                 yield call, _REKEY_PARAMETERS
 
@@ -59,7 +60,7 @@ def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bo
     if "optim" not in bound or _is_none(bound["optim"].value):
         return manual("without it and without `optim=` the order of `model.parameters()` is assumed: pass `optim=`")
     given = bound["optim_input"]
-    if any(not is_reading(inner, facts.names) for inner in calls_in(given.value)):
+    if has_effect(facts, given.value):
         return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
     if loses_comment(facts, call, given):
         return manual("a comment stands at the argument: move it out, or drop the argument by hand")

@@ -20,14 +20,17 @@ from fsdp_migrate.facts.evaluation import (
     evaluated_conditionally,
     is_neutral,
     is_reading,
+    pure,
 )
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.source import Source, Span
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.keyword)
+_READS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.Attribute, ast.Subscript)
 _BLOCKS = ("body", "orelse", "finalbody")
-_COLON = ord(":")
+# What may stand between two parts of one logical line.
+_BLANKS = re.compile(rb"(?:[ \t\f]|\\\r?\n)*")
 _SEMICOLON = re.compile(rb"(?:[ \t\f]|\\\r?\n)*;(?:[ \t\f]|\\\r?\n)*")
 
 
@@ -60,12 +63,14 @@ def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], sib
     others = frozenset(siblings)
     _check_runs_once(facts, call, statement)
     _check_names_settled(facts, call, statement)
-    first = tuple(argument for argument in arguments if not _is_indifferent(facts, argument, others))
+    kept = tuple(arguments)
+    first = tuple(argument for argument in kept if not _runs_only(facts, argument, others, is_neutral))
     whole = _only_passed_on(facts, call, statement)
-    if first:
-        _check_nothing_before(facts, call, statement, frozenset(), is_neutral)
-    elif not whole:
-        _check_nothing_before(facts, call, statement, others, is_reading)
+    stirring = () if whole else tuple(a for a in kept if not _runs_only(facts, a, others, is_reading))
+    for argument in (*first, *stirring):
+        _check_nothing_read_before(facts, argument, statement)
+    if not whole:
+        _check_nothing_before(facts, call, statement, others)
     indent, splits = _own_line(facts, statement)
     return Placement(statement, whole, indent, splits, first)
 
@@ -76,14 +81,32 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
     reason = evaluated_conditionally(call, statement, facts.structure.parents)
     if reason is not None:
         raise CannotPlace(f"the call stands {reason}: assign its result to a name in a statement of its own")
+    if is_printed_as_code(facts, call):
+        raise CannotPlace("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
     start = facts.source.span(statement).start
     if isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start):
         raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
 
 
-def _is_indifferent(facts: ModuleFacts, argument: ast.expr, others: frozenset[ast.Call]) -> bool:
-    """Whether evaluating `argument` under another state-dict type cannot make a difference."""
-    return all(inner in others or is_neutral(inner, facts.names) for inner in calls_in(argument))
+def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether `call` stands in `f"{...=}"`, where its text is part of the result."""
+    child: ast.AST = call
+    while not isinstance(child, ast.stmt):
+        parent = facts.structure.parents[child]
+        if isinstance(parent, ast.JoinedStr):
+            before = parent.values[parent.values.index(child) - 1]  # type: ignore[arg-type]
+            method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if isinstance(before, ast.Constant) and method in str(before.value) and "=" in str(before.value):
+                return True
+        child = parent
+    return False
+
+
+def _runs_only(
+    facts: ModuleFacts, argument: ast.expr, others: frozenset[ast.Call], kind: Callable[[ast.expr, Names], bool]
+) -> bool:
+    """Whether all that evaluating `argument` calls is of this kind (or one of `others`)."""
+    return all(inner in others or kind(inner, facts.names) for inner in calls_in(argument))
 
 
 def _check_names_settled(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
@@ -106,21 +129,29 @@ def _only_passed_on(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> 
     return all(other in inside or is_neutral(other, facts.names) for other in calls_in(statement))
 
 
-def _check_nothing_before(
-    facts: ModuleFacts,
-    call: ast.Call,
-    statement: ast.stmt,
-    others: frozenset[ast.Call],
-    is_harmless: Callable[[ast.expr, Names], bool],
-) -> None:
+def _check_nothing_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt, others: frozenset[ast.Call]) -> None:
     for earlier in evaluated_before(call, statement, facts.structure.parents):
         if isinstance(earlier, ast.withitem):
             raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
         for inner in calls_in(earlier):
-            if inner not in others and not is_harmless(inner, facts.names):
+            if inner not in others and not is_reading(inner, facts.names):
                 raise CannotPlace(
                     f"`{_shortened(inner)}` runs before the call in the same statement: give it a statement of its own"
                 )
+
+
+def _check_nothing_read_before(facts: ModuleFacts, argument: ast.expr, statement: ast.stmt) -> None:
+    """`argument` has an effect and moves to the front: nothing before it may read what the effect could change."""
+    for earlier in evaluated_before(argument, statement, facts.structure.parents):
+        parent = facts.structure.parents[earlier]
+        if isinstance(parent, ast.Call) and earlier is parent.func and pure(earlier):
+            continue
+        read = next((part for part in ast.walk(earlier) if isinstance(part, _READS)), None)
+        if read is not None:
+            raise CannotPlace(
+                f"`{_shortened(read)}` is evaluated before `{_shortened(argument)}` in the same statement: "
+                "bind the latter to a name in a statement of its own"
+            )
 
 
 def _shortened(node: ast.AST, limit: int = 40) -> str:
@@ -134,7 +165,9 @@ def _own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Repla
     block = _block(facts, statement)
     start = source.span(block[0]).start
     lead = source.data[source.line_start(start) : start]
-    if not lead.strip():
+    colon = source.data.rfind(b":", 0, start)
+    follows_colon = colon >= 0 and _BLANKS.fullmatch(source.data, colon + 1, start) is not None
+    if not follows_colon or block[0] is not _siblings(facts, statement)[0]:
         indent = lead.decode().replace("\f", "")
         wanted = [pair for pair in itertools.pairwise(block) if statement in pair]
         gaps = [
@@ -144,16 +177,14 @@ def _own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Repla
         header = facts.structure.parents[statement]
         outer = facts.statement(header)
         indent = facts.indentation(outer) + facts.indent_unit * (2 if isinstance(header, ast.match_case) else 1)
-        gaps = [Span(_after_colon(source.data, start), start)]
+        gaps = [Span(colon + 1, start)]
         gaps += [Span(source.span(one).end, source.span(two).start) for one, two in itertools.pairwise(block)]
     return indent, tuple(Replace(gap, f"{source.newline}{indent}") for gap in gaps)
 
 
 def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
     """The statements on the line of `statement`, itself included, in the block that holds it."""
-    parent = facts.structure.parents[statement]
-    blocks: list[list[ast.stmt]] = [getattr(parent, name, None) or [] for name in _BLOCKS]
-    statements = next(block for block in blocks if isinstance(block, list) and statement in block)
+    statements = _siblings(facts, statement)
     first = last = statements.index(statement)
     while first > 0 and _share_line(facts.source, statements[first - 1], statements[first]):
         first -= 1
@@ -162,13 +193,13 @@ def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
     return statements[first : last + 1]
 
 
+def _siblings(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
+    """The block that holds `statement`."""
+    parent = facts.structure.parents[statement]
+    blocks: list[list[ast.stmt]] = [getattr(parent, name, None) or [] for name in _BLOCKS]
+    return next(block for block in blocks if isinstance(block, list) and statement in block)
+
+
 def _share_line(source: Source, one: ast.stmt, two: ast.stmt) -> bool:
     """Whether a semicolon alone stands between two statements."""
     return _SEMICOLON.fullmatch(source.data, source.span(one).end, source.span(two).start) is not None
-
-
-def _after_colon(data: bytes, start: int) -> int:
-    """The offset behind the colon that ends a compound statement's header in front of `start`."""
-    while data[start - 1] != _COLON:
-        start -= 1
-    return start

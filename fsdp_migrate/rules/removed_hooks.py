@@ -14,7 +14,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.legacy_plan import is_group
+from fsdp_migrate.rules.roles import is_group
 
 _SAVE = "optim_state_dict"
 _PARAMETERS = ("model", "optim", "optim_state_dict", "group")

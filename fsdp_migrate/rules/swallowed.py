@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.scopes import TRIES
 
 _BROAD = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException"})
-_PROBING = frozenset({"builtins.TypeError", "builtins.AttributeError"})
+_PROBING = frozenset({"builtins.TypeError", "builtins.AttributeError", "builtins.NotImplementedError"})
 _LEAVING_CALLS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit", "os.abort"})
 _SUPPRESS = "contextlib.suppress"
 
@@ -27,7 +28,8 @@ def swallowing_handler(facts: ModuleFacts, node: ast.AST) -> str | None:
 def handler_line(facts: ModuleFacts, node: ast.AST, *, probing: bool) -> int | None:
     """The line of the handler around `node` that would swallow a RuntimeError raised there, None without one.
 
-    With `probing`, handlers of TypeError and AttributeError count too, as code writes them to try out a signature.
+    With `probing`, handlers of TypeError and AttributeError count too, as code writes them to try out a signature,
+    and those of NotImplementedError.
     """
     caught = _BROAD | _PROBING if probing else _BROAD
     child, function = node, facts.function(node)
@@ -41,10 +43,12 @@ def handler_line(facts: ModuleFacts, node: ast.AST, *, probing: bool) -> int | N
 
 
 def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str]) -> int | None:
-    if isinstance(parent, ast.Try) and child in parent.body:
+    if isinstance(parent, TRIES) and child in parent.body:
         for handler in parent.handlers:
             if _catches(facts, handler.type, caught) and not _leaves(facts, handler.body):
                 return handler.lineno
+        if parent.finalbody and isinstance(parent.finalbody[-1], (ast.Return, ast.Break, ast.Continue)):
+            return parent.finalbody[-1].lineno
     if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
         for item in parent.items:
             call = item.context_expr
@@ -60,6 +64,10 @@ def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str]) 
         return True
     if isinstance(node, ast.Tuple):
         return any(_catches(facts, element, caught) for element in node.elts)
+    if isinstance(node, ast.Name):
+        values = facts.names.definitions(node)
+        if any(isinstance(value, ast.Tuple) and _catches(facts, value, caught) for value in values):
+            return True
     return facts.names.qualified(node) in caught
 
 
@@ -68,6 +76,8 @@ def _leaves(facts: ModuleFacts, body: list[ast.stmt]) -> bool:
     last = body[-1]
     if isinstance(last, ast.Raise):
         return True
+    if isinstance(last, (ast.With, ast.AsyncWith)):
+        return _leaves(facts, last.body)
     if isinstance(last, ast.If) and last.orelse:
         return _leaves(facts, last.body) and _leaves(facts, last.orelse)
     call = last.value if isinstance(last, ast.Expr) else None

@@ -531,7 +531,7 @@ def test_an_argument_that_could_look_at_the_type_is_evaluated_first() -> None:
     check_manual(
         load("    return model.state_dict(), FSDP.shard_full_optim_state_dict(read(osd), model, None, optim)\n"),
         "FSDP103",
-        "`model.state_dict()` runs before",
+        "`model.state_dict()` is evaluated before `read(osd)`",
     )
 
 
