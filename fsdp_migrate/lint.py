@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.names import ExportLookup
+
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def lint_source(
@@ -52,7 +55,15 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup 
         source.tree  # noqa: B018 - parsing is what may fail
     except SyntaxError as error:
         return FileReport(path, (_unparsable(source, path, error),))
-    return _checked(source, path, settings, rules, exports)
+    try:
+        return _checked(source, path, settings, rules, exports)
+    except RecursionError:
+        return FileReport(path, error="too deeply nested to analyse")
+
+
+def worth_linting(raw: bytes, settings: Settings) -> bool:
+    """Whether a file can hold a finding: the look at its bytes that most files end at."""
+    return is_candidate(raw, selected_rules(settings))
 
 
 @lru_cache(maxsize=8)
@@ -87,7 +98,7 @@ def _unparsable(source: Source, path: str, error: SyntaxError) -> Finding:
         message=f"the file does not parse: {error.msg}",
         severity=Severity.BREAKS,
         applicability=Applicability.MANUAL,
-        reason="mend the syntax error; nothing else in the file was checked",
+        reason=f"mend it, or run with the Python that the file needs (this is {_PYTHON}); nothing else was checked",
         path=path,
         span=Span(start, start),
         statement=Span(start, start),

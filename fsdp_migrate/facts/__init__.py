@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -80,6 +80,14 @@ class ModuleFacts:
         while not isinstance(node, ast.stmt):
             node = self.structure.parents[node]
         return node
+
+    def blocks_around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The statements, handlers and functions whose blocks hold `node`, innermost first, up to its function."""
+        function = self.function(node)
+        current = node
+        while current is not function and current in self.structure.parents:
+            current = self.structure.parents[current]
+            yield current
 
     def function(self, node: ast.AST) -> ast.AST:
         """The innermost function or lambda around `node`, else the module."""

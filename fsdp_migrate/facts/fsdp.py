@@ -120,6 +120,23 @@ class Fsdp:
             return None
         return Receiver(node, ())
 
+    def possible_receiver(self, func: ast.Attribute) -> Receiver | None:
+        """The receiver of a method that only FSDP has, where nothing in the file says what the receiver is.
+
+        None where it is something else, where the file has such a method of its own, or nothing of torch's FSDP.
+        """
+        node = func.value
+        if any(meaning.qualified is not None for meaning in self.names.meanings(node)) or self._defined_here(func.attr):
+            return None
+        if not self._uses_fsdp:
+            return None
+        return Receiver(node, (), f"`{ast.unparse(node)}` may be an FSDP module or class, which is not visible here")
+
+    @cached_property
+    def _uses_fsdp(self) -> bool:
+        bindings = (b for scope in self.structure.module.nested() for found in scope.bindings.values() for b in found)
+        return any(binding.target is not None and binding.target.startswith(PACKAGE) for binding in bindings)
+
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)
 

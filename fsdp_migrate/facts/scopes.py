@@ -16,7 +16,16 @@ FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # `except*` came with Python 3.11.
 TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
-_CONDITIONAL = (ast.If, *TRIES, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+_CONDITIONAL: tuple[type[ast.AST], ...] = (
+    ast.If,
+    *TRIES,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.With,
+    ast.AsyncWith,
+    ast.Match,
+)
 
 
 class Kind(Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import FileReport, Finding, Fix, Severity
+from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
@@ -37,19 +37,29 @@ class RewriteResult:
 def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
-    Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of.
+    Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
+    turns out to give a bad text is left out, and its finding says so.
     """
     first = report = lint(raw, path, settings)
     current = raw
     live = [(finding, finding) for finding in report.findings]
     fixed: list[Finding] = []
+    refused: list[tuple[Finding, str]] = []
     try:
         for _ in range(MOST_PASSES):
-            shown = [f for f in report.findings if settings.hints or f.severity is not Severity.HINT]
-            chosen = [] if report.failed else selected(shown, settings.unsafe_fixes)
-            new, replacements = _applied(current, [f.fix for f in chosen if f.fix is not None])
+            willing = [f for f, origin in live if _is_shown(f, settings) and _fault_of(origin, refused) is None]
+            chosen = [] if report.failed else selected(willing, settings.unsafe_fixes)
+            try:
+                new, replacements = _applied(current, chosen)
+            except RewriteError:
+                faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(current, finding))]
+                if not faults:
+                    raise
+                refused += [(o, fault) for f, o in live if (fault := _fault_of(f, faults)) is not None]
+                continue
             if new == current:
-                return RewriteResult(current, _in_order(fixed), report.findings, report.suppressed, report.error)
+                left = tuple(_left_out(finding, _fault_of(origin, refused)) for finding, origin in live)
+                return RewriteResult(current, _in_order(fixed), left, report.suppressed, report.error)
             fixed += [origin for finding, origin in live if finding in chosen]
             waiting = [pair for pair in live if pair[0] not in chosen]
             current, report = new, lint(new, path, settings)
@@ -61,12 +71,37 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
     return RewriteResult(raw, left=first.findings, suppressed=first.suppressed, error=message)
 
 
+def _is_shown(finding: Finding, settings: Settings) -> bool:
+    return settings.hints or finding.severity is not Severity.HINT
+
+
+def _fault_of(finding: Finding, faults: Sequence[tuple[Finding, str]]) -> str | None:
+    return next((fault for other, fault in faults if other is finding), None)
+
+
+def _left_out(finding: Finding, fault: str | None) -> Finding:
+    if fault is None:
+        return finding
+    reason = f"internal: {fault}; the fix was left out, please report this"
+    return replace(finding, applicability=Applicability.MANUAL, reason=reason, fix=None)
+
+
+def _fault_alone(raw: bytes, finding: Finding) -> str | None:
+    """What is wrong with a fix when it is applied alone, None when nothing is."""
+    try:
+        _applied(raw, [finding])
+    except RewriteError as error:
+        return str(error)
+    return None
+
+
 def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column, finding.code)))
 
 
-def _applied(raw: bytes, fixes: list[Fix]) -> tuple[bytes, list[Replacement]]:
+def _applied(raw: bytes, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:
     """The text after one pass, and what was put where in UTF-8."""
+    fixes = [finding.fix for finding in chosen if finding.fix is not None]
     if not fixes:
         return raw, []
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something

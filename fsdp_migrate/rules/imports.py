@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from fsdp_migrate.edits import EditImport
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.names import PACKAGE, Meaning
-from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
 from fsdp_migrate.torch_api.data import exists
 
 
@@ -93,23 +94,46 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
             imports = [b for b in bindings if b.target is not None and Meaning(b.target).symbol == wanted]
             if len(imports) != len(bindings) or not imports or scope.lookup(name) is not outer:
                 continue
-            if any(_runs_before(facts, binding, at, receiver) for binding in imports):
+            if _certainly_ran(facts, imports, outer, at, receiver):
                 return name
     return symbol if facts.names.stars(scope, symbol) else None
 
 
-def _runs_before(facts: ModuleFacts, binding: Binding, at: ast.AST, receiver: Receiver) -> bool:
-    """Whether an import certainly ran when control reaches `at` with FSDP at hand."""
-    if for_type_checking(facts, binding.node):
-        return False
-    same_scope = binding.scope is facts.scope(at) or binding.scope.node is facts.function(at)
-    if same_scope and binding.position > (at.lineno, at.col_offset):  # type: ignore[attr-defined]
-        return False
-    if not binding.conditional:
+def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
+    """Whether one of `imports`, all of one name in `home`, ran when control reaches `at` with FSDP at hand."""
+    limit = _reached_from(facts, home, at)
+    usable = [
+        binding
+        for binding in imports
+        if not for_type_checking(facts, binding.node) and (home.is_module or binding.position < limit)
+    ]
+    if any(not binding.conditional for binding in usable):
         return True
-    block = facts.structure.parents[binding.node]
-    companions = [facts.structure.parents[m.binding.node] for m in receiver.meanings if m.binding is not None]
-    return block in companions or block in _ancestors(facts, at)
+    arms = {_arm(facts, binding.node) for binding in usable}
+    if arms & {_arm(facts, node) for node in (at, *_ancestors(facts, at)) if node in facts.structure.parents}:
+        return True
+    origins = [meaning.binding for meaning in receiver.meanings if meaning.binding is not None]
+    return bool(origins) and all(_arm(facts, origin.node) in arms for origin in origins)
+
+
+def _reached_from(facts: ModuleFacts, home: Scope, at: ast.AST) -> tuple[int, int]:
+    """The place in `home` before which an import has to stand: `at`, or the nested function that holds it."""
+    node = at
+    for parent in _ancestors(facts, at):
+        if parent is home.node:
+            break
+        if isinstance(parent, FunctionNode) and facts.scope(parent) is home:
+            node = parent
+    return place_of(node)
+
+
+def _arm(facts: ModuleFacts, node: ast.AST) -> tuple[ast.AST, str]:
+    """The block that a node stands in directly: its parent and the name of the parent's list."""
+    parent = facts.structure.parents[node]
+    for field_name, value in ast.iter_fields(parent):
+        if value is node or (isinstance(value, list) and node in value):
+            return parent, field_name
+    return parent, ""
 
 
 def _ancestors(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
@@ -175,6 +199,8 @@ def _imported(facts: ModuleFacts, symbol: str, at: ast.AST, origins: list[Bindin
         raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
     for binding in origins:
         assert isinstance(binding.node, ast.ImportFrom)
+        if binding.name in binding.scope.declared_global:
+            raise CannotSupply(f"`{binding.name}` is imported through `global`: import `{symbol}` as well")
         module = binding.node.module or ""
         if binding.node.level or not _offers(facts, module, symbol):
             raise CannotSupply(f"`{symbol}` cannot be imported from `{'.' * binding.node.level}{module}`: import it")

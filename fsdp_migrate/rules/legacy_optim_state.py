@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
@@ -10,6 +11,9 @@ from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import RuleCard, finding, manual
 from fsdp_migrate.rules.legacy_methods import METHODS, Method
 from fsdp_migrate.rules.legacy_plan import plans
+
+# A path such as `mock.patch` takes: into torch, or to where a module of the project has FSDP.
+_DOTTED_PATH = re.compile(r"(?:[A-Za-z_]\w*\.)+(?:FSDP|FullyShardedDataParallel)\.\w+")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -49,7 +53,7 @@ def _names_method(facts: ModuleFacts, constant: ast.Constant, method: str) -> bo
     """Whether a string names the method for `getattr(FSDP, ...)` or as a dotted path to patch."""
     if not isinstance(constant.value, str):
         return False
-    if constant.value.startswith("torch.") and constant.value.endswith(f"FullyShardedDataParallel.{method}"):
+    if _DOTTED_PATH.fullmatch(constant.value) and constant.value.endswith(f".{method}"):
         return True
     call = facts.structure.parents.get(constant)
     if constant.value != method or not isinstance(call, ast.Call) or constant not in call.args[1:2]:

@@ -23,10 +23,11 @@ from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import METHODS, SHARDED, Method
-from fsdp_migrate.rules.optimizer import NoOptimizer, find_optimizer
+from fsdp_migrate.rules.optimizer import find_optimizer
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
 from fsdp_migrate.rules.swallowed import swallowing_handler
+from fsdp_migrate.rules.usable import NoOptimizer
 
 FULL_CONFIG = "FullOptimStateDictConfig"
 MESH_SINCE = Version("2.2")
@@ -82,7 +83,7 @@ class _Planner:
         position = method.parameters.index("model")
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         model = keywords.get("model", call.args[position] if position < len(call.args) else None)
-        receiver = self.facts.fsdp.receiver(call.func, model)
+        receiver = self.facts.fsdp.receiver(call.func, model) or self.facts.fsdp.possible_receiver(call.func)
         if receiver is None or not self.facts.reached(call):
             return None
         return call, method, receiver

@@ -19,6 +19,8 @@ from fsdp_migrate.rules.optimizer import is_unused
 from fsdp_migrate.rules.swallowed import handler_line
 from fsdp_migrate.rules.to_load_order import METHOD as TO_LOAD
 
+# The position of `load_directly` in `optim_state_dict_to_load` (torch 2.1 to 2.15).
+_LOAD_DIRECTLY = 4
 _LOADING = (*(name for name, method in METHODS.items() if method.loads), TO_LOAD)
 
 
@@ -52,6 +54,7 @@ def check_discarded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _loads_directly(call: ast.Call) -> bool:
     flags = [keyword.value for keyword in call.keywords if keyword.arg == "load_directly"]
+    flags += call.args[_LOAD_DIRECTLY : _LOAD_DIRECTLY + 1]
     return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
 
 

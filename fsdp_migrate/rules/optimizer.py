@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound
+from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
 # Where the methods that take both have the model and the optimizer: torch 2.x positions, keywords otherwise.
 _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
@@ -28,10 +30,6 @@ _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
 _OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 
 
-class NoOptimizer(Exception):
-    """The optimizer is not visible; the message is a reason for the user."""
-
-
 def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, model: ast.expr) -> ast.expr:
     """The expression of the optimizer that the result of `call` is for, valid where `call` stands.
 
@@ -42,8 +40,9 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
         if not pure(given.value):
             raise NoOptimizer(f"the optimizer is `{ast.unparse(given.value)}`: bind it to a name first")
         return given.value
-    receivers = list(_receivers(facts, call))
-    found = receivers or list(_paired(facts, call, model))
+    found = list(_receivers(facts, call))
+    if not found and not _passed_on(facts, call):
+        found = list(_paired(facts, call, model))
     distinct = {ast.dump(receiver): receiver for receiver in found}
     if len(distinct) > 1:
         names = " and ".join(f"`{ast.unparse(node)}`" for node in distinct.values())
@@ -51,7 +50,7 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
     if not distinct:
         raise NoOptimizer(_not_found(facts, call))
     (optimizer,) = distinct.values()
-    _check_bound(facts, call, optimizer, model)
+    check_usable(facts, call, optimizer, model)
     return optimizer
 
 
@@ -150,6 +149,8 @@ def _paired(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Iterator[ast
             continue
         if facts.fsdp.receiver(other.func, other_model) is None:
             continue
+        if changed_between(facts, model, place_of(other), place_of(call)):
+            continue
         optimizer = _argument(other, positions[1], "optim")
         if optimizer is None:
             yield from _receivers(facts, other)
@@ -164,46 +165,37 @@ def _argument(call: ast.Call, position: int, keyword: str) -> ast.expr | None:
     return call.args[position] if position < len(call.args) else None
 
 
-def _check_bound(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> None:
-    """The optimizer has to be there, and to be the same object, when `call` runs."""
-    text = ast.unparse(optimizer)
-    if not pure(optimizer):
-        raise NoOptimizer(f"the result is loaded into `{text}`: bind it to a name before this call")
-    if ast.dump(optimizer) == ast.dump(model):
-        raise NoOptimizer(f"the result is loaded into the model `{text}`, which takes no optimizer state")
-    if isinstance(optimizer, ast.Attribute):
-        _check_attribute(facts, call, optimizer, text)
-    root = optimizer
-    while isinstance(root, (ast.Attribute, ast.Subscript)):
-        root = root.value
-    assert isinstance(root, ast.Name)
-    scope = facts.scope(call)
-    home = scope.lookup(root.id)
-    if home is None or not home.is_function or home.node is not facts.function(call):
-        return
-    here = (call.lineno, call.col_offset)
-    before = [b for b in home.bindings[root.id] if b.position < here]
-    if not before:
-        raise NoOptimizer(f"`{text}` is only created after this call: create it before")
-    if all(isinstance(b.value, ast.Constant) and b.value.value is None for b in before):
-        raise NoOptimizer(f"`{text}` is still None at this call: create it before")
-    first, last = sorted((here, _place(optimizer)))
-    if any(first < b.position < last for b in home.bindings[root.id]):
-        raise NoOptimizer(f"`{text}` is bound anew between this call and where it is used: create it before both")
+def _passed_on(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether the result goes where it cannot be followed: into a call, a kept container, an attribute, a closure.
+
+    Then it may be for an optimizer that is not visible, whatever else the function does.
+    """
+    parent = _around_containers(facts, call)
+    if isinstance(parent, (ast.Expr, ast.Return)):
+        return False
+    target = _assigned_name(facts, call)
+    if target is None or isinstance(parent, ast.NamedExpr):
+        return True
+    home = facts.scope(target).lookup(target.id)
+    nested = [scope for scope in home.nested() if scope is not home] if home is not None else []
+    if any(target.id in scope.uses for scope in nested):
+        return True
+    return not all(_is_harmless_use(facts, use) for use in _later_uses(facts, target))
 
 
-def _check_attribute(facts: ModuleFacts, call: ast.Call, optimizer: ast.Attribute, text: str) -> None:
-    wanted = ast.unparse(optimizer)
-    first, last = sorted(((call.lineno, call.col_offset), _place(optimizer)))
-    for attribute in facts.structure.attributes:
-        place = (attribute.lineno, attribute.col_offset)
-        stored = isinstance(attribute.ctx, ast.Store) and facts.function(attribute) is facts.function(call)
-        if stored and first < place < last and ast.unparse(attribute) == wanted:
-            raise NoOptimizer(f"`{text}` is set between this call and where it is used: set it before both")
+def _around_containers(facts: ModuleFacts, node: ast.AST) -> ast.AST:
+    """What `node` is handed to, past the displays that it stands in."""
+    parent = facts.structure.parents[node]
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Dict)):
+        parent = facts.structure.parents[parent]
+    return parent
 
 
-def _place(optimizer: ast.expr) -> tuple[int, int]:
-    return (optimizer.lineno, optimizer.col_offset)
+def _is_harmless_use(facts: ModuleFacts, use: ast.Name) -> bool:
+    parent = _around_containers(facts, use)
+    if isinstance(parent, ast.Call):
+        return use in parent.args and facts.names.qualified(parent.func) in ("builtins.print", "builtins.len")
+    return isinstance(parent, (ast.Return, ast.Expr, ast.FormattedValue))
 
 
 def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
@@ -230,7 +222,7 @@ def is_unused(facts: ModuleFacts, call: ast.Call) -> bool:
     if isinstance(facts.structure.parents[call], ast.Expr):
         return True
     target = _assigned_name(facts, call)
-    if target is None:
+    if target is None or isinstance(facts.structure.parents[call], ast.NamedExpr):
         return False
     home = facts.scope(target).lookup(target.id)
     return home is not None and home.is_function and not any(scope.uses.get(target.id) for scope in home.nested())

@@ -21,21 +21,25 @@ from fsdp_migrate.rules.imports import CannotSupply, supply
 
 SETTERS = ("state_dict_type", "set_state_dict_type")
 _CURRENT_METHODS = ("optim_state_dict", "optim_state_dict_to_load")
-# The optimizer config that belongs to each model config (torch 2.1 to 2.15, api.py).
-_MIRROR = {"FULL_STATE_DICT": "FullOptimStateDictConfig"}
+# The type whose configs have `rank0_only`, and the two configs (torch 2.1 to 2.15, api.py).
+FULL = "FULL_STATE_DICT"
+_OPTIM_CONFIG = "FullOptimStateDictConfig"
 _MODEL_CONFIG = "FullStateDictConfig"
 
 
 def check_missing_config(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find type settings for rank 0 only that leave the optimizer at its default, all ranks."""
     for setting in _settings(facts):
-        if setting.optim_config is not None or setting.type_name not in _MIRROR or setting.config is None:
-            continue
-        if not _handles_optimizer(facts, setting) or not facts.reached(setting.call):
+        if setting.optim_config is not None or setting.config is None or not facts.reached(setting.call):
             continue
         config = facts.fsdp.config(setting.config)
+        is_full = setting.type_name == FULL or (setting.type_name is None and config is not None)
+        if not is_full or (config is not None and config.cls != _MODEL_CONFIG):
+            continue
         rank0_only = config.fields.get("rank0_only") if config is not None else None
         if config is not None and (rank0_only is None or _is_false(rank0_only)):
+            continue
+        if not _handles_optimizer(facts, setting):
             continue
         message = (
             "the model's config says which ranks hold the state, the optimizer's is missing: "
@@ -77,15 +81,16 @@ def _handles_optimizer(facts: ModuleFacts, setting: TypeSetting) -> bool:
 
 
 def _set_before(facts: ModuleFacts, setting: TypeSetting, call: ast.Call) -> bool:
-    """Whether `setting` is the last `set_state_dict_type` for this model in front of `call`."""
-    earlier = [
-        other.call
-        for other in facts.fsdp.settings("set_state_dict_type")
-        if other.call.lineno < call.lineno
-        and facts.function(other.call) is facts.function(call)
-        and facts.fsdp.same_object(other.model, setting.model)
-    ]
-    return setting.call in earlier[-1:]
+    """Whether `setting` is a `set_state_dict_type` for this model that may still be in force at `call`."""
+    if setting.call.lineno >= call.lineno or not isinstance(facts.structure.parents[setting.call], ast.Expr):
+        return False
+    around = set(facts.blocks_around(call))
+    for other in facts.fsdp.settings("set_state_dict_type"):
+        between = setting.call.lineno < other.call.lineno < call.lineno
+        same = between and facts.fsdp.same_object(other.model, setting.model)
+        if same and facts.structure.parents[facts.statement(other.call)] in around:
+            return False
+    return True
 
 
 def _same_model(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> bool:
@@ -101,6 +106,9 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
     if rank0_only is None:
         return manual("whether the model's config asks for rank 0 only is not visible here: pass an optimizer config")
     call = setting.call
+    if isinstance(setting.config, ast.Name) and not isinstance(rank0_only, ast.Constant):
+        text = ast.unparse(rank0_only)
+        return manual(f"`{text}` belongs to where `{setting.config.id}` is made: add `optim_state_dict_config=`")
     if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
         return manual("the call passes `*args` or `**kwargs`: add `optim_state_dict_config=`")
     if any(isinstance(part, ast.Call) for part in ast.walk(rank0_only)):
@@ -109,9 +117,8 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
     receiver = facts.fsdp.receiver(call.func, setting.model) or Receiver(call.func.value, ())
     if receiver.doubt is not None:
         return manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
-    cls = _MIRROR[setting.type_name or ""]
     try:
-        names = supply(facts, [cls], call, receiver)
+        names = supply(facts, [_OPTIM_CONFIG], call, receiver)
     except CannotSupply as reason:
         return manual(str(reason))
     kept = []
@@ -120,7 +127,7 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
         is_none_placeholder = keyword == "optim_state_dict_config" or (keyword is None and index == 3)
         if not is_none_placeholder:
             kept.append(Argument(keyword, index))
-    text = f"{names.spelling[cls]}(offload_to_cpu=True, rank0_only={ast.unparse(rank0_only)})"
+    text = f"{names.spelling[_OPTIM_CONFIG]}(offload_to_cpu=True, rank0_only={ast.unparse(rank0_only)})"
     kept.append(Argument("optim_state_dict_config", text=text))
     edit = RewriteCall(facts.source.span(call), None, tuple(kept))
     return Verdict(Fix((*names.edits, edit)), unsafe="ranks other than 0 then get an empty optimizer state dict")

@@ -14,6 +14,7 @@ from packaging.version import Version
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.facts.evaluation import calls_in, is_reading
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 
@@ -89,7 +90,7 @@ def _role_of_value(node: ast.expr) -> str | None:
     if isinstance(node, ast.Call):
         called = ast.unparse(node.func)
         last = called.rpartition(".")[2]
-        if called in ("torch.load", "load") or last in _FSDP_METHODS_GIVING_STATE:
+        if called == "torch.load" or last in _FSDP_METHODS_GIVING_STATE:
             return "optim_state_dict"
         if ".optim." in called or last in ("AdamW", "Adam", "SGD"):
             return "optim"
@@ -124,9 +125,18 @@ def _verdict(facts: ModuleFacts, call: ast.Call, order: tuple[str, ...] | None) 
     for index, argument in enumerate(ordered_arguments(call)):
         keyword = argument.arg if isinstance(argument, ast.keyword) else order[index]
         arguments.append(Argument(keyword, index))
-    if not facts.source.has_comment(facts.source.span(call)):
+    if not facts.source.has_comment(facts.source.span(call)) and _any_order(facts, call):
         arguments.sort(key=lambda a: ROLES.index(a.keyword) if a.keyword in ROLES else len(ROLES))
     return Verdict(Fix((RewriteCall(facts.source.span(call), None, tuple(arguments)),)))
+
+
+def _any_order(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether the arguments can be evaluated in another order: at most one does more than read."""
+    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
+        return False
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    stirring = [v for v in values if any(not is_reading(inner, facts.names) for inner in calls_in(v))]
+    return not stirring or all(isinstance(v, (ast.Name, ast.Constant)) for v in values if v is not stirring[0])
 
 
 RULE = Rule(

@@ -124,23 +124,31 @@ def test_a_text_that_never_settles_is_an_error_and_stays() -> None:
         ("# coding: latin-1\nx = old\n", "\u20ac", "latin-1"),
     ],
 )
-def test_a_fix_that_would_break_the_text_is_an_error_and_the_text_stays(text: str, new: str, fault: str) -> None:
+def test_a_fix_that_would_break_the_text_is_left_out_and_says_so(text: str, new: str, fault: str) -> None:
     result = rewrite(text.encode(), "x.py", SETTINGS, Rules(old=new))
-    assert result.raw == text.encode()
-    assert result.fixed == ()
-    assert result.error is not None
-    assert fault in result.error
-    assert "\n" not in result.error
+    assert (result.raw, result.fixed, result.error) == (text.encode(), (), None)
+    (left,) = result.left
+    assert left.applicability is Applicability.MANUAL
+    assert left.reason is not None
+    assert fault in left.reason
+    assert "\n" not in left.reason
 
 
-def test_a_lost_comment_is_an_error() -> None:
+def test_a_fix_that_is_left_out_does_not_keep_the_others_from_being_applied() -> None:
+    result = rewrite(b"a = old\nb = good\n", "x.py", SETTINGS, Rules(old="(", good="better"))
+    assert result.raw == b"a = old\nb = better\n"
+    assert [f.code for f in result.fixed] == ["good"]
+    assert [(f.code, f.applicability) for f in result.left] == [("old", Applicability.MANUAL)]
+
+
+def test_a_fix_that_would_lose_a_comment_is_left_out() -> None:
     def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
         source = Source(raw)
         return FileReport(path, (finding(source, Span(4, 11), Replace(Span(4, 11), "1")),))
 
     result = rewrite(b"x = 1 # two\n", "x.py", SETTINGS, lint)
     assert (result.raw, result.fixed) == (b"x = 1 # two\n", ())
-    assert "'# two' would be lost" in (result.error or "")
+    assert "'# two' would be lost" in (result.left[0].reason or "")
 
 
 def test_a_fix_that_changes_nothing_leaves_its_finding() -> None:

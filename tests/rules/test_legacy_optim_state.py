@@ -366,7 +366,6 @@ def test_a_context_for_another_model_is_not_used() -> None:
         "from .fsdp import FSDP\nFSDP.full_optim_state_dict(m, o)\n",
         "class FSDP:\n    @staticmethod\n    def full_optim_state_dict(m, o): ...\nFSDP.full_optim_state_dict(m, o)\n",
         "from torch.distributed.fsdp import fully_shard as FSDP\nFSDP.full_optim_state_dict(m, o)\n",
-        f"{IMPORT}def f(FSDP, m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
         f"{IMPORT}class T:\n    def full_optim_state_dict(self, m): ...\n"
         "    def g(self): self.full_optim_state_dict(self)\n",
         f"{IMPORT}full_optim_state_dict = load()\nf(full_optim_state_dict)\n",
@@ -434,6 +433,15 @@ def test_a_name_that_may_be_another_class_is_manual() -> None:
         "def f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
         "FSDP101",
         "may also be fairscale",
+    )
+
+
+@pytest.mark.parametrize("receiver", ["wrapped", "self.cls", "super()", "make()", "ddp.module"])
+def test_a_receiver_that_may_be_fsdp_is_manual(receiver: str) -> None:
+    check_manual(
+        f"{IMPORT}\ndef f(self, wrapped, ddp, m, o):\n    return {receiver}.full_optim_state_dict(m, o)\n",
+        "FSDP101",
+        "is not visible here",
     )
 
 

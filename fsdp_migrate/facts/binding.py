@@ -1,0 +1,82 @@
+"""Whether a name is certainly bound when control reaches a place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from fsdp_migrate.facts.scopes import TRIES, FunctionNode
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether every way to `node` inside its function (or module) binds `name` first.
+
+    Parameters, and the targets of loops and `with` blocks around `node`, count as bound.
+    """
+    child = node
+    while child in parents:
+        parent = parents[child]
+        for block in _blocks(parent):
+            if child in block and any(_binds(statement, name) for statement in block[: block.index(child)]):
+                return True
+        if _binds_inside(parent, child, name):
+            return True
+        if isinstance(parent, FunctionNode):
+            return name in _parameters(parent)
+        child = parent
+    return False
+
+
+def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:
+    blocks = [getattr(node, field, None) for field in ("body", "orelse", "finalbody")]
+    return [block for block in blocks if isinstance(block, list)]
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Whether control that comes out of `statement` at its end has bound `name`."""
+    if isinstance(statement, ast.If):
+        return _block_binds(statement.body, name) and _block_binds(statement.orelse, name)
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        return any(_is_target(item.optional_vars, name) for item in statement.items) or _block_binds(
+            statement.body, name
+        )
+    if isinstance(statement, TRIES):
+        arms = [[*statement.body, *statement.orelse], *(handler.body for handler in statement.handlers)]
+        return _block_binds(statement.finalbody, name) or all(_block_binds(arm, name) for arm in arms)
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return any((alias.asname or alias.name.split(".")[0]) == name for alias in statement.names)
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return statement.name == name
+    if isinstance(statement, ast.Assign):
+        return any(_is_target(target, name) for target in statement.targets)
+    if isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
+        return statement.value is not None and _is_target(statement.target, name)
+    return False
+
+
+def _block_binds(block: Sequence[ast.stmt], name: str) -> bool:
+    """Whether a block binds `name` or is left before its end."""
+    return any(_binds(statement, name) or isinstance(statement, _LEAVES) for statement in block)
+
+
+def _binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:
+    """Whether a compound statement has bound `name` when its body runs."""
+    if isinstance(parent, (ast.For, ast.AsyncFor)):
+        return child in parent.body and _is_target(parent.target, name)
+    if isinstance(parent, (ast.With, ast.AsyncWith)):
+        return child in parent.body and any(_is_target(item.optional_vars, name) for item in parent.items)
+    return False
+
+
+def _is_target(target: ast.expr | None, name: str) -> bool:
+    return target is not None and any(
+        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store) for part in ast.walk(target)
+    )
+
+
+def _parameters(function: ast.AST) -> set[str]:
+    arguments: ast.arguments = function.args  # type: ignore[attr-defined]
+    everyone = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return {argument.arg for argument in everyone if argument is not None}

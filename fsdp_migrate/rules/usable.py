@@ -1,0 +1,108 @@
+"""Whether an expression is the optimizer meant, at the place where it would be used."""
+
+from __future__ import annotations
+
+import ast
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.binding import surely_bound
+from fsdp_migrate.facts.changes import changed_between, place_of
+from fsdp_migrate.facts.evaluation import is_reading, pure
+
+# What also has a `load_state_dict` and is no optimizer.
+_OTHERS = ("scheduler", "sched", "scaler", "ema", "self", "cls", "module", "net", "dataloader", "sampler")
+# Methods of an object that certainly do not give it another optimizer.
+_HARMLESS = ("log", "info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
+
+
+class NoOptimizer(Exception):
+    """The optimizer is not visible; the message is a reason for the user."""
+
+
+def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> None:
+    """Make sure that `optimizer`, found elsewhere in the function of `call`, is there and the same object at `call`.
+
+    Raises:
+        NoOptimizer: it is not, or it is something else than an optimizer.
+    """
+    text = ast.unparse(optimizer)
+    if not pure(optimizer):
+        raise NoOptimizer(f"the result is loaded into `{text}`: bind it to a name before this call")
+    if ast.dump(optimizer) == ast.dump(model):
+        raise NoOptimizer(f"the result is loaded into the model `{text}`, which takes no optimizer state")
+    if _is_something_else(facts, optimizer):
+        raise NoOptimizer(f"the result is loaded into `{text}`, which is no optimizer: pass `optim=`")
+    root = _root(optimizer)
+    _check_bound(facts, call, root, text)
+    if changed_between(facts, optimizer, place_of(call), place_of(optimizer)):
+        raise NoOptimizer(f"`{text}` is bound anew between this call and where it is used: create it before both")
+    between = _may_replace(facts, call, optimizer, root)
+    if between is not None:
+        raise NoOptimizer(
+            f"`{between}` runs between this call and where `{text}` is used and could set it: "
+            f"pass `optim={text}` if it is there already"
+        )
+
+
+def _is_something_else(facts: ModuleFacts, optimizer: ast.expr) -> bool:
+    if isinstance(optimizer, (ast.Name, ast.Attribute)) and any(
+        meaning.qualified is not None and not meaning.qualified.startswith("builtins.")
+        for meaning in facts.names.meanings(optimizer)
+    ):
+        return True
+    name = optimizer.attr if isinstance(optimizer, ast.Attribute) else getattr(optimizer, "id", "")
+    return name.rpartition("_")[2].lower() in _OTHERS
+
+
+def _root(node: ast.expr) -> ast.Name:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    assert isinstance(node, ast.Name)
+    return node
+
+
+def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) -> None:
+    """The name that the optimizer is reached through has to be bound when `call` runs."""
+    scope = facts.scope(call)
+    home = scope.lookup(root.id)
+    if any(root.id in outer.declared_global | outer.declared_nonlocal for outer in scope.enclosing()):
+        raise NoOptimizer(f"`{root.id}` is declared global here and may change: pass `optim={text}`")
+    if home is None or home.node is not facts.function(call):
+        return
+    before = [binding for binding in home.bindings[root.id] if binding.position < place_of(call)]
+    if not before:
+        raise NoOptimizer(f"`{text}` is only created after this call: create it before")
+    if all(isinstance(b.value, ast.Constant) and b.value.value is None for b in before):
+        raise NoOptimizer(f"`{text}` is still None at this call: create it before")
+    if not surely_bound(root.id, call, facts.structure.parents):
+        raise NoOptimizer(f"`{text}` is created on some ways to this call only: create it on all of them")
+
+
+def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: ast.Name) -> str | None:
+    """A call between `call` and the use of `optimizer` that could give the object it is reached through another one."""
+    first, last = sorted((place_of(call), place_of(optimizer)))
+    home = facts.scope(call).lookup(root.id)
+    is_local = home is not None and home.node is facts.function(call)
+    if is_local and isinstance(optimizer, ast.Name):
+        return None
+    for other in facts.structure.calls:
+        if not first < place_of(other) < last or facts.function(other) is not facts.function(call):
+            continue
+        if is_reading(other, facts.names) or other is call or not _reaches(facts, other, root, is_local):
+            continue
+        return f"{ast.unparse(other.func)}(...)"
+    return None
+
+
+def _reaches(facts: ModuleFacts, other: ast.Call, root: ast.Name, is_local: bool) -> bool:
+    """Whether a call gets hold of the object named `root`: as its receiver or argument, or as a global."""
+    if isinstance(other.func, ast.Attribute):
+        if other.func.attr in _HARMLESS:
+            return False
+        receiver = other.func.value
+        owner = _root(receiver) if pure(receiver) else None
+        return owner is not None and owner.id == root.id and receiver is owner
+    defined_here = isinstance(other.func, ast.Name) and any(
+        function.name == other.func.id for function in facts.structure.functions
+    )
+    return defined_here and not is_local

@@ -1,0 +1,309 @@
+"""Programs that a careless rewrite would break, each with the grade that it has to get."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.findings import Applicability
+from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.torch_api import TorchRange
+from tests.rules.checks import lint
+
+H = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+NAMES = """\
+from torch.distributed.fsdp import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+"""
+CONFIG = "FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)"
+SETTING = f"FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, optim_state_dict_config={CONFIG})"
+EXACT = f"with {SETTING}"
+
+
+def grades(text: str, code: str) -> list[Applicability]:
+    return [finding.applicability for finding in lint(text, code)]
+
+
+def rewritten(text: str) -> str:
+    settings = Settings(TorchRange.parse(">=2.1"))
+    result = rewrite_bytes(dedent(text).encode(), "example.py", settings)
+    assert result.error is None
+    return result.raw.decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The optimizer is not there yet, or is another one by then.
+        "osd = FSDP.shard_full_optim_state_dict(full, model)\noptim = Adam(model)\noptim.load_state_dict(osd)\n",
+        "def f():\n    s = FSDP.shard_full_optim_state_dict(full, model)\n    global GO\n    GO = a\n    GO.load_state_dict(s)\n",
+        "def f(self, full, model):\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    self.optimizers = [Adam(model)]\n    self.optimizers[0].load_state_dict(s)\n",
+        "def f(self, full, model):\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    self.state = make()\n    self.state.optimizer.load_state_dict(s)\n",
+        "def f(opts, full, model, i):\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    for i in range(2):\n        opts[i].load_state_dict(s)\n",
+        "def f(self, full):\n    s = FSDP.shard_full_optim_state_dict(full, self.model)\n"
+        "    self.setup_optimizer()\n    self.optimizer.load_state_dict(s)\n",
+        "def make():\n    global optim\n    optim = Adam()\n"
+        "def f(full, model):\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    make()\n    optim.load_state_dict(s)\n",
+        "def f(on, full, model):\n    if on:\n        optim = Adam()\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    if on:\n        optim.load_state_dict(s)\n",
+        # The pair is of another model, or the state is for an optimizer out of sight.
+        "def f(pairs):\n    for model, opt in pairs:\n        saved.append(FSDP.optim_state_dict(model, opt))\n"
+        "    for model, _ in pairs:\n        yield FSDP.shard_full_optim_state_dict(saved.pop(0), model)\n",
+        "def f(model, a, b, osd):\n    FSDP.optim_state_dict(model, a)\n"
+        "    sh = FSDP.shard_full_optim_state_dict(osd, model)\n    restore(b, sh)\n",
+        "def f(model, a, b, osd):\n    FSDP.optim_state_dict(model, a)\n"
+        "    sh = FSDP.shard_full_optim_state_dict(osd, model)\n    def later():\n        b.load_state_dict(sh)\n",
+        "def f(model, a, box, osd):\n    FSDP.optim_state_dict(model, a)\n"
+        "    box['sh'] = FSDP.shard_full_optim_state_dict(osd, model)\n",
+        # It is no optimizer at all.
+        "import torch.distributed.checkpoint as dcp\n"
+        "def f(osd, model):\n    dcp.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
+        "def f(osd, model, lr_scheduler):\n    lr_scheduler.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
+        "class T:\n    def f(self, osd, model):\n        self.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
+    ],
+)
+def test_an_optimizer_that_is_not_certain_is_never_taken(text: str) -> None:
+    assert grades(H + text, "FSDP103") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(on, full, model):\n    if on:\n        optim = Adam()\n    else:\n        optim = SGD()\n"
+        "    s = FSDP.shard_full_optim_state_dict(full, model)\n    optim.load_state_dict(s)\n",
+        "def f(on, full, model):\n    if not on:\n        return\n    with ctx:\n        optim = Adam()\n"
+        "    s = FSDP.shard_full_optim_state_dict(full, model)\n    optim.load_state_dict(s)\n",
+        "def f(pairs, full):\n    for model, optim in pairs:\n"
+        "        optim.load_state_dict(FSDP.shard_full_optim_state_dict(full, model))\n",
+        "def f(self, full):\n    s = FSDP.shard_full_optim_state_dict(full, self.model)\n"
+        "    self.log('loaded')\n    self.optimizer.load_state_dict(s)\n",
+        "optim = Adam(model)\nosd = FSDP.shard_full_optim_state_dict(full, model)\noptim.load_state_dict(osd)\n",
+    ],
+)
+def test_an_optimizer_that_is_certain_is_taken(text: str) -> None:
+    assert grades(H + text, "FSDP103") == [Applicability.SAFE]
+
+
+def test_an_order_that_may_come_from_optim_input_makes_the_fix_unsafe() -> None:
+    text = f"{H}def f(model, osd, groups, optim=None):\n    return FSDP.shard_full_optim_state_dict(osd, model, groups, optim)\n"
+    assert grades(text, "FSDP103") == [Applicability.UNSAFE]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{EXACT}:\n    if x:\n        FSDP.set_state_dict_type(model, t)\n    osd = CALL\n",
+        f"{EXACT}:\n    for i in x:\n        osd = CALL\n        FSDP.set_state_dict_type(model, t)\n",
+        f"{EXACT}:\n    helper(model)\n    osd = CALL\n",
+        f"{EXACT}:\n    FSDP.state_dict_type(model, t).__enter__()\n    osd = CALL\n",
+        f"{EXACT}:\n    try:\n        with FSDP.state_dict_type(model, t):\n            risky()\n    except ValueError:\n        pass\n"
+        "    osd = CALL\n",
+        "cfg = FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)\ncfg.rank0_only = False\n"
+        "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, None, cfg):\n    osd = CALL\n",
+        f"with ExitStack() as stack:\n    x = stack.enter_context({SETTING}) if c else None\n    osd = CALL\n",
+        f"with ExitStack() as stack:\n    c and stack.enter_context({SETTING})\n    osd = CALL\n",
+        f"with ExitStack() as stack:\n    stack.enter_context({SETTING})\n    stack.close()\n    osd = CALL\n",
+        f"{EXACT}:\n    yield 1\n    osd = CALL\n",
+        f"{EXACT}:\n    await x\n    osd = CALL\n",
+        "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, **kw):\n    osd = CALL\n",
+        f"{EXACT}:\n    model = other\n    osd = CALL\n",
+    ],
+)
+def test_a_context_that_may_be_disturbed_is_not_relied_on(body: str) -> None:
+    call = "FSDP.full_optim_state_dict(model, optim)"
+    indented = "".join(f"    {line}\n" for line in body.replace("CALL", call).splitlines())
+    after = rewritten(f"{NAMES}async def f(model, optim, x, t, c, kw, other):\n{indented}")
+    line = next(line for line in after.splitlines() if "FSDP.optim_state_dict(model, optim)" in line)
+    before = after[: after.index(line)].rstrip().splitlines()
+    assert before[-1].strip() == "):", after
+
+
+def test_a_generator_inside_a_context_may_run_outside_of_it() -> None:
+    text = f"{NAMES}def f(model, os):\n    {EXACT}:\n        g = (FSDP.full_optim_state_dict(model, o) for o in os)\n    list(g)\n"
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "with FSDP.state_dict_type(model.encoder, StateDictType.SHARDED_STATE_DICT):\n        osd = CALL",
+        "FSDP.set_state_dict_type(model.encoder, StateDictType.SHARDED_STATE_DICT)\n    osd = CALL",
+    ],
+)
+def test_a_type_on_a_part_of_the_model_is_manual(setting: str) -> None:
+    text = setting.replace("CALL", "FSDP.full_optim_state_dict(model, optim)")
+    assert grades(f"{NAMES}def f(model, optim):\n    {text}\n", "FSDP101") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "keep(optim.load_state_dict(sd), CALL)",
+        "keep(opts.pop(), CALL)",
+        "keep(model.half(), CALL)",
+        "keep(self.step, FSDP.full_optim_state_dict(model, self.advance()))",
+        "x = FSDP.full_optim_state_dict(self.model, self.configure_optimizers())",
+        "keep(len(q), FSDP.full_optim_state_dict(model, q.pop()))",
+        "use(b=CALL, *advance(model, optim))",
+        "x = FSDP.full_optim_state_dict(model, optim, rank0_only=flags.pop())",
+        "x = FSDP.full_optim_state_dict((model := models[0]), optim)",
+        "x = FSDP.full_optim_state_dict(model, (optim := inner), rank0_only=optim is None)",
+        'text = f"{len(CALL)=}"',
+        "x = FSDP(net).full_optim_state_dict(model, optim)",
+        "x = FSDP.full_optim_state_dict(model, optim, get_params(model))",
+    ],
+)
+def test_what_would_run_in_another_order_or_twice_is_manual(statement: str) -> None:
+    text = statement.replace("CALL", "FSDP.full_optim_state_dict(model, optim)")
+    assert grades(f"{H}def f(self, model, optim, opts, sd, q):\n    {text}\n", "FSDP101") == [Applicability.MANUAL]
+
+
+def test_a_call_in_a_case_guard_is_manual() -> None:
+    text = f"{H}def f(x):\n    match x:\n        case {{'m': m, 'o': o}} if FSDP.full_optim_state_dict(m, o):\n            pass\n"
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Names that are imported elsewhere than where they are needed.
+        f"def setup():\n    global FSDP\n    {H}\ndef f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
+        "from torch.distributed.fsdp.fully_sharded_data_parallel import *\n"
+        "def f(m, o):\n    return FullyShardedDataParallel.full_optim_state_dict(m, o)\n",
+        # Subclasses with methods of their own under the new names.
+        f"{H}class My(FSDP):\n    def optim_state_dict(self, optim): ...\n"
+        "def f(m, o):\n    return My.full_optim_state_dict(m, o)\n",
+        f"{H}class My(FSDP):\n    def state_dict_type(self): ...\n"
+        "    def f(self, o):\n        return self.full_optim_state_dict(self, o)\n",
+    ],
+)
+def test_names_that_would_not_be_there_are_manual(text: str) -> None:
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+def test_an_import_in_the_other_arm_does_not_count() -> None:
+    after = rewritten(
+        f"""\
+if flag:
+    from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType
+    {H.rstrip()}
+else:
+    from torch.distributed.fsdp.fully_sharded_data_parallel import FullyShardedDataParallel as FSDP
+
+def f(m, o):
+    return FSDP.full_optim_state_dict(m, o)
+"""
+    )
+    arm = after[after.index("else:") : after.index("def f")]
+    assert "StateDictType" in arm
+    assert "FullOptimStateDictConfig" in arm
+
+
+def test_the_third_position_of_sharded_is_a_group_whatever_else_its_name_says() -> None:
+    text = f"{H}def f(net, optim, param_sync_group):\n    m = FSDP(net)\n    return FSDP.sharded_optim_state_dict(m, optim, param_sync_group)\n"
+    assert "group=param_sync_group" in rewritten(text)
+
+
+def test_an_optimizer_whose_name_speaks_of_groups_is_an_optimizer() -> None:
+    text = f"{H}def f(osd, m, group_optimizer):\n    return FSDP.scatter_full_optim_state_dict(osd, m, None, group_optimizer)\n"
+    assert "optim=group_optimizer, optim_state_dict=osd)" in rewritten(text)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "finally:\n        return None",
+        "except NotImplementedError:\n        pass",
+        "except (NotImplementedError, ValueError):\n        pass",
+        "except ERRORS:\n        pass",
+    ],
+)
+def test_every_way_to_swallow_the_error_is_found(handler: str) -> None:
+    text = f"ERRORS = (RuntimeError, KeyError)\n{H}def f(m, o):\n    try:\n        x = FSDP.full_optim_state_dict(m, o)\n    {handler}\n"
+    assert len(lint(text, "FSDP110")) == 1
+
+
+def test_a_handler_whose_block_raises_swallows_nothing() -> None:
+    text = f"{H}def f(m, o):\n    try:\n        x = FSDP.full_optim_state_dict(m, o)\n    except Exception as e:\n        with log():\n            raise ValueError from e\n"
+    assert lint(text, "FSDP110") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NAMES}def f(model, optim, full):\n    if full:\n"
+        "        FSDP.set_state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=True))\n"
+        "    else:\n        FSDP.set_state_dict_type(model, StateDictType.SHARDED_STATE_DICT)\n"
+        "    return FSDP.optim_state_dict(model, optim)\n",
+        f"{NAMES}def f(model, optim, t):\n    with FSDP.state_dict_type(model, t, FullStateDictConfig(rank0_only=True)):\n"
+        "        return FSDP.optim_state_dict(model, optim)\n",
+        f"{NAMES}def f(model, optim):\n    cfg = FullStateDictConfig()\n    cfg.rank0_only = True\n"
+        "    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, cfg):\n"
+        "        return FSDP.optim_state_dict(model, optim)\n",
+        f"{NAMES}def f(model, optim):\n"
+        "    ctx = FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=True))\n"
+        "    with ctx:\n        return FSDP.optim_state_dict(model, optim)\n",
+    ],
+)
+def test_a_missing_optimizer_config_is_found_wherever_the_type_is_set(text: str) -> None:
+    assert len(lint(text, "FSDP201")) == 1
+
+
+def test_a_flag_is_not_copied_out_of_its_scope() -> None:
+    text = (
+        f"{NAMES}cfg = FullStateDictConfig(rank0_only=flag)\ndef f(model, optim, flag=False):\n"
+        "    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, cfg):\n"
+        "        return FSDP.optim_state_dict(model, optim)\n"
+    )
+    assert grades(text, "FSDP201") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "path", ["mypkg.checkpoint.FSDP.full_optim_state_dict", "a.FullyShardedDataParallel.full_optim_state_dict"]
+)
+def test_a_path_to_patch_is_found_in_any_module(path: str) -> None:
+    assert grades(f"mock.patch('{path}')\n", "FSDP101") == [Applicability.MANUAL]
+
+
+def test_a_body_behind_a_backslash_is_split_too() -> None:
+    after = rewritten(
+        f"{H}def f(m, o, x):\n    if x: \\\n        osd = FSDP.full_optim_state_dict(m, o)\n    return osd\n"
+    )
+    assert "    if x:\n        with FSDP.state_dict_type(\n" in after
+
+
+def test_a_comment_in_a_dropped_argument_makes_the_call_manual() -> None:
+    text = f"{H}def f(m, o):\n    return FSDP.full_optim_state_dict(m, o, rank0_only=(  # why\n        True))\n"
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "def f(cfg, optimizer, osd):\n    model = load(cfg)\n    FSDP.optim_state_dict_to_load(model, optimizer, osd)\n",
+            "FSDP107",
+        ),
+        ("def f(model, optim, osd):\n    FSDP.optim_state_dict_to_load(model, optim, osd, False, True)\n", "FSDP111"),
+        (
+            "def f(model, optim, osd):\n    if (w := FSDP.optim_state_dict_to_load(model, optim, osd)):\n        pass\n",
+            "FSDP111",
+        ),
+    ],
+)
+def test_correct_code_is_left_alone(text: str, code: str) -> None:
+    assert lint(H + text, code) == ()
+
+
+def test_arguments_with_effects_keep_their_order() -> None:
+    after = rewritten(
+        f"{H}import torch\ndef f(path, model, params):\n"
+        "    return FSDP.optim_state_dict_to_load(torch.load(path), model, torch.optim.AdamW(params))\n"
+    )
+    assert "(optim_state_dict=torch.load(path), model=model, optim=torch.optim.AdamW(params))" in after
