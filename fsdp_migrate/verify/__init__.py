@@ -51,7 +51,7 @@ def run(
     """What `fsdp-migrate verify` does: run, print, and return the exit code.
 
     `pairs` are programs handed in instead of found at `paths` (see `read_fixture`). 0: all fine and something ran;
-    1: something is not, or nothing ran; 2: it could not start (one line on `err`).
+    1: something is not, or nothing ran; 2: it could not start (one line on `err`); 130: interrupted.
     """
     out, err = out or sys.stdout, err or sys.stderr
     began = time.monotonic()
@@ -64,6 +64,9 @@ def run(
     except (FixtureError, LaneError) as error:
         err.write(f"error: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        err.write("interrupted; every rank has been stopped\n")
+        return 130
     seconds = time.monotonic() - began
     out.write((as_json if output_format == "json" else as_text)(outcome, seconds) + "\n")
     return 0 if outcome.succeeded else 1

@@ -1,0 +1,150 @@
+"""One rank's way through the plan: every point in turn, each report on disk before the next step is taken."""
+
+from __future__ import annotations
+
+import datetime
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import protocol
+from .compare import compare
+from .kinds import c10d
+from .protocol import ABANDONED, SIDES, Plan, Point
+from .run import Rank, leave_group, run_side
+from .snapshot import Snapshot
+
+
+class Peers:
+    """The other ranks, reached through the store: it works whatever state a process group is in."""
+
+    def __init__(self, store: Any, here: Rank, local: range) -> None:
+        self._store = store
+        self._here = here
+        self._local = local
+
+    def exchange(self, topic: str, mine: dict[str, Any], patience: float) -> list[dict[str, Any]]:
+        """Give `mine` to every rank and return what all of them gave, by rank.
+
+        Exits the process when a rank gives nothing within `patience` seconds: it died or hangs, and the launch has
+        to be resumed.
+        """
+        keys = [f"{topic}/{rank}" for rank in range(self._here.world)]
+        self._store.set(keys[self._here.rank], json.dumps(mine))
+        try:
+            self._store.wait(keys, datetime.timedelta(seconds=patience))
+            return [json.loads(self._store.get(key)) for key in keys]
+        except Exception:
+            sys.stderr.write(f"rank {self._here.rank}: no answer from every rank to {topic}\n")
+            sys.stderr.flush()
+            os._exit(ABANDONED)
+
+    def report(self, topic: str, event: dict[str, Any], patience: float) -> list[dict[str, Any]]:
+        """Exchange an event and put it on disk; the first rank of a machine also writes those of other machines."""
+        folder = Path(self._here.plan.folder)
+        protocol.append(protocol.record_file(folder, self._here.rank), event)
+        events = self.exchange(topic, event, patience)
+        if self._here.local_rank == 0:
+            for rank, other in enumerate(events):
+                if rank not in self._local:
+                    protocol.append(protocol.record_file(folder, rank), other)
+        return events
+
+
+def run_plan(plan: Plan, store: Any, rank: int, local_rank: int, local_world: int) -> None:
+    """Run every point that no rank has started yet."""
+    _redirect(protocol.output_file(Path(plan.folder), rank))
+    stacks = protocol.stack_file(Path(plan.folder), rank).open("a", encoding="utf-8")
+    _dump_stacks_to(stacks)
+    _end_with_parent()
+    here = Rank(rank, plan.world, local_rank, plan, stacks)
+    if plan.device == "cuda":
+        torch.cuda.set_device(local_rank)
+    here.recorder.install()
+    first = rank - local_rank
+    peers = Peers(store, here, range(first, first + local_world))
+    started = _started_anywhere(here, peers)
+    for point in plan.points:
+        if point.number not in started:
+            _run_point(here, peers, c10d.PrefixStore(f"point{point.number}", store), point)
+
+
+def _started_anywhere(here: Rank, peers: Peers) -> set[int]:
+    """The points that any rank on any machine has started in an earlier attempt.
+
+    Raises:
+        RuntimeError: the machines were not given the same fixtures.
+    """
+    names = [[point.number, "/".join(Path(point.before).parts[-3:])] for point in here.plan.points]
+    mine = [int(number) for number in protocol.records(Path(here.plan.folder), here.rank)]
+    answers = peers.exchange("started", {"names": names, "started": mine}, here.plan.timeout)
+    if any(answer["names"] != names for answer in answers):
+        raise RuntimeError("the machines do not run the same fixtures: give each the same paths and options")
+    return {number for answer in answers for number in answer["started"]}
+
+
+def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> None:
+    began = time.monotonic()
+    observed: dict[str, list[tuple[str, Snapshot]]] = {}
+    intact = True
+    for side in SIDES:
+        if getattr(point, side) is None:
+            continue
+        protocol.append(
+            protocol.record_file(Path(here.plan.folder), here.rank),
+            {"event": "start", "point": point.number, "side": side},
+        )
+        outcome, observed[side] = run_side(here, point, side, c10d.PrefixStore(side, store))
+        failed = outcome.failure is not None
+        if failed:
+            leave_group()
+        told = {"event": "side", "point": point.number, "side": side, "outcome": asdict(outcome)}
+        patience = here.plan.group_timeout if failed else here.plan.timeout + here.plan.group_timeout
+        answers = peers.report(f"{point.number}/{side}", told, patience)
+        intact = intact and all(answer["outcome"]["failure"] is None for answer in answers)
+        leave_group()
+    differences = compare(observed["before"], observed["after"]) if intact and point.after else []
+    told = {
+        "event": "end",
+        "point": point.number,
+        "differences": [asdict(difference) for difference in differences],
+        "seconds": time.monotonic() - began,
+    }
+    peers.report(f"{point.number}/end", told, here.plan.timeout)
+
+
+def _dump_stacks_to(file: Any) -> None:
+    """Leave the stacks of all threads behind when a signal ends the process, whoever sends it."""
+    faulthandler.enable(file=file, all_threads=True)
+    faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
+
+
+def _end_with_parent() -> None:
+    """End when the process that started this one is gone: nothing else would stop it then."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _redirect(output: Path) -> None:
+    """Send what a rank prints to its file, and leave the supervisor's pipe to its parent alone."""
+    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, stream in ((nothing, 0), (printed, 1), (printed, 2)):
+        os.dup2(source, stream)
+    os.close(nothing)
+    os.close(printed)
