@@ -1,0 +1,117 @@
+"""This tool as a LibCST codemod, to run beside a team's other codemods.
+
+    python -m libcst.tool codemod -x fsdp_migrate.codemod.MigrateFsdp --no-format src/
+
+`-x` takes the class from anywhere. Where `.libcst.codemod.yaml` lists `fsdp_migrate` under `modules`, the command is
+`codemod.MigrateFsdp` without `-x`. Without `--no-format` LibCST runs its configured formatter (black) over every file
+that changes. LibCST prints the whole module anew, which loses a form feed at the start of a line;
+`fsdp-migrate rewrite` touches nothing but the places that it fixes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from libcst import Module, parse_module
+from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
+
+from fsdp_migrate.config import ConfigError, Settings, selectors
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.report.plain import finding_line
+from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.rewrite.splicing import RewriteError
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.source import declared_encoding
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+
+
+class MigrateFsdp(CodemodCommand):
+    """`fsdp-migrate rewrite` as a codemod; what it leaves, with the reasons, becomes LibCST's warnings."""
+
+    DESCRIPTION = "Rewrite PyTorch FSDP code that a newer torch deprecates, breaks or silently changes."
+
+    @staticmethod
+    def add_args(arg_parser: argparse.ArgumentParser) -> None:
+        """Add the options that `fsdp-migrate rewrite` has too."""
+        arg_parser.add_argument(
+            "--torch",
+            metavar="RANGE",
+            type=_usable(TorchRange.parse),
+            default=DEFAULT_RANGE,
+            help=f"The torch releases that the code has to run on. Defaults to '{DEFAULT_RANGE}'",
+        )
+        for option, help_text in (
+            ("--select", "Only these rules: codes, starts of codes (FSDP1) or names, between commas."),
+            ("--ignore", "Not these rules; where both fit, the longer start of the code wins."),
+        ):
+            arg_parser.add_argument(
+                option, metavar="RULES", type=_usable(_codes), action="extend", default=[], help=help_text
+            )
+        arg_parser.add_argument(
+            "--unsafe-fixes",
+            action="store_true",
+            help="Also apply fixes after which something observable differs.",
+        )
+
+    def __init__(
+        self,
+        context: CodemodContext,
+        torch: str | TorchRange = DEFAULT_RANGE,
+        select: Iterable[str] = (),
+        ignore: Iterable[str] = (),
+        unsafe_fixes: bool = False,
+    ) -> None:
+        """Read the settings; `select` and `ignore` take what the options take.
+
+        Raises:
+            RangeError: `torch` is not a range of known releases.
+            ConfigError: a selector fits no rule.
+        """
+        super().__init__(context)
+        supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch)
+        self.settings = Settings(supported, _selectors(select), _selectors(ignore), unsafe_fixes=unsafe_fixes)
+
+    def transform_module_impl(self, tree: Module) -> Module:
+        """Rewrite `tree`, which is given back as it is when there is nothing to fix.
+
+        Raises:
+            SkipFile: the module holds none of the names that the rules look for.
+            RewriteError: the rewrite failed, which is this program's fault.
+            SourceError: the module declares an encoding that does not exist.
+        """
+        text = tree.code
+        encoding = declared_encoding(text)
+        raw = text.encode(encoding)
+        if not is_candidate(raw, RULES):
+            raise SkipFile("no FSDP names")
+        result = rewrite_bytes(raw, self.context.filename or "<string>", self.settings)
+        if result.error is not None:
+            raise RewriteError(result.error)
+        for finding in result.left:
+            if finding.severity is not Severity.HINT:
+                self.warn(finding_line(finding))
+        if result.raw == raw:
+            return tree
+        return parse_module(result.raw.decode(encoding), tree.config_for_parsing)
+
+
+def _usable(read: Callable[[str], object]) -> Callable[[str], object]:
+    """`read` with errors that argparse shows as they are."""
+
+    def checked(value: str) -> object:
+        try:
+            return read(value)
+        except (ConfigError, RangeError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _codes(value: str) -> tuple[str, ...]:
+    return _selectors([value])
+
+
+def _selectors(values: Iterable[str]) -> tuple[str, ...]:
+    return selectors(values, {rule.card.code: rule.card.name for rule in RULES})

@@ -1,0 +1,137 @@
+"""Write docs/rules.md, and the table of rules in README.md, from the rule cards.
+
+python -m tools.build_rule_docs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from fsdp_migrate.findings import Applicability
+from fsdp_migrate.report.cards import facts
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.card import Example, RuleCard
+from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
+
+COMMAND = "python -m tools.build_rule_docs"
+ROOT = Path(__file__).resolve().parent.parent
+FAMILIES = {
+    "FSDP0": "The tool itself",
+    "FSDP1": "Optimizer state",
+    "FSDP2": "state_dict_type and configs",
+    "FSDP3": "FlatParameter and private names",
+    "FSDP4": "Wrap policies",
+    "FSDP5": "Constructor and methods",
+    "FSDP6": "Moved and removed names",
+    "FSDP7": "Distributed checkpoint",
+    "FSDP8": "Neighbours of FSDP",
+    "FSDP9": "FSDP2",
+}
+_MARKS = ("<!-- rules -->\n", "<!-- /rules -->")
+_INTRODUCTION = f"""\
+# Rules
+
+<!-- Made from the rule cards in fsdp_migrate/rules by `{COMMAND}`; edit those. -->
+<!-- fmt: off -->
+
+What `fsdp-migrate explain CODE` prints, for all rules.
+
+* Severity, here on torch{DEFAULT_RANGE}: *breaks* (some supported release lacks or rejects it), *changes* (some
+  supported release silently does something else), *deprecated* (some supported release warns), *hint* (nothing is wrong
+  yet).
+* Fix: *safe* ones are applied by `fsdp-migrate rewrite`; after *unsafe* ones something observable differs, so that they
+  need `--unsafe-fixes`; *manual* means that the finding says what to do.
+"""
+
+
+def main() -> None:
+    """Bring both files up to date."""
+    cards = [rule.card for rule in RULES]
+    readme = ROOT / "README.md"
+    pages = {
+        ROOT / "docs" / "rules.md": rules_page(cards),
+        readme: with_table(readme.read_text(encoding="utf-8"), cards),
+    }
+    for path, text in pages.items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            print(f"{path.relative_to(ROOT)} is up to date")
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+def rules_page(cards: Sequence[RuleCard]) -> str:
+    """The whole of docs/rules.md: a list of contents by family, then a section for every card."""
+    families = [(family, list(members)) for family, members in groupby(cards, lambda card: card.code[:-2])]
+    contents = "\n\n".join(
+        "\n".join([f"**{FAMILIES[family]}**", "", *(_link(card) for card in members)]) for family, members in families
+    )
+    sections = (
+        block
+        for family, members in families
+        for block in [f"## {FAMILIES[family]}", *(part for card in members for part in _section(card))]
+    )
+    return "\n\n".join([_INTRODUCTION.rstrip(), contents, *sections]) + "\n"
+
+
+def rules_table(cards: Iterable[RuleCard]) -> str:
+    """The table of rules in README.md."""
+    rows = ["| code | name | what it finds | fix |", "|---|---|---|---|"]
+    for card in cards:
+        summary = card.summary.replace("|", "\\|")
+        rows.append(f"| {card.code} | {card.name} | {summary} | {card.applicability} |")
+    return "\n".join(rows) + "\n"
+
+
+def with_table(readme: str, cards: Iterable[RuleCard]) -> str:
+    """The text of README.md with its table replaced."""
+    head, rest = readme.split(_MARKS[0])
+    _, tail = rest.split(_MARKS[1])
+    return f"{head}{_MARKS[0]}{rules_table(cards)}{_MARKS[1]}{tail}"
+
+
+def _link(card: RuleCard) -> str:
+    return f"- [{card.code}](#{_anchor(card)}) `{card.name}`: {card.summary}"
+
+
+def _anchor(card: RuleCard) -> str:
+    """What GitHub makes of the section's heading."""
+    return f"{card.code.lower()}-{card.name}"
+
+
+def _section(card: RuleCard) -> Iterator[str]:
+    yield f"### {card.code} {card.name}"
+    yield f"{card.summary[0].upper()}{card.summary[1:]}."
+    known = {"Severity": card.severity_on(TorchRange.parse(DEFAULT_RANGE)).value, **dict(facts(card))}
+    yield "\n".join(f"- {label}: {_linked(value)}" for label, value in known.items())
+    yield card.explanation.strip()
+    for example in card.flags:
+        yield from _flagged(example)
+    for code in card.leaves:
+        yield "**Leaves alone**"
+        yield _code(code)
+
+
+def _flagged(example: Example) -> Iterator[str]:
+    notes = ": ".join(note for note in ("manual" if example.after is None else "", example.note) if note)
+    yield f"**Finds** ({notes})" if notes else "**Finds**"
+    yield _code(example.before)
+    if example.after is not None:
+        unsafe = example.applicability is Applicability.UNSAFE
+        yield "**becomes**, with `--unsafe-fixes`" if unsafe else "**becomes**"
+        yield _code(example.after)
+
+
+def _linked(value: str) -> str:
+    return f"<{value}>" if value.startswith("https://") else value
+
+
+def _code(code: str) -> str:
+    return "```python\n" + code.strip("\n") + "\n```"
+
+
+if __name__ == "__main__":
+    main()
