@@ -14,6 +14,7 @@ import click
 from fsdp_migrate import __version__, config, files, runner
 from fsdp_migrate.config import ConfigError, Settings
 from fsdp_migrate.files import Discovery, SourceFile
+from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, text
 from fsdp_migrate.runner import Change
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
@@ -31,9 +32,11 @@ class Request:
 
     discovery: Discovery
     settings: Settings
+    by_project: bool
     stdin: bool
     json: bool
     quiet: bool
+    fail_on: Severity
     exit_zero: bool
 
     def exit(self, code: int) -> NoReturn:
@@ -72,9 +75,9 @@ def cli() -> None:
     """
 
 
-def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: str) -> TorchRange:
+def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TorchRange | None:
     try:
-        return TorchRange.parse(value)
+        return None if value is None else TorchRange.parse(value)
     except RangeError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -88,14 +91,18 @@ OUTPUT_FORMAT = click.option(
 )
 
 SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True)),
+    click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
     click.option(
         "--torch",
         metavar="RANGE",
-        default=DEFAULT_RANGE,
-        show_default=True,
+        show_default=f"read from the project's files, else {DEFAULT_RANGE}",
         callback=_parse_torch,
         help="The torch releases that the code has to run on.",
+    ),
+    click.option(
+        "--show-torch-range",
+        is_flag=True,
+        help="Print the torch range of each project and what decided on it; check nothing.",
     ),
     click.option(
         "--select",
@@ -109,10 +116,17 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         multiple=True,
         help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
     ),
-    click.option("--hints", is_flag=True, help="Also show what is not wrong yet; hints never fail a run."),
+    click.option("--hints", is_flag=True, help="Also show what is not wrong yet."),
     OUTPUT_FORMAT,
     click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
+    click.option(
+        "--fail-on",
+        type=click.Choice([severity.value for severity in Severity]),
+        default=Severity.DEPRECATED.value,
+        show_default=True,
+        help="The least severe finding that makes the exit code 1; 'hint' brings --hints with it.",
+    ),
     click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
 )
 
@@ -123,21 +137,39 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def read_options(**options: Any) -> None:
         take = options.pop
-        paths = take("paths")
+        paths, torch, fail_on = take("paths"), take("torch"), Severity(take("fail_on"))
+        hints = take("hints") or fail_on is Severity.HINT
+        show_ranges = take("show_torch_range")
         request = Request(
-            settings=_settings(take("torch"), take("select"), take("ignore"), take("hints")),
+            settings=_settings(torch or TorchRange.parse(DEFAULT_RANGE), take("select"), take("ignore"), hints),
+            by_project=torch is None,
             discovery=_discovery(paths, take("stdin_filename")),
             stdin=STDIN in paths,
             json=take("output_format") == "json",
             quiet=take("quiet"),
+            fail_on=fail_on,
             exit_zero=take("exit_zero"),
         )
-        command(request, **options)
+        if show_ranges:
+            _show_torch_ranges(request)
+        else:
+            command(request, **options)
 
     decorated: Callable[..., None] = read_options
     for option in reversed(SHARED_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def _show_torch_ranges(request: Request) -> None:
+    run = runner.torch_ranges(request.discovery, request.settings, by_project=request.by_project)
+    if request.json:
+        from fsdp_migrate.report import json_format
+
+        text.print_document(json_format.ranges_report(run))
+    else:
+        text.print_ranges(run)
+    request.exit(3 if run.failed else 0)
 
 
 def _settings(torch: TorchRange, select: tuple[str, ...], ignore: tuple[str, ...], hints: bool) -> Settings:
@@ -179,14 +211,14 @@ def lint(request: Request, statistics: bool) -> None:
 
     Folders are searched for .py and .pyi files, without what .gitignore names. '-' reads stdin.
     """
-    run = runner.lint(request.discovery, request.settings)
+    run = runner.lint(request.discovery, request.settings, by_project=request.by_project)
     if request.json:
         from fsdp_migrate.report import json_format
 
         text.print_document(json_format.lint_report(run, statistics=statistics))
     else:
         text.print_lint(run, quiet=request.quiet, statistics=statistics)
-    request.exit(run.exit_code)
+    request.exit(run.exit_code(request.fail_on))
 
 
 @cli.command(
@@ -212,7 +244,8 @@ def rewrite(request: Request, diff: bool, check: bool, unsafe_fixes: bool) -> No
         raise click.UsageError("--output-format json cannot be combined with --diff, --check or '-'")
     settings = replace(request.settings, unsafe_fixes=unsafe_fixes)
     preview = diff or check
-    run, changes = runner.rewrite(request.discovery, settings, write=not (preview or request.stdin))
+    write = not (preview or request.stdin)
+    run, changes = runner.rewrite(request.discovery, settings, write=write, by_project=request.by_project)
     if preview:
         _print_preview(run, changes if diff else (), summary=diff and not request.quiet)
         request.exit(3 if run.failed else int(bool(changes)))
@@ -224,7 +257,7 @@ def rewrite(request: Request, diff: bool, check: bool, unsafe_fixes: bool) -> No
         text.print_document(json_format.rewrite_report(run))
     else:
         text.print_rewrite(run, quiet=request.quiet)
-    request.exit(run.exit_code)
+    request.exit(run.exit_code(request.fail_on))
 
 
 def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> None:
@@ -274,3 +307,26 @@ def rules(output_format: str) -> None:
         text.print_document(json_format.rules_report(cards))
     else:
         text.print_rules(cards)
+
+
+@cli.command(
+    epilog="""\b
+Examples:
+  fsdp-migrate api optim_state_dict_to_load
+  fsdp-migrate api FSDP.full_optim_state_dict --torch '>=2.1,<2.5'"""
+)
+@click.argument("name")
+@click.option("--torch", metavar="RANGE", callback=_parse_torch, help="Only these torch releases.")
+@OUTPUT_FORMAT
+def api(name: str, torch: TorchRange | None, output_format: str) -> None:
+    """Say since which torch NAME exists, with which parameters, where it is deprecated and where it is found.
+
+    NAME is a name of torch with as much of its path as you like.
+    """
+    from fsdp_migrate import api_answer
+
+    try:
+        found = api_answer.answers(name, torch)
+    except api_answer.UnknownName as error:
+        raise click.UsageError(str(error)) from None
+    text.print_document(api_answer.document(found) if output_format == "json" else "\n".join(api_answer.lines(found)))

@@ -9,9 +9,35 @@ from dataclasses import dataclass
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.torch_api import TorchRange
 
+_EVERY = "FSDP"
+
 
 class ConfigError(ValueError):
     """A setting that cannot be used; the message is one line for the user."""
+
+
+class ConfigFileError(ConfigError):
+    """A setting in a file that cannot be used; `path` is the file as messages show it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        """The message is one line that does not name the file."""
+        super().__init__(message)
+        self.path = path
+
+
+@dataclass(frozen=True)
+class Project:
+    """Some files of a run that support the same torch range, and what decided on it.
+
+    `root` is their folder and `source` what decided, both as messages show them. `note` is for the user where the
+    range is not all that the project supports; `warnings` name the files that could not be understood.
+    """
+
+    root: str
+    torch: TorchRange
+    source: str
+    note: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,10 @@ class Settings:
         chosen = max((len(prefix) for prefix in self.select if code.startswith(prefix)), default=-1)
         ignored = max((len(prefix) for prefix in self.ignore if code.startswith(prefix)), default=-1)
         return (chosen if self.select else 0) > ignored
+
+    def asked_for(self, code: str) -> bool:
+        """Whether `select` names the rule `code` or its family, and not just everything."""
+        return any(len(prefix) > len(_EVERY) and code.startswith(prefix) for prefix in self.select)
 
 
 def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...]:

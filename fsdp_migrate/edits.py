@@ -36,12 +36,14 @@ class RewriteCall:
     """Give the call at `span` another attribute name and other arguments, in the given order.
 
     `attribute` replaces the last name of the callee (`FSDP.old(...)` becomes `FSDP.attribute(...)`); None keeps it.
+    `callee`, where there is one, replaces the whole callee, which has no comment inside.
     Comments inside the call stay with the argument they follow; a plan never drops an argument that has one.
     """
 
     span: Span
     attribute: str | None
     arguments: tuple[Argument, ...]
+    callee: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,19 @@ class Wrap:
     unit: str
     inner: tuple[Replace | RewriteCall, ...]
     prologue: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Put the statements at `block` in the place of the compound statement at `span` that they are a block of.
+
+    Both spans start behind their first line's indentation, `old` for the block and `new` for the statement.
+    """
+
+    span: Span
+    block: Span
+    old: str
+    new: str
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ class Release:
     binding: ImportBinding
 
 
-Edit = Replace | RewriteCall | Wrap | Hoist | EditImport
+Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport
 
 
 def touched(edit: Edit) -> tuple[Span, ...]:

@@ -240,7 +240,7 @@ class _Walk:
             if gitignore.ignored(ignores, os.path.join(folder, "")):
                 return ()
             if os.path.lexists(os.path.join(folder, gitignore.NAME)):
-                ignores += self._load(folder, _printable(folder))
+                ignores += self._load(folder, printable(folder))
         return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
 
 
@@ -255,7 +255,7 @@ def _is_artefact(folder: _Entry, names: set[str]) -> bool:
 def _below(folder: _Entry, name: str) -> _Entry:
     return _Entry(
         os.path.join(folder.path, name),
-        os.path.join(folder.shown, _printable(name)),
+        os.path.join(folder.shown, printable(name)),
         os.path.join(folder.real, name),
         folder.ignores,
     )
@@ -269,10 +269,10 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _shown(path: str) -> str:
-    return _printable(str(PurePath(path)))
+    return printable(str(PurePath(path)))
 
 
-def _printable(path: str) -> str:
+def printable(path: str) -> str:
     """`path` with undecodable bytes and control characters replaced, so that it can be printed on one line."""
     readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return readable if readable.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in readable)

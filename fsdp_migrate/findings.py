@@ -10,7 +10,7 @@ from fsdp_migrate.source import Span
 
 
 class Severity(str, Enum):
-    """What happens on the supported torch range."""
+    """What happens on the supported torch range, the worst first."""
 
     BREAKS = "breaks"
     CHANGES = "changes"

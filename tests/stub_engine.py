@@ -1,7 +1,8 @@
 """A linter and rewriter that find words instead of FSDP code, so that what surrounds the engine is tested alone.
 
 SAFE, UNSAFE, MANUAL and HINT are findings of that kind; rewriting turns SAFE, and UNSAFE with unsafe fixes, into DONE.
-`# noqa` suppresses those of its line. BROKEN does not parse, UNDECODABLE cannot be read, CRASH is the engine's fault.
+So is BROKEN_API, which breaks on the supported torch. `# noqa` suppresses those of its line. BROKEN does not parse,
+UNDECODABLE cannot be read, CRASH is the engine's fault.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ KINDS = {
         "no optimizer in `load`",
     ),
     b"HINT": ("FSDP210", "state-dict-type", Severity.HINT, Applicability.MANUAL, None),
+    b"BROKEN_API": ("FSDP303", "moved-flat-parameter", Severity.BREAKS, Applicability.MANUAL, "it is gone"),
     b"BROKEN": ("FSDP001", "unparsable-file", Severity.BREAKS, Applicability.MANUAL, "mend the syntax error"),
 }
 
@@ -39,13 +41,17 @@ def lint_bytes(raw: bytes, path: str, settings: Settings) -> FileReport:
         return FileReport(path, error="not valid utf-8")
     source = Source(raw)
     findings, suppressed = [], 0
-    for word in re.finditer(rb"\b(SAFE|UNSAFE|MANUAL|HINT|BROKEN)\b(?=([^\n]*))", source.data):
+    for word in re.finditer(rb"\b(SAFE|UNSAFE|MANUAL|HINT|BROKEN|BROKEN_API)\b(?=([^\n]*))", source.data):
         finding = _finding(source, path, word)
         if b"# noqa" in word[2]:
             suppressed += 1
         elif settings.selected(finding.code):
             findings.append(finding)
     return FileReport(path, tuple(findings), suppressed)
+
+
+def worth_linting(raw: bytes, settings: Settings) -> bool:
+    return True
 
 
 def rewrite_bytes(raw: bytes, path: str, settings: Settings) -> RewriteResult:
@@ -65,9 +71,10 @@ def rewrite_bytes(raw: bytes, path: str, settings: Settings) -> RewriteResult:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stub in the engine's place for this process."""
-    for name, function in (("lint", lint_bytes), ("rewrite", rewrite_bytes)):
+    for name, functions in (("lint", (lint_bytes, worth_linting)), ("rewrite", (rewrite_bytes,))):
         module = ModuleType(f"fsdp_migrate.{name}")
-        setattr(module, f"{name}_bytes", function)
+        for function in functions:
+            setattr(module, function.__name__, function)
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
 

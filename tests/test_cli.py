@@ -22,6 +22,7 @@ EVERYTHING = "a = SAFE\nb = UNSAFE\nc = MANUAL\nd = HINT\ne = MANUAL  # noqa\n"
 def _stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stub_engine.install(monkeypatch)
     monkeypatch.chdir(tmp_path)
+    Path(".git").mkdir()
 
 
 @pytest.fixture
@@ -128,6 +129,38 @@ def test_exit_zero_forgives_findings_but_not_failures(run: Run) -> None:
     assert run("lint", "--exit-zero").exit_code == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "fails_on"),
+    [
+        ("BROKEN_API", ["breaks", "changes", "deprecated", "hint"]),
+        ("UNSAFE", ["changes", "deprecated", "hint"]),
+        ("MANUAL", ["deprecated", "hint"]),
+        ("HINT", ["hint"]),
+        ("x", []),
+    ],
+)
+def test_fail_on_says_from_which_severity_on_a_finding_makes_the_exit_code_1(
+    run: Run, text: str, fails_on: list[str]
+) -> None:
+    write(a=f"{text}\n")
+    for command in (["lint"], ["rewrite"]):
+        failing = [on for on in ("breaks", "changes", "deprecated", "hint") if run(*command, "--fail-on", on).exit_code]
+        assert failing == fails_on
+
+
+def test_fail_on_hides_nothing_and_shows_the_hints_that_make_a_run_fail(run: Run) -> None:
+    write(a="MANUAL\nHINT\n")
+    codes = [line.split()[1] for line in run("lint", "-q", "--fail-on", "breaks").stdout.splitlines()]
+    assert codes == ["FSDP104"]
+    codes = [line.split()[1] for line in run("lint", "-q", "--fail-on", "hint").stdout.splitlines()]
+    assert codes == ["FSDP104", "FSDP210"]
+
+
+def test_a_file_that_fails_is_3_whatever_fails_a_run(run: Run) -> None:
+    write(a="UNDECODABLE\n")
+    assert run("lint", "--fail-on", "breaks").exit_code == 3
+
+
 def test_lint_reads_stdin(run: Run) -> None:
     result = run("lint", "-q", "-", stdin="x = 1\ny = SAFE\n")
     assert (result.exit_code, result.stdout) == (1, "<stdin>:2:5: FSDP101 `SAFE` is old [fixable]\n")
@@ -146,6 +179,9 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
         "schema_version": 1,
         "tool_version": __version__,
         "torch": ">=2.1,<2.16",
+        "torch_ranges": {},
+        "notes": [],
+        "warnings": [],
         "findings": [
             {
                 "code": "FSDP101",
@@ -257,9 +293,11 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
         (["lint", "--stdin-filename", "a.py", "a.py"], "give '-' as the path"),
         (["rewrite", "--diff", "--output-format", "json"], "cannot be combined"),
         (
-            ["explain", "FSDP1O1"],
-            "no rule is called 'FSDP1O1' (did you mean FSDP1",
+            ["explain", "scater-full-optim-state-dict"],
+            "(did you mean scatter-full-optim-state-dict?)",
         ),
+        (["api", "fully_shart"], "has 'fully_shart' in a module that is covered (did you mean fully_shard?)"),
+        (["api", "flat_param", "--torch", ">=2.2"], "torch>=2.2 has no 'flat_param'; it is in torch 1.13 to 2.1"),
         (["frobnicate"], "No such command 'frobnicate'"),
     ],
 )
@@ -406,18 +444,31 @@ def test_a_file_that_changes_during_the_run_is_left_as_it_now_is(run: Run, monke
         "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
         "Fixed 1 finding in 1 of 1 file; 1 file failed.",
     ]
-    assert sorted(os.listdir()) == ["a.py", "b.py"]
+    assert sorted(os.listdir()) == [".git", "a.py", "b.py"]
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], ["lint"], ["rewrite"], ["explain"], ["rules"]])
+@pytest.mark.parametrize("command", [[], ["lint"], ["rewrite"], ["explain"], ["rules"], ["api"]])
 def test_every_help_has_an_example(run: Run, command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     examples = result.stdout.split("Examples:\n")[1]
     assert examples.lstrip().startswith("fsdp-migrate ")
+
+
+def test_api_tells_about_a_name_as_text_and_as_json(run: Run) -> None:
+    result = run("api", "FSDP.optim_state_dict_post_hook")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[:2] == [
+        "torch.distributed.fsdp.FullyShardedDataParallel.optim_state_dict_post_hook (staticmethod)",
+        "  In torch 2.0",
+    ]
+    answer = json.loads(run("api", "torch.load", "--torch", ">=2.4", "--output-format", "json").stdout)["answers"][0]
+    assert [row["parameters"] for row in answer["signatures"]] == [
+        "f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args"
+    ]
 
 
 def test_version(run: Run) -> None:

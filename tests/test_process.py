@@ -52,6 +52,7 @@ def test_linting_files_without_fsdp_names_loads_nothing_heavy(tmp_path: Path) ->
         (tmp_path / f"module_{number}.py").write_text("import torch\nimport libcst\n\nx = torch.ones(3)\n")
     loaded = loaded_modules(tmp_path, "lint", ".")
     assert loaded & {"libcst", "torch", "rich", "pygments", "pathspec", "yaml", "multiprocessing"} == set()
+    assert loaded & {"configparser", "tomllib"} == set()
 
 
 def test_linting_and_reporting_findings_to_a_pipe_loads_neither_libcst_nor_torch_nor_rich(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_nothing_is_said_when_the_reader_goes_away(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_when_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    def interrupt(*_arguments: object) -> None:
+    def interrupt(*_arguments: object, **_options: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(runner, "lint", interrupt)

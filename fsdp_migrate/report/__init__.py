@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 
@@ -25,12 +26,14 @@ class Tally:
 class Run:
     """One run over a set of files.
 
+    `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
     text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
     the positions of `findings` mean, for every file that has any.
     """
 
     torch: str
+    projects: tuple[Project, ...] = ()
     findings: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     files_checked: int = 0
@@ -64,9 +67,9 @@ class Run:
         """Whether some file could not be read, parsed or written."""
         return bool(self.failures) or any(finding.code == UNPARSABLE for finding in self.findings)
 
-    @property
-    def exit_code(self) -> int:
-        """0 nothing to report, 1 findings (hints never count), 3 some file failed."""
+    def exit_code(self, fail_on: Severity = Severity.DEPRECATED) -> int:
+        """0 nothing to report, 1 findings at least as severe as `fail_on`, 3 some file failed."""
         if self.failed:
             return 3
-        return 1 if self.tally.findings else 0
+        severe = list(Severity)[: list(Severity).index(fail_on) + 1]
+        return int(any(finding.severity in severe for finding in self.findings))

@@ -1,4 +1,8 @@
-"""The report as JSON, for other programs; `SCHEMA_VERSION` rises when a field changes its meaning or goes."""
+"""The report as JSON, for other programs; `SCHEMA_VERSION` rises when a field changes its meaning or goes.
+
+`torch` is the range that the findings are about, null where the projects of the files support several; `torch_ranges`
+are the ranges by project, without those whose files hold nothing to look at.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,14 @@ def rewrite_report(run: Run) -> str:
     return _dump(_document(run) | {"fixed": fixed, "files_changed": list(run.changed)})
 
 
+def ranges_report(run: Run) -> str:
+    """The projects with their torch ranges."""
+    document = _document(run)
+    wanted = ("schema_version", "tool_version", "torch", "torch_ranges", "notes", "warnings", "errors")
+    sources = {project.root: project.source for project in run.projects}
+    return _dump({key: document[key] for key in wanted} | {"torch_sources": sources})
+
+
 def rules_report(cards: Iterable[RuleCard]) -> str:
     """The rules, one object each."""
     rules = [
@@ -53,10 +65,15 @@ def rules_report(cards: Iterable[RuleCard]) -> str:
 
 
 def _document(run: Run) -> dict[str, Any]:
+    ranges = {project.root: str(project.torch) for project in run.projects}
+    used = set(ranges.values()) or {run.torch}
     return {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
-        "torch": run.torch,
+        "torch": used.pop() if len(used) == 1 else None,
+        "torch_ranges": ranges,
+        "notes": [project.note for project in run.projects if project.note is not None],
+        "warnings": [warning for project in run.projects for warning in project.warnings],
         "findings": [_finding(finding) for finding in run.findings],
         "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
         "files_checked": run.files_checked,

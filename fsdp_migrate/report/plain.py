@@ -9,6 +9,8 @@ from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run
 
+MOST_NOTES = 4
+
 
 def finding_line(finding: Finding) -> str:
     """`path:line:column: CODE message [what can be done]`."""
@@ -62,7 +64,7 @@ def lint_summary(run: Run) -> list[str]:
     lines = [_sentence(head, run)]
     if tally.safe or tally.unsafe:
         lines.append(_advice(run))
-    return lines
+    return [*lines, *notes(run)]
 
 
 def rewrite_summary(run: Run, *, done: bool) -> list[str]:
@@ -80,7 +82,28 @@ def rewrite_summary(run: Run, *, done: bool) -> list[str]:
     lines = [_sentence(head, run)]
     if tally.unsafe:
         lines.append(f"{_unsafe_advice(tally.unsafe)} more.")
-    return lines
+    return [*lines, *notes(run)]
+
+
+def notes(run: Run) -> list[str]:
+    """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines."""
+    every = [f"{project.note}." for project in run.projects if project.note is not None]
+    if len(every) <= MOST_NOTES:
+        return every
+    more = _count(len(every) - MOST_NOTES + 1, "project")
+    return [*every[: MOST_NOTES - 1], f"It is the same with {more} more; --show-torch-range lists them."]
+
+
+def warning_lines(run: Run) -> list[str]:
+    """`warning: what was not understood and in which file`."""
+    return [f"warning: {warning}" for project in run.projects for warning in project.warnings]
+
+
+def range_lines(run: Run) -> list[str]:
+    """`project: torch range (what decided)`."""
+    if not run.projects:
+        return [f"all files: torch{run.torch}"]
+    return [f"{project.root}: torch{project.torch} ({project.source})" for project in run.projects]
 
 
 def _advice(run: Run) -> str:

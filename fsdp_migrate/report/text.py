@@ -26,6 +26,7 @@ def print_lint(run: Run, *, quiet: bool, statistics: bool) -> None:
         _print(plain.finding_line(finding) for finding in run.findings)
     print_failures(run)
     if not quiet:
+        print_warnings(run)
         _print(plain.lint_summary(run))
 
 
@@ -42,6 +43,7 @@ def print_rewrite(run: Run, *, quiet: bool) -> None:
             _print(plain.finding_line(finding) for finding in left)
     print_failures(run)
     if not quiet:
+        print_warnings(run)
         _print(plain.rewrite_summary(run, done=True))
 
 
@@ -56,6 +58,18 @@ def print_failures(run: Run) -> None:
     _print((plain.failure_line(failure) for failure in run.failures), error=True)
 
 
+def print_warnings(run: Run) -> None:
+    """Print to stderr which project files were not understood."""
+    _print(plain.warning_lines(run), error=True)
+
+
+def print_ranges(run: Run) -> None:
+    """Print the torch range of each project and what decided on it."""
+    print_failures(run)
+    print_warnings(run)
+    _print(plain.range_lines(run))
+
+
 def print_unparsable(run: Run) -> None:
     """Print to stderr which files do not parse, for runs that list no findings."""
     lines = (plain.finding_line(finding) for finding in run.findings if finding.code == UNPARSABLE)
@@ -64,6 +78,7 @@ def print_unparsable(run: Run) -> None:
 
 def print_preview_summary(run: Run) -> None:
     """Print to stderr what a rewrite would do, for runs whose stdout is a diff."""
+    print_warnings(run)
     _print(plain.rewrite_summary(run, done=False), error=True)
 
 

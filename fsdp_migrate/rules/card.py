@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
     import ast
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """Code that a rule flags; `after` is what rewriting makes of it, None when the finding is manual there."""
+    """Code that a rule flags; `after` is what rewriting makes of it, None when the finding is manual there.
+
+    `torch` is the supported range for which that is so.
+    """
 
     before: str
     after: str | None = None
     note: str = ""
     applicability: Applicability = Applicability.SAFE
+    torch: str = DEFAULT_RANGE
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class RuleCard:
     """What a rule is about.
 
     `explanation` is Markdown. `deprecated` and `removed` are the first torch releases that warn and that fail, None
-    where there is none; `floor` the lowest release on which the rewritten code works. `severity` overrides what
-    `deprecated` and `removed` say for a supported range.
+    where there is none; `floor` the lowest release on which the rewritten code does what the old code does, None if
+    that is any release. `severity` overrides what `deprecated` and `removed` say for a supported range.
     """
 
     code: str
@@ -63,11 +67,18 @@ class RuleCard:
 
 @dataclass(frozen=True)
 class Rule:
-    """A card with the identifiers that can trigger it and the function that finds its places."""
+    """A card with the identifiers that can trigger it and the function that finds its places.
+
+    A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, and in
+    all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as well
+    as `needles` can; they are looked for by `fsdp_migrate.written_names`.
+    """
 
     card: RuleCard
     needles: tuple[str, ...]
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
+    neighbour: bool = False
+    names: Callable[[], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Which torch releases the project of a file supports, found in the project's own files."""
+
+from __future__ import annotations
+
+import os
+
+from fsdp_migrate.config import Project
+from fsdp_migrate.files import SourceFile
+from fsdp_migrate.projects.inference import NO_PROJECT, inferred, listing, stated
+
+_REPOSITORY_MARKS = frozenset([".git", ".hg"])
+
+
+class Projects:
+    """The projects of the files of a run; every folder is looked into once.
+
+    The nearest range that is stated above a file decides. Else it is what the nearest folder says that describes a
+    package or speaks of torch, up to the root of the repository.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[str, Project] = {}
+        self._of_folder: dict[str, Project] = {}
+        self._names: dict[str, frozenset[str]] = {}
+        self._stated: dict[str, Project | None] = {}
+        self._inferred: dict[str, Project | None] = {}
+
+    @property
+    def used(self) -> tuple[Project, ...]:
+        """The projects that files were asked about, in order of their roots."""
+        return tuple(self._used[root] for root in sorted(self._used))
+
+    def of(self, file: SourceFile) -> Project:
+        """The project of a file, which need not exist: text from stdin belongs where its name says.
+
+        Raises:
+            ConfigFileError: the settings above the file cannot be used.
+        """
+        path = file.path if file.raw is None else file.shown
+        folder = os.path.dirname(os.path.abspath(path))
+        if folder not in self._of_folder:
+            self._of_folder[folder] = self._stated_above(folder) or self._inferred_above(folder) or NO_PROJECT
+        project = self._of_folder[folder]
+        self._used[project.root] = project
+        return project
+
+    def _stated_above(self, folder: str) -> Project | None:
+        if folder not in self._stated:
+            above = os.path.dirname(folder)
+            found = stated(folder, self._names_in(folder))
+            self._stated[folder] = found or (self._stated_above(above) if above != folder else None)
+        return self._stated[folder]
+
+    def _inferred_above(self, folder: str) -> Project | None:
+        if folder not in self._inferred:
+            above, names = os.path.dirname(folder), self._names_in(folder)
+            found = inferred(folder, names)
+            if found is None and above != folder and names.isdisjoint(_REPOSITORY_MARKS):
+                found = self._inferred_above(above)
+            self._inferred[folder] = found
+        return self._inferred[folder]
+
+    def _names_in(self, folder: str) -> frozenset[str]:
+        if folder not in self._names:
+            self._names[folder] = listing(folder)
+        return self._names[folder]

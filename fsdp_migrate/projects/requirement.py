@@ -1,0 +1,117 @@
+"""What one requirement says about torch, in the dialects of pip, Poetry and conda: a lower bound, or nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as PipRequirement
+from packaging.specifiers import Specifier
+from packaging.version import InvalidVersion, Version
+
+# What starts like this means the distribution torch, readable or not; `torch is needed` and `torchvision` do not.
+_PIP_TORCH = re.compile(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)
+_CONDA_TORCH = re.compile(r"(?:\S+::)?pytorch(?:-cpu|-gpu)?(?=[\s<>=!~\[]|$)(.*)", re.IGNORECASE)
+_TERM = re.compile(r"(\^|~=|~|>=|<=|!=|={1,3}|>|<)?\s*(\d[^\s,|]*|\*)")
+_LOWER = frozenset([">=", ">", "~=", "~", "^"])
+
+
+class UnreadableError(ValueError):
+    """A requirement on torch that nobody can make sense of; the message is the requirement."""
+
+
+@dataclass(frozen=True, order=True)
+class Bound:
+    """The oldest torch that a requirement admits, or with `exclusive` the newest of those that it shuts out."""
+
+    version: Version
+    exclusive: bool = False
+
+    def __str__(self) -> str:
+        return f"{'>' if self.exclusive else '>='}{self.version}"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A requirement on torch: its text without marker, and its lower bound if it has one.
+
+    Upper bounds, exclusions and pins (`==`) give none: they name the torch that a project is about to leave.
+    """
+
+    text: str
+    bound: Bound | None = None
+
+
+def pip_requirement(text: str) -> Requirement | None:
+    """Read a requirement as pip writes them (PEP 508), whatever its environment marker; None if it is not torch's.
+
+    Raises:
+        UnreadableError: it names torch and cannot be read.
+    """
+    if not _PIP_TORCH.match(text):
+        return None
+    try:
+        specifiers = PipRequirement(text.strip()).specifier
+    except InvalidRequirement:
+        raise UnreadableError(text.strip()) from None
+    return Requirement(_written(text), max(filter(None, map(_pep440_bound, specifiers)), default=None))
+
+
+def conda_requirement(text: str) -> Requirement | None:
+    """Read an entry of a conda environment (`pytorch>=2.0`, `conda-forge::pytorch 2.1.*`); None if not PyTorch's.
+
+    Raises:
+        UnreadableError: it names PyTorch and cannot be read.
+    """
+    match = _CONDA_TORCH.fullmatch(text.strip())
+    if match is None:
+        return None
+    # What follows the version behind a blank is the build.
+    version = re.sub(r"([<>=!~,|])\s+", r"\1", match[1].strip()).partition(" ")[0]
+    return Requirement(_written(text), _loose_bound(version, text) if version else None)
+
+
+def poetry_requirement(constraint: object) -> Requirement:
+    """Read what stands behind `torch =` in a table of Poetry: a constraint, or a table that may hold one.
+
+    Raises:
+        UnreadableError: the constraint cannot be read.
+    """
+    version = constraint.get("version", "*") if isinstance(constraint, dict) else constraint
+    text = f'torch = "{version}"'
+    if not isinstance(version, str):
+        raise UnreadableError(text)
+    return Requirement(text, _loose_bound(version, text))
+
+
+def _pep440_bound(specifier: Specifier) -> Bound | None:
+    return _bound(specifier.operator, specifier.version) if specifier.operator in _LOWER else None
+
+
+def _loose_bound(constraint: str, text: str) -> Bound | None:
+    """The lower bound of alternatives (`|`) of terms that must all hold."""
+    bounds = [_bound_of_all(part, text) for part in re.split(r"\|\|?", constraint)]
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if len(known) == len(bounds) else None
+
+
+def _bound_of_all(terms: str, text: str) -> Bound | None:
+    found = _TERM.findall(terms)
+    if not found or _TERM.sub("", terms).strip(" ,"):
+        raise UnreadableError(text.strip())
+    try:
+        bounds = [_bound(operator, version.rstrip(".*")) for operator, version in found if operator in _LOWER]
+    except InvalidVersion:
+        raise UnreadableError(text.strip()) from None
+    return max(bounds, default=None)
+
+
+def _bound(operator: str, written: str) -> Bound:
+    # A nightly or release candidate of 2.6 has what 2.6 has.
+    version = Version(written)
+    return Bound(Version(version.base_version), operator == ">" and not version.is_prerelease)
+
+
+def _written(text: str) -> str:
+    return text.partition(";")[0].strip()

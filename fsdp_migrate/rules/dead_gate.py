@@ -1,0 +1,162 @@
+"""FSDP690: arms of version checks that only a torch older than the supported ones runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from fsdp_migrate.edits import Unwrap
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.source import Span
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.gates import Gates
+
+_UNSAFE = "the code for an older torch goes"
+# What makes a function another one by standing in it, whether it runs or not.
+_BINDING = (ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal)
+# Parts of a condition that more than the torch version goes into.
+_DOING = (ast.BoolOp, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find `if` statements on the torch version whose outcome is the same from the oldest supported release on."""
+    for node in facts.structure.parents:
+        if isinstance(node, ast.If) and (dead := _dead_arm(facts, node)) and facts.reached(node):
+            body = dead is node.body
+            asked = facts.source.segment(node.test)
+            subject = f"`{asked}`" if "\n" not in asked else "this condition"
+            fate = "false: its body" if body else "true: its else"
+            message = f"on torch{facts.torch} {subject} is always {fate} never runs"
+            yield finding(facts, card, node.test, node, message, _verdict(facts, node, dead))
+
+
+def _dead_arm(facts: ModuleFacts, node: ast.If) -> list[ast.stmt] | None:
+    """The block that only releases older than the supported ones run, None if there is none."""
+    true, false = facts.gates.sides(node.test)
+    older = sum(bit for release, bit in facts.gates.bits.items() if release < facts.torch.oldest)
+    for block, runs in ((node.body, true), (node.orelse, false)):
+        # A release newer than the range counts too: an arm that waits for one is not dead.
+        if block and runs and runs & older == runs:
+            return block if block[0] not in _run_by_first_patch(facts, node) else None
+    return None
+
+
+def _run_by_first_patch(facts: ModuleFacts, node: ast.If) -> list[ast.stmt]:
+    """The statements that may run on the x.y.0 of the oldest supported release, which need not be a known one."""
+    oldest = facts.torch.oldest
+    first = Version(f"{oldest.major}.{oldest.minor}.0")
+    truth = facts.memo((check, first), lambda: _gates_of(facts, first)).truth(node.test, first)
+    return [*(node.body if truth is not False else ()), *(node.orelse if truth is not True else ())]
+
+
+def _gates_of(facts: ModuleFacts, release: Version) -> Gates:
+    from fsdp_migrate.facts.gates import Gates
+
+    return Gates(facts.source.tree, facts.names, (release,), facts.structure.parents)
+
+
+def _verdict(facts: ModuleFacts, node: ast.If, dead: list[ast.stmt]) -> Verdict:
+    source = facts.source
+    live = node.orelse if dead is node.body else node.body
+    if any(isinstance(part, _DOING) for part in ast.walk(node.test)):
+        return manual("the condition asks for more than the torch version: take the dead part out by hand")
+    if not live:
+        return manual("nothing takes its place: remove the statement")
+    statement, block = source.span(node), _block(facts, live)
+    chained = isinstance(live[0], ast.If) and source.data.startswith(b"elif", source.span(live[0]).start)
+    if chained or not source.data.startswith(b"if", statement.start):
+        return manual("it is part of an elif chain: take the arm out by hand")
+    if block is None or facts.indentation(node) != _before(facts, statement.start):
+        return manual("the arms share lines with other code: take the dead one out by hand")
+    whole = Span(statement.start, max(_line_end(facts, statement.end), block.end))
+    if any(source.has_comment(gap) for gap in (Span(whole.start, block.start), Span(block.end, whole.end))):
+        return manual("comments stand in what would go: move them or take the arm out by hand")
+    if any(isinstance(part, _BINDING) for lost in dead for part in ast.walk(lost)):
+        return manual("what the dead arm declares shapes the function around it: take it out by hand")
+    old, new = facts.indentation(live[0]), facts.indentation(node)
+    return Verdict(Fix((Unwrap(whole, block, old, new),)), unsafe=_UNSAFE)
+
+
+def _block(facts: ModuleFacts, statements: list[ast.stmt]) -> Span | None:
+    """The statements with the comments above and behind them, None unless they have their lines to themselves."""
+    source = facts.source
+    indent = facts.indentation(statements[0])
+    start = source.span(statements[0]).start
+    if _before(facts, start) != indent:
+        return None
+    while above := _comment_above(facts, start, indent):
+        start = above
+    return Span(start, _line_end(facts, source.span(statements[-1]).end))
+
+
+def _comment_above(facts: ModuleFacts, start: int, indent: str) -> int | None:
+    """Where a comment starts that has the line above `start`, with the same indentation, to itself."""
+    line = facts.source.line_start(facts.source.line_start(start) - 1)
+    place = line + len(indent.encode())
+    return place if facts.source.data.startswith(f"{indent}#".encode(), line) else None
+
+
+def _before(facts: ModuleFacts, offset: int) -> str:
+    """What stands on the line of `offset` in front of it."""
+    return facts.source.data[facts.source.line_start(offset) : offset].decode()
+
+
+def _line_end(facts: ModuleFacts, offset: int) -> int:
+    """Where the line of `offset` ends, without its newline."""
+    source = facts.source
+    following = next((start for start in source.line_starts if start > offset), len(source.data))
+    return source.line_start(offset) + len(source.data[source.line_start(offset) : following].rstrip(b"\r\n"))
+
+
+_BEFORE = """\
+import torch
+from packaging.version import Version
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def to_load(model, optim, osd):
+    if Version(torch.__version__) >= Version("2.1"):
+        return FSDP.optim_state_dict_to_load(model, optim, osd)
+    else:
+        return FSDP.scatter_full_optim_state_dict(osd, model)
+"""
+
+CARD = RuleCard(
+    code="FSDP690",
+    name="dead-version-gate",
+    summary="an arm of a version check that only a torch older than the supported ones runs",
+    explanation="""\
+Every supported torch answers the version check alike, so one of its arms never runs any more. A check for a torch that
+is newer than the supported ones is not meant.
+
+The fix puts the other arm in the place of the whole statement. Imports and helpers that it leaves unused stay. Where
+comments would go with the dead arm, or the check is part of a longer condition or of an `elif` chain, it is manual.""",
+    applicability="unsafe or manual",
+    severity=Severity.HINT,
+    flags=(
+        Example(
+            before=_BEFORE,
+            after="""\
+import torch
+from packaging.version import Version
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def to_load(model, optim, osd):
+    return FSDP.optim_state_dict_to_load(model, optim, osd)
+""",
+            applicability=Applicability.UNSAFE,
+        ),
+        Example(before=_BEFORE.replace("    else:", "    else:  # torch 2.0"), note="a comment would go"),
+    ),
+    leaves=(_BEFORE.replace('Version("2.1")', 'Version("2.4")'),),
+)
+
+
+def rule(others: Iterable[Rule]) -> Rule:
+    """The rule for the files that the `others` look at: old arms there are what they pass over."""
+    return Rule(CARD, tuple(needle for other in others for needle in other.needles), check)
