@@ -8,7 +8,7 @@ from functools import cached_property
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-# One entry per minor that was read from its wheel; what changed inside a minor is not visible.
+# The releases that stand for their minors where people are told since when something holds.
 RELEASES: tuple[Version, ...] = tuple(
     Version(release)
     for release in (
@@ -16,6 +16,11 @@ RELEASES: tuple[Version, ...] = tuple(
         "2.12.0 2.12.1 2.13.0 2.14.0 2.14.1 2.15.0"
     ).split()
 )
+
+# Further releases of these minors. They count where a project says which releases it runs on, and where code asks which
+# release it runs on; the API data was read from all of them.
+_FURTHER = "1.12.0 1.13.0 2.1.0 2.1.1 2.2.0 2.2.1 2.3.0 2.4.0 2.5.0 2.7.0 2.9.0"
+PUBLISHED: tuple[Version, ...] = tuple(sorted({*RELEASES, *map(Version, _FURTHER.split())}))
 
 DEFAULT_RANGE = ">=2.1"
 
@@ -56,7 +61,13 @@ class TorchRange:
     def releases(self) -> tuple[Version, ...]:
         """The known releases inside the range, oldest first."""
         specifier = SpecifierSet(self.text)
-        return tuple(release for release in RELEASES if specifier.contains(release))
+        return tuple(release for release in PUBLISHED if specifier.contains(release))
+
+    @cached_property
+    def minors(self) -> tuple[Version, ...]:
+        """For each minor in the range the releases that stand for it, oldest first."""
+        wanted = {release.release[:2] for release in self.releases}
+        return tuple(release for release in RELEASES if release.release[:2] in wanted)
 
     @property
     def oldest(self) -> Version:

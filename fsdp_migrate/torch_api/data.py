@@ -1,27 +1,59 @@
-"""What `torch.distributed.fsdp` holds in each torch release, looked up in data read from the wheels.
+"""What each torch release offers, looked up in data read from the wheels by `tools/build_torch_api.py`.
 
-`fsdp.json.gz` has three parts: `releases`; `names`, by dotted name with `first` and `last` release (no `last`: still
-there), `gaps` between them, `kind`, and by ranges of releases `signatures` (`a,*,b=,**c`), `targets` (what an alias
-stands for) and `bases` of a class; `inherited`, which of the members occurring here a base class outside the package
-has. Members that only instances have (annotated fields without a value) are not in it.
+Each area of torch has a file (`AREAS`), loaded when something in it is first asked for: JSON with `releases`, and
+`names` by dotted name, a row each. Rows speak of ranges of releases: `2.1.2-2.3.1`, `2.4.1-` (until the newest), with
+commas between several. What a row may have:
+
+* `in`: the ranges that have the name; `optional`: those in which it depends on the build of torch.
+* by range (an empty range: always): `kind`, `signature` (parameters as written in Python), `value` of a short constant,
+  `target` of an alias (where the thing is defined), `bases` of a class (its metaclass too), `deprecated` (category and
+  text), `deprecated_parameters` (the same by parameter).
+* of a module, `module` by range: "whole" (all its names have rows), "shallow" (whole, but only some of its submodules),
+  "partial" (some names have rows) or "unread"; and `foreign` by range: further names it takes from outside of torch.
+* `instance`: what only instances of the class have, in some release.
 """
 
 from __future__ import annotations
 
+import ast
 import gzip
+import importlib
 import json
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from fsdp_migrate.torch_api import PUBLISHED, RELEASES
+
 PACKAGE = "torch.distributed.fsdp"
+
+# The file that holds a name is that of the longest prefix.
+AREAS = {
+    "torch": "torch",
+    "torch.distributed": "c10d",
+    "torch.distributed._composable": "composable",
+    "torch.distributed._composable_state": "composable",
+    "torch.distributed._shard": "checkpoint",
+    "torch.distributed._sharded_tensor": "checkpoint",
+    "torch.distributed._sharding_spec": "checkpoint",
+    "torch.distributed._state_dict_utils": "checkpoint",
+    "torch.distributed._tensor": "tensor",
+    "torch.distributed.checkpoint": "checkpoint",
+    "torch.distributed.device_mesh": "tensor",
+    "torch.distributed.fsdp": "fsdp",
+    "torch.distributed.tensor": "tensor",
+}
+# What classes derive from that name these functions of `typing` as their base.
+_MADE_OF: dict[str, Any] = {"typing.NamedTuple": NamedTuple("_Tuple", []), "typing.TypedDict": dict}
 _MAX_DEPTH = 20
 
-_Entry = dict[str, Any]
+_Row = dict[str, Any]
 
 
 class ParameterKind(Enum):
@@ -36,149 +68,277 @@ class ParameterKind(Enum):
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a signature; `self` and `cls` are never among them."""
+    """One parameter of a signature; `self` and `cls` are never among them.
+
+    `default` is the default as torch's source writes it; a dataclass field's factory is written as a call.
+    """
 
     name: str
     has_default: bool
     kind: ParameterKind
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Deprecation:
+    """The warning that using a name gives: its category (empty when it only marks, without a warning) and its text."""
+
+    category: str
+    text: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What a name is in one release that has it.
+
+    `kind` is "module", "class", "function", "method", "staticmethod", "classmethod", "property", "constant", "field",
+    "enum-member", or "alias" for what lies outside of the data. `signature` is written as in Python.
+    """
+
+    kind: str
+    target: str | None
+    signature: str | None
+    deprecation: Deprecation | None
 
 
 def releases() -> tuple[Version, ...]:
     """The releases that the data was read from, oldest first."""
-    return tuple(_order())
+    return tuple(Version(text) for text in _load("fsdp")["releases"].split())
 
 
 def exists(name: str, release: Version) -> bool | None:
     """Whether `release` has the dotted `name`; None when the data cannot tell.
 
-    It can tell for what was ever seen in `torch.distributed.fsdp`, for members of its classes, and for anything
-    asked of the package itself. An unknown release counts as the known one of its minor, else as the next older one.
+    It can tell for the names of modules that it covers and for the members of their classes; not for what only
+    instances have, what depends on the build of torch, and attributes such as `__doc__`. An unknown release counts as
+    the known one of its minor, else as the next older one.
     """
-    return _Lookup(release).find(name)[0]
+    return _find(name, _number(release))[0]
 
 
 def signature(name: str, release: Version) -> tuple[Parameter, ...] | None:
     """The parameters of the function, method or class `name` in `release`, None when absent or not recorded."""
-    present, real = _Lookup(release).find(name)
-    if not present:
+    text = signature_text(name, release)
+    return None if text is None else _parameters(text)
+
+
+def signature_text(name: str, release: Version) -> str | None:
+    """The parameters of `name` as Python writes them (`model, *, group=None`), None when absent or not recorded."""
+    text: str | None = _fact(name, release, "signature")
+    return text
+
+
+def kind(name: str, release: Version) -> str | None:
+    """What `name` is in `release`, in the words of `State.kind`; None when absent or not recorded."""
+    word: str | None = _fact(name, release, "kind")
+    return word
+
+
+def target(name: str, release: Version) -> str | None:
+    """Where the thing that `name` stands for is defined, None when that is `name` itself or `release` lacks it."""
+    number = _number(release)
+    present, real = _find(name, number)
+    if present is False or real == name or (present is None and not _in(_row(name), number)):
         return None
-    for candidate in (real, name):
-        text = _row(_load()["names"].get(candidate, {}).get("signatures", ()), release)
-        if text is not None:
-            return _parameters(text)
-    return None
+    return real
+
+
+def deprecation(name: str, release: Version) -> Deprecation | None:
+    """The deprecation that using `name` meets in `release`."""
+    number = _number(release)
+    own = _at(_row(name), "deprecated", number) if _in(_row(name), number) else None
+    found = own or _fact(name, release, "deprecated")
+    return Deprecation(*found) if found else None
+
+
+def deprecated_parameters(name: str, release: Version) -> Mapping[str, Deprecation]:
+    """The parameters of `name` for which `release` warns when they are used."""
+    found = _fact(name, release, "deprecated_parameters") or {}
+    return {parameter: Deprecation(*warning) for parameter, warning in found.items()}
+
+
+def value(name: str, release: Version) -> str | None:
+    """The value of a constant as Python writes it, None when it is not a short literal."""
+    text: str | None = _fact(name, release, "value")
+    return text
 
 
 def first(name: str) -> Version | None:
-    """The oldest known release that has `name`, None when none is known to."""
-    return next((release for release in _order() if exists(name, release)), None)
+    """The oldest of `RELEASES` that has `name`, None when none is known to."""
+    return next((release for release in RELEASES if exists(name, release)), None)
 
 
 def last(name: str) -> Version | None:
-    """The newest release that has `name`, None when the newest known one still has it or none is known to."""
-    newest = next((release for release in reversed(_order()) if exists(name, release)), None)
-    return None if newest == list(_order())[-1] else newest
+    """The newest of `RELEASES` that has `name`, None when the newest known one still has it or none is known to."""
+    newest = next((release for release in reversed(RELEASES) if exists(name, release)), None)
+    return None if newest == RELEASES[-1] else newest
+
+
+def names(prefix: str = "torch") -> Iterator[str]:
+    """Every dotted name of some release that is, or lies below, `prefix`; not what a module takes from elsewhere."""
+    below = f"{prefix}."
+    areas = [area_of(prefix), *(area for start, area in AREAS.items() if start.startswith(below))]
+    for area in dict.fromkeys(area for area in areas if area is not None):
+        yield from (name for name in _load(area)["names"] if name == prefix or name.startswith(below))
 
 
 @cache
-def _load() -> dict[str, Any]:
-    raw = files(__package__).joinpath("fsdp.json.gz").read_bytes()
+def history(name: str) -> Mapping[Version, State]:
+    """What `name` is in each known release that has it, or has it in some builds; oldest first."""
+    states = {}
+    for release in PUBLISHED:
+        if exists(name, release) or _in(_row(name), _number(release)):
+            states[release] = State(
+                kind(name, release) or "alias",
+                target(name, release),
+                signature_text(name, release),
+                deprecation(name, release),
+            )
+    return states
+
+
+def area_of(name: str) -> str | None:
+    """The file that holds `name`, None when it is not torch's."""
+    while name and name not in AREAS:
+        name = name.rpartition(".")[0]
+    return AREAS.get(name)
+
+
+@cache
+def _load(area: str) -> dict[str, Any]:
+    raw = files(__package__).joinpath(f"{area}.json.gz").read_bytes()
     data: dict[str, Any] = json.loads(gzip.decompress(raw))
     return data
 
 
-@cache
-def _order() -> dict[Version, str]:
-    return {Version(text): text for text in _load()["releases"]}
-
-
-@cache
-def _index(text: str) -> int:
-    return int(_load()["releases"].index(text))
+def _row(name: str) -> _Row | None:
+    area = area_of(name)
+    return None if area is None else _load(area)["names"].get(name)
 
 
 @cache
 def _number(release: Version) -> int:
     """The place of the known release that stands for `release`, -1 when it is older than all."""
     minor = release.release[:2]
-    later = [n for n, known in enumerate(_order()) if known >= release and known.release[:2] == minor]
-    return later[0] if later else sum(known <= release for known in _order()) - 1
+    later = [n for n, known in enumerate(PUBLISHED) if known >= release and known.release[:2] == minor]
+    return later[0] if later else sum(known <= release for known in PUBLISHED) - 1
 
 
-def _row(rows: Any, release: Version) -> Any:
-    """The value of the row (from, to, value) whose range holds `release`, None when there is none."""
+@cache
+def _numbers(ranges: str) -> range | frozenset[int]:
+    """The places of the releases that lie in `ranges`; all when it is empty."""
+    found: set[int] = set()
+    for text in ranges.split(",") if ranges else ():
+        start, _, end = text.partition("-")
+        found.update(range(_number(Version(start)), (_number(Version(end)) if end else len(PUBLISHED) - 1) + 1))
+    return frozenset(found) if ranges else range(len(PUBLISHED))
+
+
+def _in(row: _Row | None, number: int, key: str = "in") -> bool:
+    return row is not None and key in row and number in _numbers(row[key])
+
+
+def _at(row: _Row | None, column: str, number: int) -> Any:
+    """The value of a column in a release, None when there is none."""
+    runs = row.get(column, {}) if row is not None else {}
+    return next((held for ranges, held in runs.items() if number in _numbers(ranges)), None)
+
+
+def _fact(name: str, release: Version, column: str) -> Any:
+    """The value of a column for what `name` stands for in `release`."""
     number = _number(release)
-    return next((value for start, end, value in rows if _index(start) <= number <= _index(end)), None)
+    present, real = _find(name, number)
+    if present is False:
+        return None
+    # The alias itself says what is known of a thing that lies in a module without rows.
+    row = next((row for row in (_row(real), _row(name)) if _in(row, number)), None)
+    return _at(row, column, number)
 
 
-class _Lookup:
-    """Resolves dotted names as one release would: through aliases, then through base classes."""
+@cache
+def _find(name: str, number: int, depth: int = 0) -> tuple[bool | None, str]:
+    """Whether a release has `name`, and the name it is defined under."""
+    if area_of(name) is None or depth > _MAX_DEPTH:
+        return None, name
+    row = _row(name)
+    if row is not None and _in(row, number):
+        present = None if _in(row, number, "optional") else True
+        held = _at(row, "target", number)
+        # An alias that is listed is there, whatever it stands for.
+        return present, name if held is None else _find(held, number, depth + 1)[1]
+    owner, _, part = name.rpartition(".")
+    if not owner:
+        return None, name
+    there, real = _find(owner, number, depth + 1)
+    if not there:
+        return there, name
+    if real != owner:
+        found = _find(f"{real}.{part}", number, depth + 1)
+        if found[0] or not _at(_row(owner), "module", number):
+            return found
+    return _unlisted(owner, part, number, depth)
 
-    def __init__(self, release: Version) -> None:
-        self.release = release
-        self.names: dict[str, _Entry] = _load()["names"]
 
-    def find(self, name: str, depth: int = 0) -> tuple[bool | None, str]:
-        """Whether the release has `name`, and the name it is defined under."""
-        if depth > _MAX_DEPTH or not (name == PACKAGE or name.startswith(f"{PACKAGE}.")):
-            return None, name
-        current = PACKAGE
-        present: bool | None = self._listed(PACKAGE)
-        for part in name[len(PACKAGE) + 1 :].split(".") if name != PACKAGE else ():
-            if present is not True:
-                return present, name
-            present, current = self._member(current, part, depth)
-        return present, current
-
-    def _member(self, owner: str, part: str, depth: int) -> tuple[bool | None, str]:
-        name = f"{owner}.{part}"
-        if self._listed(name):
-            target = _row(self.names[name].get("targets", ()), self.release)
-            if target is None:
-                return True, name
-            present, real = self.find(target, depth + 1)
-            # An alias that is listed is there, whatever it stands for.
-            return True, real if present is not None else target
-        if owner not in self.names:
-            return None, name
-        return self._inherited(owner, part, depth)
-
-    def _inherited(self, owner: str, part: str, depth: int) -> tuple[bool | None, str]:
-        name = f"{owner}.{part}"
-        bases = _row(self.names[owner].get("bases", ()), self.release) or ()
-        for base in bases:
-            if part in _load()["inherited"].get(base, ()):
-                return True, f"{base}.{part}"
-            present, real = self.find(f"{base}.{part}", depth + 1)
-            if present:
-                return True, real
-        # Modules import more than the data lists (`math`, `logger`), and classes have what `object` has.
-        known = name in self.names or owner == PACKAGE or any(f"{base}.{part}" in self.names for base in bases)
+def _unlisted(owner: str, part: str, number: int, depth: int) -> tuple[bool | None, str]:
+    """What is known of a name that has no row in the release, although what it lies in is there."""
+    row, name = _row(owner), f"{owner}.{part}"
+    how = _at(row, "module", number)
+    if row is not None and how is not None:
+        if any(part in taken.split() for ranges, taken in row.get("foreign", {}).items() if number in _numbers(ranges)):
+            return True, name
+        known = how in ("whole", "shallow") or _row(name) is not None
         return (False if known and not part.startswith("__") else None), name
+    if row is None or _at(row, "kind", number) != "class":
+        return None, name
+    return _inherited(row, name, number, depth)
 
-    def _listed(self, name: str) -> bool:
-        entry = self.names.get(name)
-        if entry is None:
-            return False
-        number = _number(self.release)
-        newest = _index(entry["last"]) if "last" in entry else len(_order()) - 1
-        inside = _index(entry["first"]) <= number <= newest
-        return inside and _load()["releases"][number] not in entry.get("gaps", ())
+
+def _inherited(row: _Row, name: str, number: int, depth: int) -> tuple[bool | None, str]:
+    part = name.rpartition(".")[2]
+    known = not part.startswith("__") and part not in row.get("instance", "").split()
+    for base in _at(row, "bases", number) or ():
+        if _row(base) is None:
+            present, real = _outside(base, part), f"{base}.{part}"
+        else:
+            present, real = _find(f"{base}.{part}", number, depth + 1)
+        if present:
+            return True, real
+        known = known and present is not None
+    return (False if known else None), name
+
+
+@cache
+def _outside(cls: str, part: str) -> bool | None:
+    """Whether a class of the standard library has a member, None when it is another class."""
+    if cls in _MADE_OF:
+        return hasattr(_MADE_OF[cls], part)
+    module, _, name = cls.rpartition(".")
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    return hasattr(getattr(importlib.import_module(module), name, None), part)
 
 
 @cache
 def _parameters(text: str) -> tuple[Parameter, ...]:
-    parameters: list[Parameter] = []
-    kind = ParameterKind.POSITIONAL_OR_KEYWORD
-    for part in text.split(",") if text else ():
-        if part == "/":
-            parameters = [Parameter(p.name, p.has_default, ParameterKind.POSITIONAL_ONLY) for p in parameters]
-        elif part.startswith("**"):
-            parameters.append(Parameter(part[2:], False, ParameterKind.VAR_KEYWORD))
-        elif part.startswith("*"):
-            kind = ParameterKind.KEYWORD_ONLY
-            if len(part) > 1:
-                parameters.append(Parameter(part[1:], False, ParameterKind.VAR_POSITIONAL))
-        else:
-            parameters.append(Parameter(part.removesuffix("="), part.endswith("="), kind))
-    return tuple(parameters)
+    function = ast.parse(f"def f({text}): pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    args = function.args
+    positional = [*args.posonlyargs, *args.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults))
+    found = [
+        _parameter(arg, default, ParameterKind.POSITIONAL_ONLY if arg in args.posonlyargs else _ORDINARY)
+        for arg, default in zip(positional, [*defaults, *args.defaults])
+    ]
+    if args.vararg:
+        found.append(_parameter(args.vararg, None, ParameterKind.VAR_POSITIONAL))
+    found += [_parameter(a, d, ParameterKind.KEYWORD_ONLY) for a, d in zip(args.kwonlyargs, args.kw_defaults)]
+    if args.kwarg:
+        found.append(_parameter(args.kwarg, None, ParameterKind.VAR_KEYWORD))
+    return tuple(found)
+
+
+_ORDINARY = ParameterKind.POSITIONAL_OR_KEYWORD
+
+
+def _parameter(arg: ast.arg, default: ast.expr | None, taken: ParameterKind) -> Parameter:
+    return Parameter(arg.arg, default is not None, taken, None if default is None else ast.unparse(default))

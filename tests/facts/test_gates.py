@@ -341,8 +341,8 @@ def test_modules_by_every_kind_of_import() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "from torch.distributed.tensor import DTensor",
-        "from torch.distributed.fsdp import FSDPModule\n        from torch.distributed.tensor import DTensor",
+        "from torchvision.ops import nms",
+        "from torch.distributed.fsdp import FSDPModule\n        from torchvision.ops import nms",
         "from torch.distributed.fsdp import FSDPModule\n        import fairscale",
         "from torch.distributed.fsdp import FSDPModule\n        from . import compat",
         "from torch.distributed.fsdp._common_utils import never_heard_of",
@@ -563,7 +563,7 @@ def test_flag_overwritten_in_a_function_is_unknown() -> None:
 def test_flag_of_an_uncovered_import_is_unknown() -> None:
     source = """
     try:
-        from torch.distributed.tensor import DTensor
+        from torchvision.ops import nms
         HAS_DTENSOR = True
     except ImportError:
         HAS_DTENSOR = False
@@ -791,7 +791,7 @@ def test_guarded_imports(handler: str, guarded: bool) -> None:
 
 
 def test_a_missing_module_is_guarded_by_module_not_found_error() -> None:
-    found = gates("try:\n    from torch.distributed.fsdp._flat_param import X\nexcept ModuleNotFoundError:\n    X = 1")
+    found = gates("try:\n    from torch.distributed.fsdp._flat_param import FlatParamHandle as X\nexcept ModuleNotFoundError:\n    X = 1")
     statement = next(node for node in found.parents if isinstance(node, ast.ImportFrom))
     assert found.guarded_import(statement) is True
 
@@ -817,8 +817,15 @@ def test_imports_elsewhere_are_not_guarded(source: str) -> None:
 def test_only_releases_of_the_range_count() -> None:
     source = IMPORTS + "if is_torch_version('>=', '2.1'):\n    new()\nelse:\n    old()\n"
     found = gates(source, TorchRange.parse(">=2.1,<2.4").releases)
-    assert [str(release) for release in sorted(found.alive(at(found, "new")))] == ["2.1.2", "2.2.2", "2.3.1"]
+    alive = sorted(found.alive(at(found, "new")))
+    assert [str(release) for release in alive] == "2.1.0 2.1.1 2.1.2 2.2.0 2.2.1 2.2.2 2.3.0 2.3.1".split()
     assert found.alive(at(found, "old")) == frozenset()
+
+
+@pytest.mark.parametrize("test", ["'<=', '2.1'", "'==', '2.1.1'", "'<', '2.1.1'", "'==', '2.3.0'"])
+def test_a_patch_release_counts_where_code_asks_for_it(test: str) -> None:
+    found = gates(f"{IMPORTS}if is_torch_version({test}):\n    old()\n", TorchRange.parse(">=2.1").releases)
+    assert found.alive(at(found, "old"))
 
 
 def test_truth_on_one_release() -> None:

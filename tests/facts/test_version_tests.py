@@ -262,7 +262,7 @@ def test_what_a_name_leaves_open_is_unknown(test: str, expected: Expected) -> No
         ('"device_mesh" in inspect.signature(FSDP).parameters', since("2.2.2")),
         ('"use_orig_params" in inspect.signature(FSDP.__init__).parameters.keys()', since("2.0.0")),
         ('"ignored_parameters" in inspect.getfullargspec(FSDP.__init__).args', only("2.0.0", "2.0.1")),
-        ('hasattr(FSDP, "never_heard_of")', always(None)),
+        ('hasattr(FSDP, "never_heard_of")', always(False)),
         ('hasattr(torch, "compile")', always(None)),
         ('hasattr(model, "optim_state_dict")', always(None)),
         ('getattr(FSDP, "optim_state_dict", None) == 1', [*always(False)[:3], *always(None)[3:]]),

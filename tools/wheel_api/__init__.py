@@ -1,0 +1,1 @@
+"""Reads the API of a torch release out of its wheel, with `ast` alone."""
