@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,10 @@ def lint_source(
         SourceError: the text cannot be decoded.
     """
     supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch or DEFAULT_RANGE)
-    raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
+    try:
+        raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
+    except UnicodeEncodeError as error:
+        raise SourceError(f"the text does not fit the encoding that it declares: {error}") from None
     report = lint_bytes(raw, path, Settings(supported, hints=hints))
     if report.error is not None:
         raise SourceError(report.error)
@@ -68,18 +72,21 @@ def worth_linting(raw: bytes, settings: Settings) -> bool:
 
 @lru_cache(maxsize=8)
 def selected_rules(settings: Settings) -> tuple[Rule, ...]:
-    """The rules that the settings ask for."""
-    return tuple(rule for rule in RULES if settings.selected(rule.card.code))
+    """The rules that the settings ask for; a neighbour that is named is one no more."""
+    rules = (rule for rule in RULES if settings.selected(rule.card.code))
+    return tuple(replace(r, neighbour=False) if r.neighbour and settings.asked_for(r.card.code) else r for r in rules)
 
 
 def _checked(
     source: Source, path: str, settings: Settings, rules: tuple[Rule, ...], exports: ExportLookup | None
 ) -> FileReport:
     from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.facts.distributed import uses_distributed
     from fsdp_migrate.suppressions import Suppressions
 
     facts = ModuleFacts(source, path, settings.torch, exports)
-    findings = [finding for rule in rules for finding in rule.check(facts, rule.card)]
+    in_force = [rule for rule in rules if not rule.neighbour or uses_distributed(facts)]
+    findings = [finding for rule in in_force for finding in rule.check(facts, rule.card)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))

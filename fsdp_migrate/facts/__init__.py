@@ -38,7 +38,7 @@ class ModuleFacts:
         self.torch = torch
         self.structure: Structure = build(source.tree)
         self.names = Names(self.structure, exports)
-        self.fsdp = Fsdp(self.structure, self.names)
+        self.fsdp = Fsdp(self.structure, self.names, self.reached)
         self._memo: dict[object, object] = {}
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,9 +53,11 @@ _SETTING_PARAMETERS = ("module", "state_dict_type", "state_dict_config", "optim_
 class Fsdp:
     """FSDP facts of one module."""
 
-    def __init__(self, structure: Structure, names: Names) -> None:
+    def __init__(self, structure: Structure, names: Names, reached: Callable[[ast.AST], bool]) -> None:
+        """`reached` tells whether some supported release runs a node."""
         self.structure = structure
         self.names = names
+        self.reached = reached
 
     @cached_property
     def subclasses(self) -> dict[str, ast.ClassDef]:
@@ -80,8 +82,16 @@ class Fsdp:
 
     def is_class(self, node: ast.expr) -> bool:
         """Whether `node` certainly is FSDP or a subclass of it."""
-        meanings = self.names.meanings(node)
+        meanings = self._live_meanings(node)
         return bool(meanings) and all(self._names_class(meaning) for meaning in meanings)
+
+    def _live_meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
+        """What `node` may refer to, without what only an old arm of a version check or a dead fallback binds."""
+        meanings = self.names.meanings(node)
+        if len(meanings) < 2:
+            return meanings
+        live = tuple(m for m in meanings if m.binding is None or self.reached(m.binding.node))
+        return live or meanings
 
     def _names_class(self, meaning: Meaning, method: str | None = None) -> bool:
         symbol = meaning.symbol
@@ -100,10 +110,10 @@ class Fsdp:
         if not isinstance(func, ast.Attribute):
             return None
         node = func.value
-        meanings = self.names.meanings(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
+        meanings = self._live_meanings(node) if isinstance(node, (ast.Name, ast.Attribute)) else ()
         classes = tuple(m for m in meanings if self._names_class(m, func.attr))
         if classes:
-            others = sorted({m.qualified or "something else" for m in meanings if m not in classes})
+            others = sorted({_described(meaning) for meaning in meanings if meaning not in classes})
             text = ast.unparse(node)
             return Receiver(node, classes, f"`{text}` may also be {others[0]} here" if others else None)
         return self._instance_receiver(func, node, meanings, model)
@@ -288,6 +298,13 @@ class Fsdp:
         text = ast.unparse(node)
         stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
         return any(ast.unparse(store) == text for store in stores) and isinstance(node, ast.Attribute)
+
+
+def _described(meaning: Meaning) -> str:
+    if meaning.qualified is None:
+        return "something else"
+    local = meaning.qualified.removeprefix(f"{LOCAL}.")
+    return f"the `{local}` of this file" if local != meaning.qualified else meaning.qualified
 
 
 def _given(node: ast.expr | None) -> ast.expr | None:

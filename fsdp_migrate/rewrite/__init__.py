@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import Finding
+from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import SourceError, declared_encoding
@@ -37,21 +37,32 @@ def rewrite_bytes(raw: bytes, path: str, settings: Settings) -> RewriteResult:
 
 
 def rewrite_source(
-    source: Text, path: str = "<string>", torch: str | TorchRange | None = None, unsafe_fixes: bool = False
+    source: Text,
+    path: str = "<string>",
+    torch: str | TorchRange | None = None,
+    unsafe_fixes: bool = False,
+    hints: bool = False,
 ) -> Rewritten[Text]:
     """Rewrite a source text, `str` or `bytes`, for the torch releases in `torch` (such as ``">=2.1"``).
+
+    Hints are mended, and are among what is left, only with `hints`.
 
     Raises:
         RangeError: `torch` is not a range of known releases.
     """
     supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch or DEFAULT_RANGE)
-    settings = Settings(supported, unsafe_fixes=unsafe_fixes)
+    settings = Settings(supported, hints=hints, unsafe_fixes=unsafe_fixes)
     if isinstance(source, bytes):
         result = rewrite_bytes(source, path, settings)
-        return Rewritten(result.raw, result.fixed, result.left, result.suppressed, result.error)
+        return _rewritten(result.raw, result, hints)
     try:
         encoding = declared_encoding(source)
         result = rewrite_bytes(source.encode(encoding), path, settings)
     except (SourceError, UnicodeEncodeError) as error:
         return Rewritten(source, error=f"the text does not fit the encoding that it declares: {error}")
-    return Rewritten(result.raw.decode(encoding), result.fixed, result.left, result.suppressed, result.error)
+    return _rewritten(result.raw.decode(encoding), result, hints)
+
+
+def _rewritten(source: Text, result: RewriteResult, hints: bool) -> Rewritten[Text]:
+    left = tuple(finding for finding in result.left if hints or finding.severity is not Severity.HINT)
+    return Rewritten(source, result.fixed, left, result.suppressed, result.error)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Wrap
+from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.calls import rewrite_call, stands_alone
 from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, reindent, splice, with_newlines
 from fsdp_migrate.source import Source, Span
@@ -105,6 +105,12 @@ def _wrapped(source: Source, block: _Block) -> Replacement:
     body = reindent(text, indent, inner, before=f"if 1:\n{indent}" if indent else "")
     header = with_header(wrap.header, indent, wrap.unit, newline)
     return Replacement(block.span, f"{_before(wrap, indent, newline)}{header}{newline}{inner}{body}")
+
+
+def unwrapped(source: Source, edit: Unwrap) -> Replacement:
+    """The block of a compound statement in the place of the whole."""
+    text = reindent(source.segment(edit.block), edit.old, edit.new, before=f"if 1:\n{edit.old}")
+    return Replacement(edit.span, text)
 
 
 def _before(edit: Wrap | Hoist, indent: str, newline: str) -> str:

@@ -23,7 +23,7 @@ def rewrite_call(text: str, edit: RewriteCall) -> str:
     old = [None if index is None else call.args[index] for index in (a.index for a in edit.arguments)]
     texts = [_argument(argument, arg, printer, len(old) == 1) for argument, arg in zip(edit.arguments, old)]
     _arrange(arguments, edit.arguments, texts)
-    return f"{_head(call, edit.attribute, printer)}{arguments})"
+    return f"{_head(call, edit, printer)}{arguments})"
 
 
 def stands_alone(text: str) -> bool:
@@ -68,14 +68,15 @@ def _bare(arg: cst.Arg, printer: cst.Module) -> str:
     return printer.code_for_node(arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=empty))
 
 
-def _head(call: cst.Call, attribute: str | None, printer: cst.Module) -> str:
+def _head(call: cst.Call, edit: RewriteCall, printer: cst.Module) -> str:
     """The callee, renamed, up to and including the opening parenthesis."""
     func = call.func
-    if attribute is not None:
+    if edit.attribute is not None:
         if not isinstance(func, cst.Attribute):
             raise RewriteError("the callee has no attribute to rename")
-        func = func.with_changes(attr=func.attr.with_changes(value=attribute))
-    return f"{printer.code_for_node(func)}{printer.code_for_node(call.whitespace_after_func)}("
+        func = func.with_changes(attr=func.attr.with_changes(value=edit.attribute))
+    callee = printer.code_for_node(func) if edit.callee is None else edit.callee
+    return f"{callee}{printer.code_for_node(call.whitespace_after_func)}("
 
 
 def _argument(argument: Argument, old: cst.Arg | None, printer: cst.Module, alone: bool) -> str:

@@ -32,8 +32,20 @@ def edited(source: Source, edits: Iterable[EditImport]) -> list[Replacement]:
     """New texts of import statements; one that is left without names goes, with its line if it was alone there."""
     united = _united(edits)
     texts = {edit.span: _new_text(source, edit) for edit in united}
-    replacements = [Replacement(span, text) for span, text in texts.items() if text is not None]
+    replacements = [_with_comment(source, span, text) for span, text in texts.items() if text is not None]
     return replacements + removed(source, {span for span, text in texts.items() if text is None})
+
+
+def _with_comment(source: Source, span: Span, text: str) -> Replacement:
+    """The new text; a comment behind a statement that takes more lines now goes to its first, where tools look."""
+    newline = NEWLINE.search(text)
+    behind = next((comment for comment, _ in source.comments if comment.start >= span.end), None)
+    if newline is None or NEWLINE.search(source.segment(span)) or behind is None:
+        return Replacement(span, text)
+    if source.segment(Span(span.end, behind.start)).strip(_BLANK):
+        return Replacement(span, text)
+    first = f"{text[: newline.start()]}  {source.segment(behind)}"
+    return Replacement(Span(span.start, behind.end), first + text[newline.start() :])
 
 
 def _united(edits: Iterable[EditImport]) -> list[EditImport]:

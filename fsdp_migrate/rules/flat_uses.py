@@ -18,7 +18,7 @@ from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.facts.truth import COPIES, COUNTERS, Role, counts_ones, standing, where_held
 
 # Attributes with an underscore that original parameters have too.
-_COMMON = frozenset({"_fsdp_flattened", "_is_flat_param"})
+_COMMON = frozenset({"_fsdp_flattened"})
 _ADDING = frozenset({"append", "add", "insert", "appendleft", "extend", "update"})
 _ATTRIBUTE_FUNCTIONS = frozenset({"builtins.getattr", "builtins.hasattr", "builtins.setattr"})
 _COLLECTIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)

@@ -26,7 +26,7 @@ from fsdp_migrate.rules.legacy_methods import METHODS, SHARDED, Method
 from fsdp_migrate.rules.optimizer import find_optimizer
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
-from fsdp_migrate.rules.swallowed import swallowing_handler
+from fsdp_migrate.rules.swallowed import goes_on_after_error, swallowing_handler
 from fsdp_migrate.rules.usable import NoOptimizer
 
 FULL_CONFIG = "FullOptimStateDictConfig"
@@ -107,7 +107,7 @@ class _Planner:
         if part is not None:
             raise _Manual(f"another state-dict type is set on `{part}`, a part of the model: set one type on all of it")
         kept = [argument.value for name, argument in bound.items() if name not in _DROPPED]
-        placement = place(self.facts, call, kept, self.calls)
+        placement = place(self.facts, call, kept, self.calls, alone=goes_on_after_error(self.facts, call))
         names = supply(self.facts, self._symbols(rank0_only), call, receiver)
         context = self._context(call, method, receiver, model, rank0_only, names)
         prologue, new_call = self._evaluated_first(placement, bound, new_call)

@@ -16,7 +16,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.legacy_methods import METHODS
 from fsdp_migrate.rules.legacy_plan import plans
 from fsdp_migrate.rules.optimizer import is_unused
-from fsdp_migrate.rules.swallowed import handler_line
+from fsdp_migrate.rules.swallowed import legacy_handler
 from fsdp_migrate.rules.to_load_order import METHOD as TO_LOAD
 
 # The position of `load_directly` in `optim_state_dict_to_load` (torch 2.1 to 2.15).
@@ -27,7 +27,7 @@ _LOADING = (*(name for name, method in METHODS.items() if method.loads), TO_LOAD
 def check_swallowed(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find legacy calls whose error a handler would swallow."""
     for planned in plans(facts):
-        line = handler_line(facts, planned.call, probing=True)
+        line = legacy_handler(facts, planned.call)
         if line is not None:
             message = (
                 f"when `{planned.method.name}` raises, the handler at line {line} goes on "

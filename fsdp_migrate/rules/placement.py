@@ -53,8 +53,17 @@ class Placement:
     first: tuple[ast.expr, ...]
 
 
-def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], siblings: Iterable[ast.Call]) -> Placement:
+def place(
+    facts: ModuleFacts,
+    call: ast.Call,
+    arguments: Iterable[ast.expr],
+    siblings: Iterable[ast.Call],
+    *,
+    alone: bool = False,
+) -> Placement:
     """Find the place for `call`, which keeps `arguments`; `siblings` are rewritten too and only read state.
+
+    With `alone`, nothing else that could raise goes under the `with`: it does not restore the type after an error.
 
     Raises:
         CannotPlace: there is none.
@@ -64,8 +73,12 @@ def place(facts: ModuleFacts, call: ast.Call, arguments: Iterable[ast.expr], sib
     _check_runs_once(facts, call, statement)
     _check_names_settled(facts, call, statement)
     kept = tuple(arguments)
-    first = tuple(argument for argument in kept if not _runs_only(facts, argument, others, is_neutral))
-    whole = _only_passed_on(facts, call, statement)
+    first = tuple(
+        argument
+        for argument in kept
+        if not _runs_only(facts, argument, others, is_neutral) or (alone and not _is_still(argument))
+    )
+    whole = not alone and _only_passed_on(facts, call, statement)
     stirring = () if whole else tuple(a for a in kept if not _runs_only(facts, a, others, is_reading))
     for argument in (*first, *stirring):
         _check_nothing_read_before(facts, argument, statement)
@@ -86,6 +99,11 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
     start = facts.source.span(statement).start
     if isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start):
         raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
+
+
+def _is_still(argument: ast.expr) -> bool:
+    """Whether evaluating `argument` only reads names and attributes of `self`, which does not raise."""
+    return not any(isinstance(part, (ast.Call, ast.Subscript, ast.Await)) for part in ast.walk(argument))
 
 
 def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:

@@ -11,6 +11,14 @@ import ast
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import TRIES
 
+# What saving or loading optimizer state may raise in torch (2.0 to 2.15), and what catches it as well.
+_RAISED = frozenset(
+    f"builtins.{name}"
+    for name in (
+        "BaseException Exception RuntimeError ValueError KeyError IndexError LookupError TypeError AttributeError "
+        "AssertionError"
+    ).split()
+)
 _BROAD = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException"})
 _PROBING = frozenset({"builtins.TypeError", "builtins.AttributeError", "builtins.NotImplementedError"})
 _LEAVING_CALLS = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit", "os.abort"})
@@ -18,20 +26,28 @@ _SUPPRESS = "contextlib.suppress"
 
 
 def swallowing_handler(facts: ModuleFacts, node: ast.AST) -> str | None:
-    """Why an exception at `node` would be swallowed in its function, in words; None when it would not."""
-    line = handler_line(facts, node, probing=False)
+    """Why an exception of an optimizer-state call at `node` would be swallowed, in words; None when it would not."""
+    line = _handler(facts, node, _RAISED)
     if line is None:
         return None
     return f"the handler at line {line} goes on, and `state_dict_type` does not restore the type after an exception"
 
 
-def handler_line(facts: ModuleFacts, node: ast.AST, *, probing: bool) -> int | None:
-    """The line of the handler around `node` that would swallow a RuntimeError raised there, None without one.
+def goes_on_after_error(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether some exception raised at `node`, whatever its class, is swallowed in its function."""
+    return _handler(facts, node, None) is not None
 
-    With `probing`, handlers of TypeError and AttributeError count too, as code writes them to try out a signature,
-    and those of NotImplementedError.
+
+def legacy_handler(facts: ModuleFacts, node: ast.AST) -> int | None:
+    """The line of the handler around `node` that would swallow the error of a legacy method, None without one.
+
+    Handlers of TypeError and AttributeError count too, as code writes them to try out a signature.
     """
-    caught = _BROAD | _PROBING if probing else _BROAD
+    return _handler(facts, node, _BROAD | _PROBING)
+
+
+def _handler(facts: ModuleFacts, node: ast.AST, caught: frozenset[str] | None) -> int | None:
+    """The line of the handler around `node` for one of the exceptions `caught` (None: any) that goes on."""
     child, function = node, facts.function(node)
     while child is not function and child in facts.structure.parents:
         parent = facts.structure.parents[child]
@@ -42,7 +58,7 @@ def handler_line(facts: ModuleFacts, node: ast.AST, *, probing: bool) -> int | N
     return None
 
 
-def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str]) -> int | None:
+def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str] | None) -> int | None:
     if isinstance(parent, TRIES) and child in parent.body:
         for handler in parent.handlers:
             if _catches(facts, handler.type, caught) and not _leaves(facts, handler.body):
@@ -59,8 +75,8 @@ def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: froze
     return None
 
 
-def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str]) -> bool:
-    if node is None:
+def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str] | None) -> bool:
+    if node is None or caught is None:
         return True
     if isinstance(node, ast.Tuple):
         return any(_catches(facts, element, caught) for element in node.elts)

@@ -85,10 +85,11 @@ def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: 
     is_local = home is not None and home.node is facts.function(call)
     if is_local and isinstance(optimizer, ast.Name):
         return None
+    own = set(ast.walk(call))
     for other in facts.structure.calls:
-        if not first < place_of(other) < last or facts.function(other) is not facts.function(call):
+        if other in own or not first < place_of(other) < last or facts.function(other) is not facts.function(call):
             continue
-        if is_reading(other, facts.names) or other is call or not _reaches(facts, other, root, is_local):
+        if is_reading(other, facts.names) or not _reaches(facts, other, root, is_local):
             continue
         return f"{ast.unparse(other.func)}(...)"
     return None

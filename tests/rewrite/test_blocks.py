@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fsdp_migrate.edits import Context, Edit, Hoist, Replace, RewriteCall, Wrap
+from fsdp_migrate.edits import Context, Edit, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.blocks import with_header
 from fsdp_migrate.rewrite.materialise import apply
 from fsdp_migrate.source import Source, Span
@@ -384,3 +384,16 @@ def test_a_call_alone_is_rewritten_in_its_place() -> None:
     edit = RewriteCall(Span(20, 47), "new", arguments(0, 1))
     assert source.segment(edit.span) == "F.o(m, o, rank0_only=False)"
     assert apply(source, [edit]) == b"with ctx:\n    osd = F.new(m, o)\n"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_block_takes_the_place_of_its_statement(newline: str) -> None:
+    text = "  if x:\n      a = [\n          1]\n      b = '''\n      c'''\n  else:\n      d\n  e\n".replace(
+        "\n", newline
+    )
+    source = Source(f"if 1:{newline}{text}".encode())
+    end = span(source, "      d").end
+    block = Span(span(source, "a = [").start, span(source, "c'''").end)
+    edit = Unwrap(Span(span(source, "if x").start, end), block, "      ", "  ")
+    expected = "  a = [\n      1]\n  b = '''\n      c'''\n  e\n".replace("\n", newline)
+    assert apply(source, [edit]).decode() == f"if 1:{newline}{expected}"

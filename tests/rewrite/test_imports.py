@@ -59,8 +59,8 @@ def test_a_line_of_88_columns_stays_one() -> None:
 def test_a_wider_line_becomes_a_list_in_parentheses(newline: str) -> None:
     text = f"import os\nif x:\n  {LONG}  # noqa\n".replace("\n", newline)
     assert adding(text, "StateDictType", "FullOptimStateDictConfig", statement=LONG, unit="  ") == (
-        "import os\nif x:\n  from torch.distributed.fsdp import (\n    FullOptimStateDictConfig,\n"
-        "    FullyShardedDataParallel as FSDP,\n    StateDictType,\n  )  # noqa\n"
+        "import os\nif x:\n  from torch.distributed.fsdp import (  # noqa\n    FullOptimStateDictConfig,\n"
+        "    FullyShardedDataParallel as FSDP,\n    StateDictType,\n  )\n"
     ).replace("\n", newline)
 
 

@@ -504,7 +504,8 @@ def test_neighbours_with_one_context_share_it() -> None:
         ("except (ValueError, RuntimeError):\n        pass", Applicability.UNSAFE),
         ("except Exception:\n        raise", Applicability.SAFE),
         ("except Exception:\n        log()\n        sys.exit(1)", Applicability.SAFE),
-        ("except KeyError:\n        pass", Applicability.SAFE),
+        ("except KeyError:\n        pass", Applicability.UNSAFE),
+        ("except OSError:\n        pass", Applicability.SAFE),
         ("finally:\n        close()", Applicability.SAFE),
     ],
 )

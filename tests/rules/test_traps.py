@@ -307,3 +307,45 @@ def test_arguments_with_effects_keep_their_order() -> None:
         "    return FSDP.optim_state_dict_to_load(torch.load(path), model, torch.optim.AdamW(params))\n"
     )
     assert "(optim_state_dict=torch.load(path), model=model, optim=torch.optim.AdamW(params))" in after
+
+
+@pytest.mark.parametrize(
+    "handler",
+    ["except FileNotFoundError:\n        print('starting fresh')", "except (EOFError, OSError):\n        pass"],
+)
+def test_where_an_error_is_survived_nothing_but_the_call_stands_under_the_type(handler: str) -> None:
+    after = rewritten(
+        f"{H}import torch\ndef f(path, model, optim):\n    try:\n"
+        "        optim.load_state_dict(FSDP.scatter_full_optim_state_dict(torch.load(path), model))\n"
+        f"    {handler}\n"
+    )
+    assert "        full_osd = torch.load(path)\n        with FSDP.state_dict_type(\n" in after
+    saved = rewritten(
+        f"{H}import torch\ndef f(path, model, optim):\n    try:\n"
+        f"        torch.save(FSDP.full_optim_state_dict(model, optim), path)\n    {handler}\n"
+    )
+    assert "        torch.save(optim_state, path)\n" in saved
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        f"import torch\nfrom packaging import version\nif version.parse(torch.__version__) >= version.parse('1.12'):\n    {H}"
+        "else:\n    from fairscale.nn import FullyShardedDataParallel as FSDP\n",
+        f"try:\n    {H}except ImportError:\n    from fairscale.nn import FullyShardedDataParallel as FSDP\n",
+        f"try:\n    {H}except ImportError:\n    class FSDP: ...\n",
+    ],
+)
+def test_a_fallback_that_no_supported_release_needs_makes_no_doubt(imports: str) -> None:
+    assert grades(f"{imports}def f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n", "FSDP101") == [
+        Applicability.SAFE
+    ]
+
+
+def test_a_call_inside_the_arguments_does_not_run_after_the_call() -> None:
+    text = (
+        f"{H}class T:\n    def f(self, path):\n"
+        "        osd = FSDP.scatter_full_optim_state_dict(self.read(path), self.model)\n"
+        "        self.optimizer.load_state_dict(osd)\n"
+    )
+    assert grades(text, "FSDP104") == [Applicability.SAFE]
