@@ -83,7 +83,7 @@ def answers(query: str, torch: TorchRange | None = None) -> tuple[Answer, ...]:
         near = closest(query, {part: None for name in data.names() for part in (name.rpartition(".")[2], name)})
         known = f"{PUBLISHED[0]} to {PUBLISHED[-1]}"
         raise UnknownName(f"no torch from {known} has {query!r} in a module that is covered{near}")
-    found = [_answer(group, PUBLISHED if torch is None else torch.minors) for group in groups]
+    found = [_answer(group, PUBLISHED if torch is None else torch.releases) for group in groups]
     there = [answer for answer in found if answer.spans or answer.optional]
     if not there:
         spans = sorted({span for group in groups for span in _answer(group, PUBLISHED).spans}, key=str)

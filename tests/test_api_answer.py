@@ -6,7 +6,7 @@ import pytest
 
 from fsdp_migrate import api_answer
 from fsdp_migrate.api_answer import Span, UnknownName, answers, document, lines
-from fsdp_migrate.torch_api import RELEASES, TorchRange
+from fsdp_migrate.torch_api import PUBLISHED, TorchRange
 
 PACKAGE = "torch.distributed.fsdp"
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
@@ -119,6 +119,11 @@ def test_the_range_limits_the_answer() -> None:
         answers("flat_param", TorchRange.parse(">=2.2"))
 
 
+def test_what_changed_inside_a_minor_is_told_by_release() -> None:
+    (found,) = answers("dcp.load_sharded_optimizer_state_dict")
+    assert [str(span) for span, _ in found.signatures] == ["2.0 to 2.1.0", "2.1.1 and newer"]
+
+
 def test_names_that_some_builds_lack_say_so() -> None:
     (found,) = answers("torch.distributed.ProcessGroupMPI")
     assert found.spans == ()
@@ -129,7 +134,7 @@ def test_names_that_some_builds_lack_say_so() -> None:
 def test_an_unknown_name_is_told_in_one_line_with_a_near_one() -> None:
     with pytest.raises(UnknownName) as caught:
         answers("optim_state_dict_to_lod")
-    known = f"{RELEASES[0]} to {RELEASES[-1]}"
+    known = f"{PUBLISHED[0]} to {PUBLISHED[-1]}"
     assert str(caught.value) == (
         f"no torch from {known} has 'optim_state_dict_to_lod' in a module that is covered "
         "(did you mean optim_state_dict_to_load?)"

@@ -10,14 +10,22 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite import rewrite_bytes
-from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.verify import Fixture, find_fixtures
 
 FIXTURES = find_fixtures()
 TORCH = TorchRange.parse(">=2.1")
-# What these mend shows on torch 2.1 alone; the cards hold their before and after.
-ONLY_ON_TORCH_2_1 = {"FSDP202"}
+# What the first mends shows on torch 2.1 alone, and what the second takes away never runs: their cards hold the pairs.
+WITHOUT_FIXTURES = {"FSDP202", "FSDP690"}
+
+
+def _range(fixture: Fixture) -> TorchRange:
+    """The default range, or what the fixture needs beyond it."""
+    needed = [str(need).removeprefix("torch") for need in fixture.header.needs if need.fact == "torch"]
+    return TorchRange.parse(",".join(needed)) if needed else TORCH
+
+
 each = pytest.mark.parametrize("fixture", FIXTURES, ids=[fixture.name for fixture in FIXTURES])
 
 
@@ -25,7 +33,8 @@ each = pytest.mark.parametrize("fixture", FIXTURES, ids=[fixture.name for fixtur
 def test_rewriting_before_gives_after_byte_for_byte(fixture: Fixture) -> None:
     before = fixture.before.read_bytes()
     after = before if fixture.after is None else fixture.after.read_bytes()
-    settings = Settings(TORCH, unsafe_fixes=fixture.header.unsafe)
+    hints = all(card is not None and card.severity is Severity.HINT for card in map(find, fixture.header.rules))
+    settings = Settings(_range(fixture), hints=hints, unsafe_fixes=fixture.header.unsafe)
     result = rewrite_bytes(before, "before.py", settings)
     assert result.error is None
     assert result.raw.decode() == after.decode()
@@ -35,16 +44,17 @@ def test_rewriting_before_gives_after_byte_for_byte(fixture: Fixture) -> None:
 
 @each
 def test_what_a_default_rewrite_leaves_is_what_the_header_declares(fixture: Fixture) -> None:
-    result = rewrite_bytes(fixture.before.read_bytes(), "before.py", Settings(TORCH))
+    result = rewrite_bytes(fixture.before.read_bytes(), "before.py", Settings(_range(fixture)))
     assert {f.code for f in result.left if f.severity is not Severity.HINT} == set(fixture.header.left)
 
 
 @each
 def test_lint_foretells_what_rewrite_does(fixture: Fixture) -> None:
     raw = fixture.before.read_bytes()
-    found = [f for f in lint_bytes(raw, "before.py", Settings(TORCH)).findings if f.severity is not Severity.HINT]
+    report = lint_bytes(raw, "before.py", Settings(_range(fixture)))
+    found = [f for f in report.findings if f.severity is not Severity.HINT]
     safe = [(f.code, f.line) for f in found if f.applicability is Applicability.SAFE]
-    result = rewrite_bytes(raw, "before.py", Settings(TORCH))
+    result = rewrite_bytes(raw, "before.py", Settings(_range(fixture)))
     assert sorted((f.code, f.line) for f in result.fixed if f.severity is not Severity.HINT) == sorted(safe)
     left = [f for f in result.left if f.severity is not Severity.HINT]
     assert len(left) == len(found) - len(safe)
@@ -52,12 +62,12 @@ def test_lint_foretells_what_rewrite_does(fixture: Fixture) -> None:
 
 @each
 def test_a_fixture_shows_the_rule_it_names(fixture: Fixture) -> None:
-    found = lint_bytes(fixture.before.read_bytes(), "before.py", Settings(TORCH)).findings
+    found = lint_bytes(fixture.before.read_bytes(), "before.py", Settings(_range(fixture))).findings
     assert set(fixture.header.rules) <= {f.code for f in found}
 
 
 def test_every_rule_with_a_fix_has_several_fixtures() -> None:
     for rule in RULES:
-        if rule.card.applicability != "manual" and rule.card.code not in ONLY_ON_TORCH_2_1:
+        if rule.card.applicability != "manual" and rule.card.code not in WITHOUT_FIXTURES:
             cases = [fixture for fixture in FIXTURES if rule.card.code in fixture.header.rules]
             assert len(cases) >= 2, rule.card.code

@@ -80,7 +80,8 @@ if version.parse(torch.__version__) < version.parse("2.1"):
 else:
     b = {CALL}
 """
-    assert [(f.code, f.line) for f in lint_bytes(text.encode(), "x.py", SETTINGS).findings] == [("FSDP101", 8)]
+    found = [(f.code, f.line) for f in lint_bytes(text.encode(), "x.py", SETTINGS).findings]
+    assert found == [("FSDP690", 5), ("FSDP101", 8)]
 
 
 def test_the_screen_passes_exactly_files_that_hold_a_needle() -> None:

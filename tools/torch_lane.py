@@ -67,7 +67,7 @@ def install(version: str, folder: Path) -> Path:
     """Make an environment with torch and what it imports, but not what it links; returns its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = (folder / "bin" / "python").absolute()
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
+    pip: list[str | Path] = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir"]
     release = tuple(int(part) for part in version.split(".")[:2])
     numpy = "numpy<2" if release < (2, 3) else "numpy"
     subprocess.run([*pip, *NEEDS, numpy], check=True)

@@ -120,7 +120,6 @@ THIRD_POSITIONAL = Rule(
 a process group there fails when the state is saved. `group=` means the same on both.""",
         applicability="safe",
         removed="2.1",
-        floor="2.0",
         severity=Severity.BREAKS,
         flags=(
             Example(

@@ -119,7 +119,6 @@ POSITIONAL = Rule(
 position is `use_dtensor`: there every rank silently keeps the full state. Keywords mean the same everywhere. Without
 torch 2.1 in the supported range this is a hint.""",
         applicability="safe",
-        floor="1.12",
         severity=Severity.CHANGES,
         flags=(
             Example(
@@ -184,7 +183,6 @@ The field existed in torch 2.1 and is a TypeError on every other release. `use_d
 anyway and is dropped; `use_dtensor=True` needs a model that was built with a `device_mesh` and is reported.""",
         applicability="safe or manual",
         removed="2.2",
-        floor="2.0",
         severity=Severity.BREAKS,
         flags=(
             Example(

@@ -151,7 +151,6 @@ rewrite is to name them. Which argument is which is read from what the names are
 where that is not certain, the finding is manual.""",
         applicability="safe or manual",
         removed="2.1",
-        floor="2.0",
         severity=Severity.BREAKS,
         flags=(
             Example(

@@ -250,9 +250,17 @@ def _fact(name: str, release: Version, column: str) -> Any:
     present, real = _find(name, number)
     if present is False:
         return None
-    # The alias itself says what is known of a thing that lies in a module without rows.
-    row = next((row for row in (_row(real), _row(name)) if _in(row, number)), None)
-    return _at(row, column, number)
+    row = _row(real)
+    if not _in(row, number):
+        # The alias itself says what is known of a thing that lies in a module without rows.
+        row = _row(_listed(name, number))
+    return _at(row, column, number) if _in(row, number) else None
+
+
+def _listed(name: str, number: int) -> str:
+    """The alias that `name` is, or that it is when the modules and classes on its way have their real names."""
+    owner, _, part = name.rpartition(".")
+    return name if _row(name) is not None or not owner else f"{_find(owner, number)[1]}.{part}"
 
 
 @cache

@@ -18,8 +18,12 @@ from fsdp_migrate.torch_api import TorchRange
 ALL = TorchRange.parse(">=2.1")
 
 
-def _settings(card: RuleCard, unsafe: bool = False) -> Settings:
-    return Settings(torch=ALL, select=(card.code,), hints=True, unsafe_fixes=unsafe)
+def _settings(card: RuleCard, torch: TorchRange = ALL, unsafe: bool = False) -> Settings:
+    return Settings(torch=torch, select=(card.code,), hints=True, unsafe_fixes=unsafe)
+
+
+def _range(example: Example) -> TorchRange:
+    return TorchRange.parse(example.torch)
 
 
 def _flags() -> Iterator[object]:
@@ -36,7 +40,7 @@ def _leaves() -> Iterator[object]:
 
 @pytest.mark.parametrize(("card", "example"), list(_flags()))
 def test_a_flagged_example_is_found_with_its_grade(card: RuleCard, example: Example) -> None:
-    report = lint_bytes(example.before.encode(), "example.py", _settings(card))
+    report = lint_bytes(example.before.encode(), "example.py", _settings(card, _range(example)))
     expected = Applicability.MANUAL if example.after is None else example.applicability
     assert [(f.code, f.applicability) for f in report.findings] == [(card.code, expected)]
     assert (report.findings[0].reason is None) == (expected is Applicability.SAFE)
@@ -44,17 +48,17 @@ def test_a_flagged_example_is_found_with_its_grade(card: RuleCard, example: Exam
 
 @pytest.mark.parametrize(("card", "example"), list(_flags()))
 def test_a_flagged_example_is_rewritten_as_the_card_says(card: RuleCard, example: Example) -> None:
-    result = rewrite_bytes(example.before.encode(), "example.py", _settings(card, unsafe=True))
+    result = rewrite_bytes(example.before.encode(), "example.py", _settings(card, _range(example), unsafe=True))
     assert result.error is None
     assert result.raw.decode() == (example.before if example.after is None else example.after)
     ast.parse(result.raw)
-    again = rewrite_bytes(result.raw, "example.py", _settings(card, unsafe=True))
+    again = rewrite_bytes(result.raw, "example.py", _settings(card, _range(example), unsafe=True))
     assert again.raw == result.raw
 
 
 @pytest.mark.parametrize(("card", "example"), list(_flags()))
 def test_an_unsafe_example_is_left_alone_by_default(card: RuleCard, example: Example) -> None:
-    result = rewrite_bytes(example.before.encode(), "example.py", _settings(card))
+    result = rewrite_bytes(example.before.encode(), "example.py", _settings(card, _range(example)))
     changed = example.after is not None and example.applicability is Applicability.SAFE
     assert (result.raw != example.before.encode()) == changed
 

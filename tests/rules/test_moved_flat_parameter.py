@@ -308,7 +308,7 @@ def test_an_import_with_a_comment_moves_rather_than_goes() -> None:
         (
             f"from {PACKAGE}.flat_param import p_assert\n",
             ">=1.13,<2.2",
-            f"`{PACKAGE}.flat_param` has no `p_assert` in torch 2.1.2",
+            f"`{PACKAGE}.flat_param` has no `p_assert` in torch 2.1.0",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.torch_api import RELEASES, data
+from fsdp_migrate.torch_api import PUBLISHED, RELEASES, data
 from fsdp_migrate.torch_api.data import Deprecation, ParameterKind
 
 PACKAGE = "torch.distributed.fsdp"
@@ -31,7 +31,8 @@ def parameters(name: str, release: str) -> str:
 
 
 def test_the_data_was_read_from_the_releases_that_ranges_are_made_of() -> None:
-    assert data.releases() == RELEASES
+    assert data.releases() == PUBLISHED
+    assert set(RELEASES) < set(PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,20 @@ def test_a_name_that_some_builds_lack_is_unknown_where_it_occurs_and_absent_befo
 
 def test_an_unknown_patch_release_counts_as_the_known_one_of_its_minor() -> None:
     moved = f"{PACKAGE}.flat_param"
-    assert data.exists(moved, Version("2.1.0")) is True
-    assert data.exists(moved, Version("2.2.0")) is False
-    assert data.exists(f"{FSDP}.optim_state_dict", Version("1.13.0")) is False
+    assert data.exists(moved, Version("2.1.9")) is True
+    assert data.exists(moved, Version("2.2.9")) is False
+    assert data.exists(f"{FSDP}.optim_state_dict", Version("1.13.2")) is False
+    assert data.exists(moved, Version("2.1.0.dev20230801")) is True
+
+
+def test_what_changed_inside_a_minor_is_known() -> None:
+    name = "torch.distributed.checkpoint.load_sharded_optimizer_state_dict"
+    assert data.signature_text(name, Version("2.1.0")) == "model_state_dict, optimizer_key, storage_reader"
+    assert data.signature_text(name, Version("2.1.1")) == (
+        "model_state_dict, optimizer_key, storage_reader, planner=None"
+    )
+    gone = f"{PACKAGE}._runtime_utils._validate_and_get_hybrid_shard_state"
+    assert [data.exists(gone, Version(release)) for release in ("2.2.0", "2.2.1")] == [True, False]
 
 
 def test_a_release_newer_than_the_data_counts_as_the_newest_and_an_older_one_has_nothing() -> None:
@@ -216,6 +228,11 @@ def test_a_constructor_is_made_of_the_fields_of_all_dataclasses_that_it_inherits
             "torch.distributed._shard.checkpoint.save_state_dict",
             "2.13.0",
             "torch.distributed.checkpoint.state_dict_saver.save_state_dict",
+        ),
+        (
+            "torch.distributed._sharding_spec.ChunkShardingSpec",
+            "2.13.0",
+            "torch.distributed._shard.sharding_spec.chunk_sharding_spec.ChunkShardingSpec",
         ),
         ("torch.distributed._tensor.experimental", "2.13.0", "torch.distributed.tensor.experimental"),
         ("torch.distributed.ReduceOp", "2.13.0", "torch._C._distributed_c10d.ReduceOp"),
@@ -325,7 +342,7 @@ def test_values_of_short_constants() -> None:
 
 def test_history_has_one_state_for_each_release_that_has_the_name() -> None:
     history = data.history(f"{FSDP}.optim_state_dict_to_load")
-    assert list(history) == [release for release in RELEASES if release >= Version("2.0")]
+    assert list(history) == [release for release in PUBLISHED if release >= Version("2.0")]
     old, new = history[Version("2.0.1")], history[Version("2.1.2")]
     assert old.kind == new.kind == "staticmethod"
     assert old.signature == "optim_state_dict, model, optim, is_named_optimizer=False, group=None"
@@ -349,7 +366,7 @@ def test_names_below_a_prefix_come_from_all_areas_that_it_spans() -> None:
 def test_files_are_sorted_compact_and_made_of_known_words(area: str) -> None:
     raw = files("fsdp_migrate.torch_api").joinpath(f"{area}.json.gz").read_bytes()
     table = json.loads(gzip.decompress(raw))
-    assert table["releases"].split() == [str(release) for release in RELEASES]
+    assert table["releases"].split() == [str(release) for release in PUBLISHED]
     names = list(table["names"])
     assert names == sorted(names)
     assert {data.area_of(name) for name in names} == {area}

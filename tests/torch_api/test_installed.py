@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.torch_api import RELEASES, data
+from fsdp_migrate.torch_api import PUBLISHED, data
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,7 +46,7 @@ OTHERWISE = {
 def installed() -> Version:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     release = Version(Version(torch.__version__).base_version)
-    if release not in RELEASES:
+    if release not in PUBLISHED:
         pytest.skip(f"the data does not know torch {release}")
     if not torch.distributed.is_available():
         pytest.skip("this torch was built without torch.distributed")

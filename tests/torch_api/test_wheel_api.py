@@ -152,8 +152,10 @@ def test_entries_in_sys_modules_are_aliases(read: Read) -> None:
         new_two="",
         old="import sys\nimport torch.distributed.fsdp.new_one\n"
         "sys.modules['torch.distributed.fsdp.old'] = torch.distributed.fsdp.new_one\n",
+        older="import sys\nimport torch.distributed.fsdp.new_two as _new\n"
+        "sys.modules['torch.distributed.fsdp.older'] = _new\n",
     )
-    for name, target in (("one", "new_one"), ("two", "new_two"), ("old", "new_one")):
+    for name, target in (("one", "new_one"), ("two", "new_two"), ("old", "new_one"), ("older", "new_two")):
         assert found[f"{PACKAGE}.{name}"] == {"kind": "alias", "target": f"{PACKAGE}.{target}"}
 
 

@@ -183,7 +183,9 @@ class _Execution:
         if isinstance(value, ast.Call) and value.args:
             target = text_of(value.args[0], self.unrolled)
         if name and target:
-            self.release.redirects[name] = target
+            root, dot, rest = target.partition(".")
+            held = self.names.get(root)
+            self.release.redirects[name] = f"{held.target}{dot}{rest}" if held is not None and held.target else target
 
     def _strings(self, value: ast.expr) -> list[str] | None:
         """The strings of a list that is written out, None when it is not."""

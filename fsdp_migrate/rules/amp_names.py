@@ -1,0 +1,116 @@
+"""Where a file uses the names of torch.cuda.amp and torch.cpu.amp, and how it can write those of torch.amp."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.releases import uses_of
+
+DEPRECATED = "2.4"
+NEW_MODULE = "torch.amp"
+# The submodules are where the names are defined; files of old take them from there.
+_MODULES = {
+    f"torch.{device}.amp{inner}": device
+    for device in ("cuda", "cpu")
+    for inner in ("", ".autocast_mode", ".grad_scaler")
+}
+NO_TORCH = "`torch` itself is not imported here: import it"
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A use of an old name: the name or attribute chain, its last part and the device that it stands for.
+
+    `doubt` says what else it may be, None when nothing.
+    """
+
+    node: ast.Name | ast.Attribute
+    name: str
+    device: str
+    doubt: str | None
+
+    @property
+    def old(self) -> str:
+        """The old name for messages."""
+        return f"torch.{self.device}.amp.{self.name}"
+
+    @property
+    def new(self) -> str:
+        """The new name for messages."""
+        return f"{NEW_MODULE}.{self.name}"
+
+
+def places(facts: ModuleFacts, names: tuple[str, ...]) -> Iterator[Place]:
+    """The uses of the old `names` that a release with the deprecation may run, in no order.
+
+    Fallbacks that try the new name first are left out, and so is what only older releases run.
+    """
+    wanted = {f"{module}.{name}": (name, device) for module, device in _MODULES.items() for name in names}
+    for node in _uses(facts, names, wanted.keys()):
+        qualified = [meaning.qualified for meaning in facts.names.meanings(node)]
+        known = {wanted[name] for name in qualified if name in wanted}
+        new_is_tried = any(name is not None and f"{name}.".startswith(f"{NEW_MODULE}.") for name in qualified)
+        asked_for = isinstance(facts.structure.parents[node], ast.Compare)  # `autocast is None`
+        if len(known) != 1 or new_is_tried or asked_for or _only_older(facts, node):
+            continue
+        name, device = next(iter(known))
+        others = len(known) != len({wanted.get(other or "") for other in qualified})
+        yield Place(node, name, device, f"`{ast.unparse(node)}` may be something else here" if others else None)
+
+
+def _uses(facts: ModuleFacts, names: tuple[str, ...], wanted: object) -> Iterator[ast.Name | ast.Attribute]:
+    yield from (node for node in facts.structure.attributes if node.attr in names)
+    seen: set[ast.Name] = set()
+    for scope in facts.structure.module.nested():
+        for bindings in scope.bindings.values():
+            for binding in bindings:
+                if binding.kind is Kind.IMPORT and binding.target in wanted:  # type: ignore[operator]
+                    seen.update(uses_of(binding))
+    yield from seen
+
+
+def _only_older(facts: ModuleFacts, node: ast.AST) -> bool:
+    alive = facts.gates.alive(node)
+    first = Version(DEPRECATED)
+    return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < first)
+
+
+def torch_spelling(facts: ModuleFacts, place: Place) -> str | None:
+    """How the module torch is called at a place, None when it is not imported there."""
+    root: ast.expr = place.node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and facts.names.qualified(root) == "torch":
+        return root.id
+    scope = facts.scope(place.node)
+    for outer in scope.enclosing():
+        for name, bindings in outer.bindings.items():
+            is_torch = scope.lookup(name) is outer and all(binding.target == "torch" for binding in bindings)
+            if is_torch and any(_ran(facts, binding, outer, place) for binding in bindings):
+                return name
+    return None
+
+
+def _ran(facts: ModuleFacts, binding: Binding, home: Scope, place: Place) -> bool:
+    """Whether an import of torch ran when control reaches `place`."""
+    node = place.node
+    here = (node.lineno, node.col_offset)
+    if home is not facts.scope(node):
+        return not binding.conditional and home.is_module
+    return not binding.conditional and binding.position < here
+
+
+def text_trouble(facts: ModuleFacts, node: ast.Name | ast.Attribute) -> str | None:
+    """Why the text of a name cannot be replaced, None when it can."""
+    if template_around(facts, node) is not None:
+        return "it stands in an f-string, whose quotes the new text may not fit: take it out"
+    if "\n" in facts.source.segment(node):
+        return "the name is written over several lines: put it on one"
+    return None

@@ -1,0 +1,57 @@
+"""The names of torch that changed between the known releases: a file that writes none of them is of no general concern.
+
+They are derived from the API data by `python -m tools.build_changed_names`, since deriving takes a second.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from fsdp_migrate.torch_api import RELEASES
+from fsdp_migrate.torch_api import data as api
+
+FILE = "changed_names.txt.gz"
+
+
+@cache
+def changed_names() -> frozenset[str]:
+    """Full names that some release lacks or gives another signature, members of classes as `Class.member`."""
+    text = gzip.decompress(files("fsdp_migrate.torch_api").joinpath(FILE).read_bytes()).decode()
+    return frozenset(_read(text))
+
+
+def has_changed(path: str) -> bool:
+    """Whether a name, wherever its class was imported from, is one of these."""
+    return path in changed_names() or ".".join(path.split(".")[-2:]) in changed_names()
+
+
+def _read(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        owner, *names = line.split()
+        yield from (f"{owner}.{name}" for name in names)
+
+
+def derived_names() -> frozenset[str]:
+    """The same, read off the API data."""
+    return frozenset(_screened(name) for name in api.names("torch") if _is_public_to_python(name) and _changed(name))
+
+
+def _is_public_to_python(name: str) -> bool:
+    return "." in name and not name.rpartition(".")[2].startswith("__")
+
+
+def _changed(name: str) -> bool:
+    present = {api.exists(name, release) for release in RELEASES}
+    if {True, False} <= present:
+        return True
+    signatures = {api.signature_text(name, release) for release in RELEASES if api.exists(name, release)}
+    return len(signatures) > 1
+
+
+def _screened(name: str) -> str:
+    owner, _, member = name.rpartition(".")
+    is_class = any(api.kind(owner, release) == "class" for release in RELEASES)
+    return f"{owner.rpartition('.')[2]}.{member}" if is_class else name

@@ -1,0 +1,202 @@
+"""Where a file hands keyword arguments to the constructor of FSDP: in a call, a partial, or a dict on its way there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fsdp_migrate.edits import Replace
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import FSDP, defines
+from fsdp_migrate.facts.names import LOCAL, PACKAGE
+from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.source import Span
+
+PARTIAL = "functools.partial"
+_WRAPS = (f"{PACKAGE}.wrap.enable_wrap", f"{PACKAGE}.wrap.wrap")
+_QUOTES = "\"'"
+
+
+@dataclass(frozen=True)
+class Given:
+    """One argument of a construction: its name, the value, where the name is written and what holds it.
+
+    `holder` is the call that takes it, or the display or `dict(...)` that is unpacked into one. `doubt` says why it may
+    go somewhere else too, None when it goes to FSDP only.
+    """
+
+    name: str
+    value: ast.expr
+    place: Span
+    holder: ast.AST
+    call: ast.Call
+    doubt: str | None = None
+
+    def renamed(self, facts: ModuleFacts, name: str) -> Replace | None:
+        """The edit that gives the argument another name, None where the name is not written plainly."""
+        text = facts.source.segment(self.place)
+        if text == self.name:
+            return Replace(self.place, name)
+        if text[:1] in _QUOTES and text[1:-1] == self.name and text[-1:] == text[:1]:
+            return Replace(Span(self.place.start + 1, self.place.end - 1), name)
+        return None
+
+
+@dataclass(frozen=True)
+class _Construction:
+    """A call that passes its keywords on to the constructor."""
+
+    call: ast.Call
+    doubt: str | None
+
+
+def given(facts: ModuleFacts) -> tuple[Given, ...]:
+    """Every argument that reaches the constructor under its name."""
+    return facts.memo(given, lambda: tuple(_given(facts)))
+
+
+def constructions(facts: ModuleFacts) -> tuple[ast.Call, ...]:
+    """The calls of the constructor itself; of its subclasses only while none has a constructor of its own."""
+    return tuple(one.call for one in _constructions(facts) if constructs(facts, one.call.func) and one.doubt is None)
+
+
+def constructs(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether `node` may be FSDP, or a subclass that has its constructor."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    symbols = facts.names.symbols(node)
+    return any(symbol is not None and _is_fsdp(facts, symbol) for symbol in symbols)
+
+
+def _is_fsdp(facts: ModuleFacts, symbol: str) -> bool:
+    if symbol == FSDP:
+        return True
+    classes = facts.fsdp.subclasses
+    known = symbol.startswith(f"{LOCAL}.") and symbol.removeprefix(f"{LOCAL}.") in classes
+    return known and not any(defines(cls, "__init__") for cls in classes.values())
+
+
+def _constructions(facts: ModuleFacts) -> tuple[_Construction, ...]:
+    return facts.memo(_constructions, lambda: tuple(_found(facts)))
+
+
+def _found(facts: ModuleFacts) -> Iterator[_Construction]:
+    for call in facts.structure.calls:
+        cls = _constructed(facts, call)
+        if cls is not None:
+            symbols = facts.names.symbols(cls) if cls is not call else {FSDP}
+            other = any(symbol is None or not _is_fsdp(facts, symbol) for symbol in symbols)
+            yield _Construction(call, f"`{ast.unparse(cls)}` may also be another class here" if other else None)
+
+
+def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
+    """The expression for FSDP that `call` builds, or the call itself where its class is given elsewhere."""
+    if not isinstance(call.func, (ast.Name, ast.Attribute)):
+        return None
+    if constructs(facts, call.func):
+        return call.func
+    if _is_inherited_constructor(facts, call.func):
+        return call
+    qualified = facts.names.qualified(call.func)
+    if qualified == PARTIAL and call.args and constructs(facts, call.args[0]):
+        return call.args[0]
+    if qualified not in _WRAPS:
+        return None
+    cls = next((keyword.value for keyword in call.keywords if keyword.arg == "wrapper_cls"), None)
+    if cls is None:
+        return call if qualified == _WRAPS[1] else None
+    return cls if constructs(facts, cls) else None
+
+
+def _is_inherited_constructor(facts: ModuleFacts, func: ast.expr) -> bool:
+    """Whether `func` is `super().__init__` in a class whose only base is FSDP."""
+    if not isinstance(func, ast.Attribute) or func.attr != "__init__" or not isinstance(func.value, ast.Call):
+        return False
+    if getattr(func.value.func, "id", None) != "super":
+        return False
+    cls = facts.structure.parents.get(facts.function(func))
+    return isinstance(cls, ast.ClassDef) and len(cls.bases) == 1 and facts.names.symbols(cls.bases[0]) == {FSDP}
+
+
+def _given(facts: ModuleFacts) -> Iterator[Given]:
+    for one in _constructions(facts):
+        for keyword in one.call.keywords:
+            if keyword.arg is not None:
+                start = facts.source.span(keyword).start
+                place = Span(start, start + len(keyword.arg.encode()))
+                yield Given(keyword.arg, keyword.value, place, one.call, one.call, one.doubt)
+            elif isinstance(keyword.value, (ast.Dict, ast.Call)):
+                yield from _held(facts, keyword.value, one)
+            elif isinstance(keyword.value, ast.Name):
+                yield from _unpacked(facts, keyword.value, one)
+
+
+def _held(facts: ModuleFacts, holder: ast.expr, one: _Construction, doubt: str | None = None) -> Iterator[Given]:
+    """The arguments that a dict display or a call of `dict` holds."""
+    doubt = one.doubt or doubt
+    if isinstance(holder, ast.Dict):
+        for key, value in zip(holder.keys, holder.values):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield Given(key.value, value, facts.source.span(key), holder, one.call, doubt)
+    elif isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name) and _is_builtin_dict(facts, holder.func):
+        for keyword in holder.keywords:
+            if keyword.arg is not None:
+                start = facts.source.span(keyword).start
+                place = Span(start, start + len(keyword.arg.encode()))
+                yield Given(keyword.arg, keyword.value, place, holder, one.call, doubt)
+
+
+def _is_builtin_dict(facts: ModuleFacts, func: ast.Name) -> bool:
+    return facts.names.qualified(func) == "builtins.dict"
+
+
+def _unpacked(facts: ModuleFacts, name: ast.Name, one: _Construction) -> Iterator[Given]:
+    """The arguments in a dict that a name of the same function holds: as built, and as set by key."""
+    scope = facts.scope(name)
+    home = scope.lookup(name.id)
+    if home is None or home is not scope:
+        return
+    bindings = home.bindings[name.id]
+    if any(binding.kind is not Kind.ASSIGNMENT for binding in bindings):
+        return
+    doubt = _other_use(facts, name)
+    for binding in bindings:
+        if binding.value is not None:
+            yield from _held(facts, binding.value, one, doubt)
+    for use in home.uses.get(name.id, ()):
+        target = facts.structure.parents[use]
+        if not isinstance(target, ast.Subscript) or target.value is not use or not isinstance(target.ctx, ast.Store):
+            continue
+        assignment = facts.structure.parents[target]
+        key = target.slice
+        if isinstance(assignment, ast.Assign) and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            place = facts.source.span(key)
+            yield Given(key.value, assignment.value, place, assignment, one.call, one.doubt or doubt)
+
+
+def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
+    """Why a dict may be read for more than building FSDP, None when every use of the name is for that."""
+    taken = {
+        keyword.value.id
+        for one in _constructions(facts)
+        for keyword in one.call.keywords
+        if keyword.arg is None and isinstance(keyword.value, ast.Name)
+    }
+    home = facts.scope(name).lookup(name.id)
+    assert home is not None
+    for inner in home.nested():
+        for use in inner.uses.get(name.id, ()) if inner.lookup(name.id) is home else ():
+            parent = facts.structure.parents[use]
+            sets = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
+            if not sets and not (_unpacks(facts, use) and use.id in taken):
+                return f"`{name.id}` is used for more than building FSDP"
+    return None
+
+
+def _unpacks(facts: ModuleFacts, use: ast.Name) -> bool:
+    keyword = facts.structure.parents[use]
+    if not isinstance(keyword, ast.keyword) or keyword.arg is not None:
+        return False
+    call = facts.structure.parents[keyword]
+    return any(one.call is call for one in _constructions(facts))

@@ -1,0 +1,203 @@
+"""FSDP510-512: setters and arguments of FSDP2 that were renamed, became keywords, or are honoured since.
+
+Sources: catalogue fs2-divide-factor (2.8.0 FS.py:502), fs2-setter-recurse (2.3.1, 2.4.1) and fs2-reshard-default (2.8.0
+_fsdp_state.py:183).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.edits import Argument, Replace, RewriteCall
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.source import Span
+
+OLD_FACTOR, FACTOR = "set_reduce_scatter_divide_factor", "set_gradient_divide_factor"
+SETTERS = ("set_requires_gradient_sync", "set_requires_all_reduce", "set_reshard_after_backward")
+FULLY_SHARD = (
+    "torch.distributed._composable.fsdp.fully_shard",
+    "torch.distributed.fsdp.fully_shard",
+    "torch.distributed._composable.fsdp.fully_shard.fully_shard",
+)
+_RESHARD = "reshard_after_forward"
+_FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def _defined_here(facts: ModuleFacts, method: str) -> bool:
+    return any(function.name == method for function in facts.structure.functions)
+
+
+def check_factor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find the setter under the name that torch 2.8 deprecated; a file that knows the new name too is left alone."""
+    knows_new = any(node.attr == FACTOR for node in facts.structure.attributes)
+    knows_new = knows_new or any(constant.value == FACTOR for constant in facts.structure.strings)
+    if knows_new or _defined_here(facts, OLD_FACTOR):
+        return
+    for node in facts.structure.attributes:
+        if node.attr != OLD_FACTOR or not isinstance(node.ctx, ast.Load) or not facts.reached(node):
+            continue
+        end = facts.source.span(node).end
+        verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)))
+        everywhere = all(release >= _FACTOR_SINCE for release in facts.gates.alive(node))
+        message = f"`{OLD_FACTOR}` is `{FACTOR}` since torch 2.8, which also made it the whole divisor under HSDP"
+        severity = Severity.DEPRECATED if everywhere else Severity.HINT
+        yield finding(facts, card, node, facts.statement(node), message, verdict, severity)
+
+
+def check_recurse(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find `recurse` passed by position."""
+    for call in facts.structure.calls:
+        func = call.func
+        if not isinstance(func, ast.Attribute) or func.attr not in SETTERS or len(call.args) != 2 or call.keywords:
+            continue
+        if any(isinstance(argument, ast.Starred) for argument in call.args) or _defined_here(facts, func.attr):
+            continue
+        if not any(release >= _KEYWORD_SINCE for release in facts.gates.alive(call)):
+            continue
+        verdict = Verdict(
+            Fix((RewriteCall(facts.source.span(call), None, (Argument(None, 0), Argument("recurse", 1))),))
+        )
+        if not _uses_fsdp2(facts):
+            verdict = manual("nothing of FSDP2 is imported here: if this is its setter, pass `recurse=`")
+        message = f"`{func.attr}` takes `recurse` only by keyword since torch 2.4"
+        yield finding(facts, card, call.args[1], facts.statement(call), message, verdict)
+
+
+def _uses_fsdp2(facts: ModuleFacts) -> bool:
+    """Whether the file imports something of FSDP2."""
+    targets = (
+        binding.target or ""
+        for scope in facts.structure.module.nested()
+        for bindings in scope.bindings.values()
+        for binding in bindings
+    )
+    return any(
+        target.startswith("torch.distributed._composable.fsdp")
+        or (target.startswith("torch.distributed.fsdp.") and target.endswith((".fully_shard", ".FSDPModule")))
+        for target in targets
+    )
+
+
+def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find a root that is told to reshard, after a loop over the layers it holds."""
+    calls = [call for call in facts.structure.calls if _is_fully_shard(facts, call)]
+    for call in calls:
+        keyword = next((keyword for keyword in call.keywords if keyword.arg == _RESHARD), None)
+        if keyword is None or not isinstance(keyword.value, ast.Constant) or keyword.value.value is not True:
+            continue
+        releases = facts.gates.alive(call)
+        spans = any(r < _HONOURED_SINCE for r in releases) and any(r >= _HONOURED_SINCE for r in releases)
+        if spans and _follows_a_loop(facts, call, calls):
+            message = (
+                "an explicit `reshard_after_forward=True` of the root is ignored up to torch 2.7 and obeyed since 2.8"
+            )
+            verdict = manual("it costs the root one more all-gather since 2.8; without the argument all releases agree")
+            yield finding(facts, card, keyword.value, facts.statement(call), message, verdict)
+
+
+def _is_fully_shard(facts: ModuleFacts, call: ast.Call) -> bool:
+    return isinstance(call.func, (ast.Name, ast.Attribute)) and facts.names.qualified(call.func) in FULLY_SHARD
+
+
+def _follows_a_loop(facts: ModuleFacts, call: ast.Call, calls: list[ast.Call]) -> bool:
+    """Whether `call` stands in no loop, behind a loop of the same function that shards what lies inside."""
+    if _in_loop(facts, call):
+        return False
+    function = facts.function(call)
+    before = (one for one in calls if one.lineno < call.lineno and facts.function(one) is function)
+    return any(_in_loop(facts, one) for one in before)
+
+
+def _in_loop(facts: ModuleFacts, call: ast.Call) -> bool:
+    return any(isinstance(block, _LOOPS) for block in facts.blocks_around(call))
+
+
+_URL = "https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
+_IMPORT = "from torch.distributed.fsdp import FSDPModule, fully_shard\n\n"
+_FACTOR_BEFORE = _IMPORT + f"model.{OLD_FACTOR}(8.0)\n"
+_RECURSE_BEFORE = _IMPORT + "model.set_requires_gradient_sync(last, False)\n"
+_RESHARD_BEFORE = _IMPORT + "for layer in model.layers:\n    fully_shard(layer)\nfully_shard(model{})\n"
+
+DIVIDE_FACTOR = Rule(
+    RuleCard(
+        code="FSDP510",
+        name="reduce-scatter-divide-factor",
+        summary=f"`{OLD_FACTOR}`, which is `{FACTOR}` since torch 2.8",
+        explanation=f"""\
+torch 2.8 renamed the setter and deprecated the old name, which forwards to the new one. It also changed what the
+factor means under HSDP, for both names: up to 2.7 the all-reduce between replicas averages on top of it, since 2.8
+it is the whole divisor. Code that ran with HSDP on 2.7 or older needs the factor times the number of replicas.
+While older releases are supported this is a hint; a file that mentions `{FACTOR}` already is left alone.""",
+        applicability="safe or manual",
+        deprecated="2.8",
+        floor="2.8",
+        flags=(
+            Example(before=_FACTOR_BEFORE, after=_FACTOR_BEFORE.replace(OLD_FACTOR, FACTOR), torch=">=2.8"),
+            Example(before=_FACTOR_BEFORE, note="older releases are supported"),
+        ),
+        leaves=(
+            f'if hasattr(model, "{FACTOR}"):\n    model.{FACTOR}(8.0)\nelse:\n    model.{OLD_FACTOR}(8.0)\n',
+            f"class Model:\n    def {OLD_FACTOR}(self, factor):\n        self.inner.{OLD_FACTOR}(factor)\n",
+        ),
+        url=_URL,
+    ),
+    needles=(OLD_FACTOR,),
+    check=check_factor,
+)
+
+RECURSE = Rule(
+    RuleCard(
+        code="FSDP511",
+        name="positional-recurse",
+        summary="`recurse` by position in a setter of FSDP2",
+        explanation="""\
+torch 2.3 took `recurse` of `set_requires_gradient_sync` and `set_requires_all_reduce` by position; since 2.4 it is
+keyword-only, as it always was in `set_reshard_after_backward`, and a position raises TypeError. The keyword works
+on all.""",
+        applicability="safe or manual",
+        removed="2.4",
+        flags=(
+            Example(
+                before=_RECURSE_BEFORE,
+                after=_RECURSE_BEFORE.replace("last, False", "last, recurse=False"),
+            ),
+            Example(before="model.set_requires_all_reduce(last, False)\n", note="nothing of FSDP2 is imported"),
+        ),
+        leaves=(
+            _IMPORT + "model.set_requires_gradient_sync(last, recurse=False)\n",
+            _IMPORT + "model.set_reshard_after_forward(False, False)\n",
+        ),
+        url=_URL,
+    ),
+    needles=SETTERS,
+    check=check_recurse,
+)
+
+RESHARD_ROOT = Rule(
+    RuleCard(
+        code="FSDP512",
+        name="reshard-after-forward-of-the-root",
+        summary="an explicit `reshard_after_forward=True` for the root of FSDP2",
+        explanation="""\
+Up to torch 2.7 the root is never resharded after forward, whatever it is told. Since 2.8 the default is None,
+which means the same, and an explicit True is obeyed: the root is gathered once more in backward. Results are
+equal; this is a hint, for a call behind a loop that shards the layers.""",
+        applicability="manual",
+        severity=Severity.HINT,
+        flags=(Example(before=_RESHARD_BEFORE.format(", reshard_after_forward=True")),),
+        leaves=(
+            _RESHARD_BEFORE.format(""),
+            _RESHARD_BEFORE.format(", reshard_after_forward=False"),
+            _IMPORT + "fully_shard(model, reshard_after_forward=True)\n",
+        ),
+        url=_URL,
+    ),
+    needles=(_RESHARD,),
+    check=check_reshard,
+)

@@ -1,0 +1,131 @@
+"""FSDP841: `torch.load` of what torch 2.6 refuses.
+
+Source: catalogue load-weights-only (2.6.0 serialization.py:101,1378: `weights_only=None` means True, unless a
+`pickle_module` is passed).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+
+_LOAD = "torch.load"
+_SAVE = ("torch.save", "torch.serialization.save")
+_STRICT_SINCE = "2.6"
+_DECIDES = ("weights_only", "pickle_module", None)
+_PARSES = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
+_SHARDED = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find loads that leave it to torch whether anything but tensors and plain values may come out."""
+    for call in facts.structure.calls:
+        if getattr(call.func, "attr", getattr(call.func, "id", None)) != "load":
+            continue
+        if facts.names.qualified(call.func) != _LOAD or any(k.arg in _DECIDES for k in call.keywords):
+            continue
+        if not any(release >= Version(_STRICT_SINCE) for release in facts.gates.alive(call)):
+            continue
+        refused = facts.memo(_refused, lambda: _refused(facts)).get(_file(facts, call, 0))
+        message = f"`{_LOAD}` takes tensors and plain values only since torch {_STRICT_SINCE}"
+        if refused is not None:
+            message += f", and there {refused} is saved here"
+        verdict = manual("pass `weights_only=False` for a file that you trust, else save plain values")
+        severity = Severity.BREAKS if refused is not None else Severity.HINT
+        yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
+
+
+def _refused(facts: ModuleFacts) -> dict[object, str]:
+    """What a `torch.save` is known to write that a load refuses, by what tells its file from others."""
+    found: dict[object, str] = {}
+    for call in facts.structure.calls:
+        if len(call.args) > 1 and facts.names.qualified(call.func) in _SAVE:
+            if _in_sharded_context(facts, call):
+                found[_file(facts, call, 1)] = "a sharded state dict"
+            elif any(_is_namespace(facts, value) for value in _parts(facts, call.args[0])):
+                found[_file(facts, call, 1)] = "an `argparse.Namespace`"
+    return found
+
+
+def _file(facts: ModuleFacts, call: ast.Call, position: int) -> object:
+    """What tells the file of a call: the strings in its path, or else its text and the scopes of its names."""
+    path = call.args[position] if len(call.args) > position else call
+    parts = list(ast.walk(path))
+    strings = tuple(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    homes = tuple(facts.scope(part).lookup(part.id) for part in parts if isinstance(part, ast.Name))
+    return strings or (ast.unparse(path), homes)
+
+
+def _parts(facts: ModuleFacts, saved: ast.expr) -> list[ast.expr]:
+    """What a saved value is, or consists of."""
+    value = facts.names.value(saved) if isinstance(saved, ast.Name) else saved
+    if isinstance(value, ast.Dict):
+        return value.values
+    if isinstance(value, ast.Call) and facts.names.qualified(value.func) == "builtins.dict":
+        return [keyword.value for keyword in value.keywords]
+    return [saved]
+
+
+def _is_namespace(facts: ModuleFacts, value: ast.expr) -> bool:
+    """Whether a name stands for what an argparse parser returned."""
+    bound = facts.names.value(value) if isinstance(value, ast.Name) else None
+    if not isinstance(bound, ast.Call) or not isinstance(bound.func, ast.Attribute) or bound.func.attr not in _PARSES:
+        return False
+    parser = bound.func.value
+    made = facts.names.value(parser) if isinstance(parser, ast.Name) else parser
+    return isinstance(made, ast.Call) and facts.names.qualified(made.func) == "argparse.ArgumentParser"
+
+
+def _in_sharded_context(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether the state dict that is saved was, by the looks of it, taken under a type that shards it."""
+    takes = any(getattr(getattr(part, "func", None), "attr", None) == "state_dict" for part in ast.walk(call))
+    if not takes:
+        return False
+    withs = (block for block in facts.blocks_around(call) if isinstance(block, ast.With))
+    settings = (facts.fsdp.setting(item.context_expr) for block in withs for item in block.items)
+    innermost = next((setting for setting in settings if setting is not None), None)
+    return innermost is not None and innermost.type_name in _SHARDED
+
+
+_IMPORT = "import torch\nimport torch.distributed as dist\n"
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP841",
+        name="load-weights-only",
+        summary="`torch.load` without `weights_only`, which torch 2.6 turned on",
+        explanation="""\
+Since torch 2.6 `torch.load` builds tensors, numbers, strings and containers of them, and raises UnpicklingError for
+anything else: `ShardedTensor` (sharded and local state dicts), `argparse.Namespace`, NumPy scalars, configuration
+objects. Full state dicts load as before. `weights_only=False` brings the old behaviour back; since a pickle can run any
+code, that is never written for you.
+
+It breaks where the same program saves such a thing to the same file: a sharded or local state dict by `torch.save`, or
+the result of `ArgumentParser.parse_args`. Elsewhere what is loaded is not known, and this is a hint.""",
+        applicability="manual",
+        severity=Severity.BREAKS,
+        flags=(
+            Example(before=_IMPORT + "\ndef load(path):\n    return torch.load(path)\n", note="a hint"),
+            Example(
+                before="import argparse\n"
+                + _IMPORT
+                + "\nparser = argparse.ArgumentParser()\nargs = parser.parse_args()\n"
+                + "torch.save({'model': model.state_dict(), 'args': args}, path)\nstate = torch.load(path)\n",
+            ),
+        ),
+        leaves=(
+            _IMPORT + "\ndef load(path):\n    return torch.load(path, weights_only=True)\n",
+            _IMPORT + "\ndef load(path, **options):\n    return torch.load(path, **options)\n",
+        ),
+        url="https://pytorch.org/docs/stable/generated/torch.load.html",
+    ),
+    needles=(_LOAD,),
+    check=check,
+    neighbour=True,
+)

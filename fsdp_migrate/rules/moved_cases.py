@@ -1,0 +1,127 @@
+"""What the table of moves means for a name at one place of a file and one range of releases."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.rules.imports import for_type_checking
+from fsdp_migrate.rules.moves import Move, Moved, moved
+from fsdp_migrate.rules.torch_presence import following, lacking, minor
+from fsdp_migrate.torch_api.data import deprecation, exists, last, signature
+
+
+@dataclass(frozen=True)
+class Case:
+    """A moved name and the releases that run it, oldest first.
+
+    `gone` are those that lack the old name and `early` those that lack the new one.
+    """
+
+    moved: Moved
+    releases: tuple[Version, ...]
+    gone: tuple[Version, ...]
+    early: tuple[Version, ...]
+    severity: Severity
+
+    @property
+    def move(self) -> Move:
+        """The row."""
+        return self.moved.move
+
+    @property
+    def guard(self) -> bool:
+        """Whether neither name will do alone."""
+        return bool(self.early) and len(self.gone) < len(self.releases)
+
+    @property
+    def message(self) -> str:
+        """What is the matter with the old name."""
+        old, new = self.moved.old, self.moved.new
+        if not self.gone and self.severity is Severity.HINT:
+            return f"`{old}` only stands in for `{new}`"
+        place = "" if new is None else f": its place is `{new}`"
+        return f"`{old}` is {self.state}{place}"
+
+    @property
+    def state(self) -> str:
+        """What became of the old name, in words."""
+        final = last(self.moved.old)
+        if not self.gone or final is None:
+            return "deprecated"
+        return f"gone since torch {minor(following(final))}"
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why it is manual whatever the file does with the name, None when it is not."""
+        if self.moved.new is None:
+            return self.move.trap
+        if self.releases[-1] in self.early:
+            return f"torch {minor(self.releases[-1])} has neither: do without it"
+        if self.severity is Severity.HINT and self.early:
+            return f"torch {minor(self.early[-1])} does not have the new place yet, and every release has the old one"
+        if self.move.trap is not None and self.move.only is None and not self.move.statement:
+            return f"use `{self.moved.new}`: {self.move.trap}"
+        return None
+
+    @property
+    def risk(self) -> str | None:
+        """Why a fix is unsafe, None when it is not."""
+        final = last(self.moved.old)
+        if final is None or self.moved.new is None or self.move.placement:
+            return None
+        if _takes_the_same(self.moved.old, final, self.moved.new, self.releases[-1]):
+            return None
+        return f"`{self.moved.new}` takes other arguments than `{self.moved.old}` did"
+
+
+def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | None:
+    """What the rows of the rule `code` say of a name written at `node`, None when it needs no move there."""
+    found = moved(path, facts.torch.newest)
+    if found is None or found.move.code != code:
+        return None
+    releases = tuple(sorted(facts.gates.alive(node)))
+    gone = lacking(found.old, releases)
+    if not releases or (gone and releases[-1] not in gone):
+        return None  # It is too new for the range, which is not this table's matter.
+    severity = _severity(facts, found, node, releases, gone)
+    if severity is None:
+        return None
+    early = () if found.new is None else tuple(release for release in releases if not exists(found.new, release))
+    return Case(found, releases, gone, early, severity)
+
+
+def _severity(
+    facts: ModuleFacts, found: Moved, node: ast.AST, releases: Sequence[Version], gone: Sequence[Version]
+) -> Severity | None:
+    if not gone and not any(_warns(found.old, release) for release in releases):
+        # One arm of several may well use a stand-in.
+        improvable = found.new is not None and len(releases) == len(facts.torch.releases)
+        return Severity.HINT if improvable else None
+    if for_type_checking(facts, node):
+        return Severity.HINT
+    return Severity.BREAKS if gone else Severity.DEPRECATED
+
+
+def _warns(path: str, release: Version) -> bool:
+    """Whether using a name, or importing a module that it is in, gives a warning."""
+    while path.count(".") > 1:
+        if exists(path, release) and deprecation(path, release) is not None:
+            return True
+        path = path.rpartition(".")[0]
+    return False
+
+
+def _takes_the_same(old: str, before: Version, new: str, now: Version) -> bool:
+    """Whether what was a call of `old` is one of `new`, as far as the names of the parameters tell."""
+    theirs, ours = signature(old, before), signature(new, now)
+    if theirs is None or ours is None or any(parameter.kind.name == "VAR_KEYWORD" for parameter in ours):
+        return True
+    names = [parameter.name for parameter in theirs if not parameter.kind.name.startswith("VAR")]
+    added = [parameter for parameter in ours[len(names) :] if not parameter.has_default]
+    return [parameter.name for parameter in ours[: len(names)]] == names and not added

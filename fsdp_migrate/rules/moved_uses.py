@@ -1,0 +1,98 @@
+"""What a file does with a moved name, and whether that goes on with the new one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from fsdp_migrate.edits import Replace
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.scopes import Binding
+from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.moved_cases import Case
+from fsdp_migrate.rules.moves import is_module
+from fsdp_migrate.rules.releases import import_binding, uses_of
+from fsdp_migrate.rules.torch_places import Chain, Import, bindings_of, chains
+from fsdp_migrate.torch_api.data import exists
+
+
+def trouble_with_import(facts: ModuleFacts, taken: Import, case: Case) -> str | None:
+    """Why an import cannot be rewritten because of what the file does with the name, None when it can."""
+    if taken.alias.name == "*":
+        return f"a star import: name what is needed from `{case.moved.new}`"
+    if not taken.binds_path:
+        return _first(_chain_trouble(chain, case) for chain in chains_through(facts, taken))
+    bindings = bindings_of(facts, taken)
+    if case.move.whole and is_module(taken.path):
+        return _first(_module_trouble(facts, binding, case) for binding in bindings)
+    uses = [use for binding in bindings for use in uses_of(binding)]
+    return _first(trouble_with_use(facts, use, case) for use in uses)
+
+
+def _first(troubles: Iterator[str | None]) -> str | None:
+    return next((trouble for trouble in troubles if trouble is not None), None)
+
+
+def chains_through(facts: ModuleFacts, taken: Import) -> list[Chain]:
+    """The attribute chains that a plain `import a.b.c` makes possible."""
+    return [chain for chain in chains(facts) if f"{chain.path}.".startswith(f"{taken.path}.") and chain.base == "torch"]
+
+
+def _chain_trouble(chain: Chain, case: Case) -> str | None:
+    """Why a chain through a module does not go on through the new one."""
+    rest = chain.path[len(case.moved.old) + 1 :].split(".")[0]
+    return None if not rest or _offers(case, rest) else f"`{chain.path}` is used too: import what is needed by name"
+
+
+def _offers(case: Case, name: str) -> bool:
+    """Whether the new module has a name wherever it is imported."""
+    new = case.moved.new or ""
+    return all(exists(f"{new}.{name}", release) for release in case.releases if exists(new, release))
+
+
+def _module_trouble(facts: ModuleFacts, binding: Binding, case: Case) -> str | None:
+    """What a module that is bound to a name is used for that the new one does not offer."""
+    if len(binding.scope.bindings[binding.name]) != 1:
+        return f"`{binding.name}` is bound more than once: import what is needed from it by name"
+    for use in uses_of(binding):
+        parent = facts.structure.parents[use]
+        if not isinstance(parent, ast.Attribute) or not isinstance(parent.ctx, ast.Load):
+            return f"`{binding.name}` is used as a module: import what is needed from it by name"
+        if not _offers(case, parent.attr):
+            return f"`{case.moved.new}` has no `{parent.attr}` on every release: import what is needed by name"
+    return None
+
+
+def trouble_with_use(facts: ModuleFacts, use: ast.expr, case: Case) -> str | None:
+    """Why one use of the old name is not a use of the new one, None when it is."""
+    move, parent = case.move, facts.structure.parents[use]
+    if move.only is not None:
+        if isinstance(parent, ast.Attribute) and parent.attr in move.only:
+            return None
+        return f"use `{move.new}`: {move.trap}"
+    is_call = isinstance(parent, ast.Call) and parent.func is use
+    if move.statement and not (is_call and isinstance(facts.structure.parents[parent], ast.Expr)):
+        return f"use `{move.new}`: {move.trap}"
+    if move.placement and is_call and (parent.args or parent.keywords):  # type: ignore[attr-defined]
+        return f"`{move.new}` takes the name of the reduction, such as \"sum\", and no `ReduceOp`"
+    return None
+
+
+def renamed_uses(facts: ModuleFacts, taken: Import, name: str) -> tuple[Replace, ...] | None:
+    """Edits that give every use of an imported name another one, None where that may change what something means."""
+    bindings = bindings_of(facts, taken)
+    if taken.alias.asname is not None or len(bindings) != 1:
+        return None
+    binding = bindings[0]
+    if not import_binding(facts, binding).removable or _is_taken(binding, name):
+        return None
+    uses = list(uses_of(binding))
+    if any(template_around(facts, use) is not None for use in uses):
+        return None
+    return tuple(Replace(facts.source.span(use), name) for use in uses)
+
+
+def _is_taken(binding: Binding, name: str) -> bool:
+    """Whether a name is bound or used anywhere that can see the binding, or that it can see."""
+    inside: Sequence[bool] = [name in scope.bindings or name in scope.uses for scope in binding.scope.nested()]
+    return any(inside) or any(name in scope.bindings for scope in binding.scope.enclosing())

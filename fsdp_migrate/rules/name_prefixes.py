@@ -1,0 +1,245 @@
+"""FSDP606 and FSDP608: the parts that wrappers add to the names of parameters, as they were before torch 2.0.
+
+Up to 1.13 FSDP put a second wrapper around a module, `_fpw_module` (catalogue priv-prefix-strings and priv-module-attr), and
+the prefix of activation checkpointing had no dot at its end (priv-checkpoint-prefix).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.edits import Replace
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.torch_places import torch_path
+from fsdp_migrate.source import Span
+
+_CHANGED = Version("2.0")
+_OUTER, _INNER = "_fsdp_wrapped_module", "_fpw_module"
+_COMBINED = f"{_OUTER}.{_INNER}"
+_OTHERS = ("fairscale", "torch_xla")
+_PREFIX = "_CHECKPOINT_PREFIX"
+_PREFIX_PATH = f"torch.distributed.algorithms._checkpoint.checkpoint_wrapper.{_PREFIX}"
+
+
+def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find strings and attributes that go through both wrappers of torch 1.x."""
+    if _is_about_another_fsdp(facts):
+        return
+    if not _strips_each(facts):
+        yield from _strings(facts, card)
+    for node in facts.structure.attributes:
+        through_both = node.attr == _INNER and isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER
+        if through_both and _runs_on_new(facts, node):
+            message = f"`{_INNER}` is gone since torch 2.0: the module is `.module`"
+            verdict = _attribute_verdict(facts, node)
+            yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.BREAKS)
+
+
+def _is_about_another_fsdp(facts: ModuleFacts) -> bool:
+    """Whether the file uses an FSDP that still has both wrappers."""
+    modules = [
+        name
+        for statement in facts.structure.imports
+        for name in (
+            [statement.module or ""] if isinstance(statement, ast.ImportFrom) else [a.name for a in statement.names]
+        )
+    ]
+    return any(module.split(".")[0] in _OTHERS for module in modules)
+
+
+def _runs_on_new(facts: ModuleFacts, node: ast.AST) -> bool:
+    return any(release >= _CHANGED for release in facts.gates.alive(node))
+
+
+def _strips_each(facts: ModuleFacts) -> bool:
+    """Whether the file has the outer prefix alone too, and so knows both forms."""
+    texts = (node.value for node in facts.structure.strings if isinstance(node.value, str))
+    return any(_OUTER in text and _INNER not in text for text in texts)
+
+
+def _strings(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    for node in facts.structure.strings:
+        is_text = isinstance(node.value, str) and _COMBINED in node.value
+        if is_text and not isinstance(facts.structure.parents[node], ast.Expr) and _runs_on_new(facts, node):
+            message = f"no parameter is called `{_COMBINED}...` since torch 2.0: this matches nothing"
+            place = template_around(facts, node) or node
+            yield finding(facts, card, place, facts.statement(node), message, _string_verdict(facts, node))
+
+
+def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
+    call = facts.structure.parents[node]
+    text = facts.source.segment(node)
+    replaces = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
+    if not replaces or node.value != f"{_COMBINED}." or text[1:-1] != node.value or not _removes(call, node):
+        return manual(f'take "{_OUTER}." and, if torch 1.x is supported, "{_INNER}." away one after the other')
+    if template_around(facts, node) is not None:
+        return manual("the name stands in an f-string: take it out")
+    end = facts.source.span(call).end
+    quote = text[0]
+    first = Replace(facts.source.span(node), f"{quote}{_OUTER}.{quote}")
+    second = Replace(Span(end, end), f".replace({quote}{_INNER}.{quote}, {quote}{quote})")
+    return Verdict(Fix((first, second)))
+
+
+def _removes(call: ast.AST, node: ast.Constant) -> bool:
+    """Whether `call` is `text.replace(node, "")`."""
+    assert isinstance(call, ast.Call)
+    values = [argument.value for argument in call.args[1:] if isinstance(argument, ast.Constant)]
+    return call.args[:1] == [node] and len(call.args) == 2 and values == [""] and not call.keywords
+
+
+def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
+    outer = node.value
+    assert isinstance(outer, ast.Attribute)
+    if not isinstance(node.ctx, ast.Load):
+        return manual("the module of FSDP cannot be set: build it anew")
+    span = Span(facts.source.span(outer.value).end, facts.source.span(node).end)
+    if template_around(facts, node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
+        return manual("the name is written in an unusual way: write `.module`")
+    return Verdict(Fix((Replace(span, ".module"),)))
+
+
+def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find a dot put behind the prefix of activation checkpointing, which ends with one."""
+    named: list[ast.expr] = [node for node in facts.structure.attributes if node.attr == _PREFIX]
+    for node in (*named, *_names(facts)):
+        if torch_path(facts, node) != _PREFIX_PATH or not _runs_on_new(facts, node):
+            continue
+        place, verdict = _dotted(facts, node)
+        if place is not None:
+            message = f"`{_PREFIX}` ends with a dot since torch 2.0: with another one it matches nothing"
+            yield finding(facts, card, place, facts.statement(node), message, verdict)
+
+
+def _names(facts: ModuleFacts) -> Iterator[ast.Name]:
+    for scope in facts.structure.module.nested():
+        for name, uses in scope.uses.items():
+            home = scope.lookup(name)
+            if home is not None and any((b.target or "").endswith(f".{_PREFIX}") for b in home.bindings[name]):
+                yield from uses
+
+
+def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdict]:
+    """The expression that puts text with a dot behind `node`, None if there is none, and how to mend it."""
+    child: ast.AST = node
+    parent = facts.structure.parents[node]
+    if isinstance(parent, ast.BinOp) and parent.right is node:
+        child, parent = parent, facts.structure.parents[parent]
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.left is child:
+        if _starts_with_dot(parent.right):
+            return parent, _sum_verdict(facts, parent)
+    template = template_around(facts, node)
+    if isinstance(template, ast.JoinedStr) and isinstance(parent, ast.FormattedValue):
+        following = template.values[template.values.index(parent) + 1 :]
+        if following and _starts_with_dot(following[0]):
+            return template, manual("the name stands in an f-string: take the dot behind it away")
+    return None, manual("")
+
+
+def _starts_with_dot(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(".")
+
+
+def _sum_verdict(facts: ModuleFacts, node: ast.BinOp) -> Verdict:
+    span = Span(facts.source.span(node.left).end, facts.source.span(node).end)
+    between = facts.source.segment(Span(span.start, facts.source.span(node.right).start)).strip()
+    is_dot = isinstance(node.right, ast.Constant) and node.right.value == "."
+    if not is_dot or between != "+" or facts.source.has_comment(span) or template_around(facts, node) is not None:
+        return manual("take the dot behind the prefix away")
+    return Verdict(Fix((Replace(span, ""),)))
+
+
+WRAPPERS = Rule(
+    RuleCard(
+        code="FSDP606",
+        name="flatten-wrapper-prefix",
+        summary="a name that goes through `_fpw_module`, the second wrapper of torch 1.x",
+        explanation=f"""\
+Up to torch 1.13 FSDP wrapped a module twice, and the names of its parameters began with `{_COMBINED}.`. Since 2.0 it is
+`{_OUTER}.` alone. Code that takes the whole prefix away finds nothing to take away, without an error, and keys of a
+state dict no longer match.
+
+`name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
+attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also has the
+prefix `{_OUTER}.` by itself knows both forms and is left alone.""",
+        applicability="safe or manual",
+        removed="2.0",
+        floor="1.13",
+        severity=Severity.CHANGES,
+        flags=(
+            Example(
+                before=f"""\
+def clean(name):
+    return name.replace("{_COMBINED}.", "")
+""",
+                after=f"""\
+def clean(name):
+    return name.replace("{_OUTER}.", "").replace("{_INNER}.", "")
+""",
+            ),
+            Example(
+                before=f"""\
+def inner(fsdp_model):
+    return fsdp_model.{_COMBINED}
+""",
+                after="""\
+def inner(fsdp_model):
+    return fsdp_model.module
+""",
+            ),
+            Example(
+                before=f"""\
+def is_wrapped(name):
+    return name.startswith("{_COMBINED}")
+""",
+                note="more than a replacement",
+            ),
+        ),
+        leaves=(
+            f"""\
+def clean(name):
+    return name.replace("{_OUTER}.", "").replace("{_INNER}.", "")
+""",
+        ),
+        url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/_common_utils.py",
+    ),
+    needles=(_INNER,),
+    check=check_wrappers,
+)
+
+_IMPORT = f"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import {_PREFIX}\n\n"
+
+CHECKPOINT = Rule(
+    RuleCard(
+        code="FSDP608",
+        name="checkpoint-prefix-dot",
+        summary=f"a dot behind `{_PREFIX}`, which ends with one since torch 2.0",
+        explanation=f"""\
+`{_PREFIX}`, the part that activation checkpointing adds to the names of parameters, was `_checkpoint_wrapped_module` in
+torch 1.13 and is `_checkpoint_wrapped_module.` with a dot since 2.0. With a second dot behind it nothing matches, without
+an error. The rewrite takes the second dot away. `_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the name without a dot.""",
+        applicability="safe or manual",
+        floor="2.0",
+        severity=Severity.CHANGES,
+        flags=(
+            Example(
+                before=_IMPORT + f'def clean(name):\n    return name.replace({_PREFIX} + ".", "")\n',
+                after=_IMPORT + f'def clean(name):\n    return name.replace({_PREFIX}, "")\n',
+            ),
+            Example(
+                before=_IMPORT + f'def clean(name):\n    return name.replace(f"{{{_PREFIX}}}.", "")\n',
+                note="in an f-string",
+            ),
+        ),
+        leaves=(_IMPORT + f'def clean(name):\n    return name.replace({_PREFIX}, "")\n',),
+        url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py",
+    ),
+    needles=(_PREFIX,),
+    check=check_checkpoint_prefix,
+)

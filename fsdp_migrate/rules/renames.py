@@ -1,0 +1,141 @@
+"""Names that are called otherwise in the same module, with the same meaning."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from packaging.version import Version
+
+from fsdp_migrate.edits import Argument, Edit, EditImport, Replace, RewriteCall
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.facts.scopes import Binding
+from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.fallback_arms import is_old_arm
+from fsdp_migrate.rules.releases import release
+from fsdp_migrate.source import Span
+
+
+@dataclass(frozen=True)
+class Rename:
+    """An old name, the new one, and the keywords that go with it.
+
+    All of `modules` have both names. `since` is when the old one warns or, `gone`, fails. `members` says that what is
+    used is an attribute of the name.
+    """
+
+    modules: tuple[str, ...]
+    old: str
+    new: str
+    since: str
+    keywords: dict[str, str] = field(default_factory=dict)
+    gone: bool = False
+    members: bool = False
+
+    @property
+    def targets(self) -> set[str]:
+        """The old name with each of the modules."""
+        return {f"{module}.{self.old}" for module in self.modules}
+
+
+def check_renames(facts: ModuleFacts, card: RuleCard, renames: tuple[Rename, ...]) -> Iterator[Finding]:
+    """Find uses of the old names, and imports of them under another name."""
+    for rename in renames:
+        targets = rename.targets
+        for binding in _aliased(facts, targets):
+            if facts.reached(binding.node):
+                assert isinstance(binding.node, ast.ImportFrom)
+                yield _finding(facts, card, binding.node, rename, _import_verdict(facts, binding, rename))
+        for node in uses(facts, rename.old, targets):
+            if not only_older(facts, node, rename.since) and not is_old_arm(facts, node, rename.new):
+                yield _finding(facts, card, node, rename, _verdict(facts, node, rename))
+
+
+def uses(facts: ModuleFacts, name: str, targets: set[str]) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a name is read under its own spelling."""
+    nodes: list[ast.Name | ast.Attribute] = [node for node in facts.structure.attributes if node.attr == name]
+    for scope in facts.structure.module.nested():
+        nodes += scope.uses.get(name, ())
+    for node in nodes:
+        if isinstance(node.ctx, ast.Load) and facts.names.qualified(node) in targets:
+            yield node
+
+
+def _aliased(facts: ModuleFacts, targets: set[str]) -> Iterator[Binding]:
+    """Imports of a name under another one, the only bindings of that."""
+    for scope in facts.structure.module.nested():
+        for bindings in scope.bindings.values():
+            binding = bindings[0] if len(bindings) == 1 else None
+            if binding is None or binding.target is None or not isinstance(binding.node, ast.ImportFrom):
+                continue
+            if binding.target in targets and binding.target.rpartition(".")[2] != binding.name:
+                yield binding
+
+
+def only_older(facts: ModuleFacts, node: ast.AST, since: str) -> bool:
+    """Whether only releases before `since` run `node`, in a range that has newer ones too, or none does."""
+    alive = facts.gates.alive(node)
+    return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < Version(since))
+
+
+def _finding(facts: ModuleFacts, card: RuleCard, node: ast.AST, rename: Rename, verdict: Verdict) -> Finding:
+    how = "gone" if rename.gone else "deprecated"
+    message = f"`{rename.modules[0]}.{rename.old}` is {how} since torch {rename.since}: it is called `{rename.new}` now"
+    severity = Severity.BREAKS if rename.gone and facts.torch.newest >= Version(rename.since) else None
+    return finding(facts, card, node, facts.statement(node), message, verdict, severity)
+
+
+def _import_verdict(facts: ModuleFacts, binding: Binding, rename: Rename) -> Verdict:
+    if rename.keywords or rename.members:
+        return manual(f"import `{rename.new}` instead, and look at what is done with `{binding.name}`")
+    span = facts.source.span(binding.node)
+    added = f"{rename.new} as {binding.name}"
+    return Verdict(Fix((EditImport(span, add=(added,), remove=(binding.name,), unit=facts.indent_unit),)))
+
+
+def _verdict(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename) -> Verdict:
+    parent = facts.structure.parents[node]
+    if rename.members and not isinstance(parent, ast.Attribute):
+        return manual(f"only `{rename.old}.SUM` and the like can be rewritten: use `{rename.new}`")
+    if any(str(text.value).endswith(f".{rename.old}") for text in facts.structure.strings):
+        return manual(f"a string here names it too, as for `mock.patch`: use `{rename.new}` in both places")
+    edits: list[Edit] = []
+    if isinstance(node, ast.Name):
+        trouble = _import_new(facts, node, rename, edits)
+        if trouble is not None:
+            return manual(trouble)
+    edits.insert(0, _renamed(facts, node, rename))
+    return Verdict(Fix(tuple(edits), release(facts, node) if isinstance(node, ast.Name) else ()))
+
+
+def _renamed(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename) -> Edit:
+    call = facts.structure.parents[node]
+    if isinstance(call, ast.Call) and call.func is node and any(k.arg in rename.keywords for k in call.keywords):
+        arguments = tuple(
+            Argument(rename.keywords.get(a.arg or "", a.arg) if isinstance(a, ast.keyword) else None, index)
+            for index, a in enumerate(ordered_arguments(call))
+        )
+        span = facts.source.span(call)
+        if isinstance(node, ast.Attribute):
+            return RewriteCall(span, rename.new, arguments)
+        return RewriteCall(span, None, arguments, callee=rename.new)
+    end = facts.source.span(node).end
+    return Replace(Span(end - len(rename.old), end), rename.new)
+
+
+def _import_new(facts: ModuleFacts, node: ast.Name, rename: Rename, edits: list[Edit]) -> str | None:
+    """Let the import of the old name bring the new one too; why that cannot be, None when it can."""
+    (binding,) = facts.names.bindings(node) if len(facts.names.bindings(node)) == 1 else (None,)
+    if binding is None or not isinstance(binding.node, ast.ImportFrom):
+        return f"`{rename.old}` is bound in several ways: use `{rename.new}` in all of them"
+    wanted = f"{(binding.target or '').rpartition('.')[0]}.{rename.new}"
+    homes = [scope for scope in facts.scope(node).enclosing() if rename.new in scope.bindings]
+    taken = any(other.target != wanted for scope in homes for other in scope.bindings[rename.new])
+    if taken:
+        return f"the name `{rename.new}` is taken here: import it under another one"
+    if binding.scope not in homes:
+        edits.append(EditImport(facts.source.span(binding.node), add=(rename.new,), unit=facts.indent_unit))
+    return None

@@ -1,0 +1,118 @@
+"""FSDP804: `ShardedGradScaler` built from positions, in front of which torch 2.3 put another one.
+
+Source: catalogue amp-sharded-scaler (2.2.2 and 2.3.1 sharded_grad_scaler.py:85 and 84).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.edits import Argument, RewriteCall
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+
+_NAME = "ShardedGradScaler"
+_QUALIFIED = f"torch.distributed.fsdp.sharded_grad_scaler.{_NAME}"
+_DEVICE_FIRST = "2.3"
+_POSITIONS = ("init_scale", "backoff_factor", "growth_factor", "growth_interval", "enabled", "process_group")
+# A growth factor is above 1, and as the backoff factor that it becomes it is refused.
+_REFUSED_FROM = _POSITIONS.index("growth_factor") + 1
+_DEVICE = "device"
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find scalers with positional arguments that some release reads otherwise."""
+    for call in facts.structure.calls:
+        if not call.args or facts.names.qualified(call.func) != _QUALIFIED:
+            continue
+        alive = facts.gates.alive(call)
+        older = any(release < Version(_DEVICE_FIRST) for release in alive)
+        newer = any(release >= Version(_DEVICE_FIRST) for release in alive)
+        statement = facts.statement(call)
+        if _is_device(call.args[0]):
+            if older:
+                message = f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}, and none before"
+                verdict = manual(f"torch before {_DEVICE_FIRST} knows no device: pass none there, and use keywords")
+                yield finding(facts, card, call.func, statement, message, verdict, Severity.BREAKS)
+        elif alive:
+            message = f"the first position of `{_NAME}` is `init_scale` before torch {_DEVICE_FIRST} and `device` since"
+            severity = _severity(call) if newer else Severity.HINT
+            yield finding(facts, card, call.func, statement, message, _verdict(facts, call), severity)
+
+
+def _severity(call: ast.Call) -> Severity:
+    return Severity.BREAKS if len(call.args) >= _REFUSED_FROM else Severity.CHANGES
+
+
+def _is_device(first: ast.expr) -> bool:
+    """Whether the first argument was meant as the device, and the call written for newer releases."""
+    if isinstance(first, ast.Constant):
+        return isinstance(first.value, str)
+    return _DEVICE in ast.unparse(first).lower()
+
+
+def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return manual("the call passes `*args`: use keywords")
+    if len(call.args) > len(_POSITIONS):
+        return manual("the call passes more arguments than `ShardedGradScaler` took before: use keywords")
+    if not _is_number(call.args[0]):
+        written = ast.unparse(call.args[0])
+        return manual(f"`{written}` may be a scale or a device: pass it as `{_POSITIONS[0]}=` or `{_DEVICE}=`")
+    names = iter(_POSITIONS)
+    arguments = tuple(
+        Argument(argument.arg if isinstance(argument, ast.keyword) else next(names), index)
+        for index, argument in enumerate(ordered_arguments(call))
+    )
+    return Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("float", "int", "pow")
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return "scale" in name.lower() or (isinstance(node, ast.Constant) and isinstance(node.value, (int, float)))
+
+
+_IMPORT = f"from torch.distributed.fsdp.sharded_grad_scaler import {_NAME}\n\n"
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP804",
+        name="positional-sharded-grad-scaler",
+        summary="`ShardedGradScaler` built from positions, which torch 2.3 moved by one",
+        explanation="""\
+Up to torch 2.2 the first position is `init_scale`; since 2.3 it is `device`, and the rest follows.
+`ShardedGradScaler(1024.0)` is accepted all the same: the device is then 1024.0 and the scale starts at 65536. Keywords
+mean the same everywhere. Note that `backoff_factor` comes before `growth_factor`, the other way round than in
+`GradScaler`.
+
+Without torch 2.3 or newer in the supported range this is a hint. A first argument that may be either is reported.""",
+        applicability="safe or manual",
+        severity=Severity.CHANGES,
+        flags=(
+            Example(
+                before=_IMPORT + "scaler = ShardedGradScaler(1024.0, 0.5, enabled=True)\n",
+                after=_IMPORT + "scaler = ShardedGradScaler(init_scale=1024.0, backoff_factor=0.5, enabled=True)\n",
+            ),
+            Example(
+                before=_IMPORT + "def build(first):\n    return ShardedGradScaler(first)\n",
+                note="a scale or a device",
+            ),
+        ),
+        leaves=(
+            _IMPORT + "scaler = ShardedGradScaler(init_scale=1024.0)\n",
+            "from fairscale.optim.grad_scaler import ShardedGradScaler\n\nscaler = ShardedGradScaler(1024.0)\n",
+        ),
+        url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/sharded_grad_scaler.py",
+    ),
+    needles=(_NAME,),
+    check=check,
+)

@@ -1,0 +1,212 @@
+"""Where a file writes names of torch: imports, attribute chains, and strings that are looked up as names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.names import Meaning
+from fsdp_migrate.facts.scopes import Binding, Kind
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# Calls whose first argument is a dotted name that they look up, and methods that take an object and a name.
+_LOOKING_UP = frozenset({"patch", "multiple", "import_module", "setattr", "delattr", "resolve_name"})
+_LOOKING_INTO = frozenset({"object", "setattr", "delattr"})
+
+
+@dataclass(frozen=True, eq=False)
+class Import:
+    """One name that an import takes from torch; `path` is its full name, the module itself for a star."""
+
+    statement: ast.Import | ast.ImportFrom
+    alias: ast.alias
+    path: str
+
+    @property
+    def bound(self) -> str:
+        """The name that the import binds, the first part of the path for a plain `import a.b`."""
+        if self.alias.asname is not None:
+            return self.alias.asname
+        return self.alias.name.split(".")[0]
+
+    @property
+    def binds_path(self) -> bool:
+        """Whether the bound name stands for the whole path, as in every form but `import a.b` and `import *`."""
+        plain = isinstance(self.statement, ast.Import) and self.alias.asname is None and "." in self.path
+        return not plain and self.alias.name != "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A name with the attributes behind it, as far as they go: `dist.fsdp.FlatParameter`.
+
+    `base` is what the name at its root stands for; `links` are the full names that follow from it, each with its
+    expression, the innermost first; the root is not among them.
+    """
+
+    root: ast.Name
+    base: str
+    links: tuple[tuple[str, ast.Attribute], ...]
+
+    @property
+    def path(self) -> str:
+        """The full name of the whole chain."""
+        return self.links[-1][0]
+
+    def part(self, path: str) -> ast.expr | None:
+        """The expression for `path`, None when the chain does not write it by itself."""
+        if path == self.base:
+            return self.root
+        return next((node for written, node in self.links if written == path), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Quoted:
+    """A string that a call looks up as a name: `mock.patch("torch.distributed.fsdp.x")`."""
+
+    node: ast.Constant
+    path: str
+
+
+def imports(facts: ModuleFacts) -> tuple[Import, ...]:
+    """The imports of the file that take something from torch, in order."""
+    return facts.memo(imports, lambda: tuple(_imports(facts)))
+
+
+def chains(facts: ModuleFacts) -> tuple[Chain, ...]:
+    """The attribute chains of the file that read something of torch and whose root has one meaning, in order."""
+    return facts.memo(chains, lambda: tuple(_chains(facts)))
+
+
+def quoted(facts: ModuleFacts) -> tuple[Quoted, ...]:
+    """The strings of the file that are looked up as names of torch."""
+    return facts.memo(quoted, lambda: tuple(_quoted(facts)))
+
+
+def bindings_of(facts: ModuleFacts, taken: Import) -> list[Binding]:
+    """The bindings that one name of an import makes."""
+    found = facts.scope(taken.statement).bindings.get(taken.bound, [])
+    return [binding for binding in found if binding.node is taken.statement]
+
+
+def _imports(facts: ModuleFacts) -> Iterator[Import]:
+    for statement in facts.structure.imports:
+        if isinstance(statement, ast.ImportFrom):
+            if statement.level or statement.module is None or statement.module.split(".")[0] != "torch":
+                continue
+            for alias in statement.names:
+                path = statement.module if alias.name == "*" else f"{statement.module}.{alias.name}"
+                yield Import(statement, alias, path)
+        else:
+            for alias in statement.names:
+                if alias.name.split(".")[0] == "torch":
+                    yield Import(statement, alias, alias.name)
+
+
+def _chains(facts: ModuleFacts) -> Iterator[Chain]:
+    roots = _torch_names(facts)
+    for node in facts.structure.attributes:
+        parent = facts.structure.parents[node]
+        if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        links: list[ast.Attribute] = []
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            links.append(root)
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in roots:
+            chain = _chain(facts, root, links[::-1])
+            if chain is not None:
+                yield chain
+
+
+def _chain(facts: ModuleFacts, root: ast.Name, attributes: list[ast.Attribute]) -> Chain | None:
+    meaning = _only_meaning(facts, root)
+    if meaning is None or meaning.qualified is None or meaning.qualified.split(".")[0] != "torch":
+        return None
+    path = base = meaning.qualified
+    links = []
+    for attribute in attributes:
+        path = f"{path}.{attribute.attr}"
+        links.append((path, attribute))
+    return Chain(root, base, tuple(links))
+
+
+def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
+    """The full name of what of torch `node` stands for, None where it is anything else or not certain."""
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name) or root.id not in _torch_names(facts):
+        return None
+    meaning = _only_meaning(facts, node)
+    path = None if meaning is None else meaning.qualified
+    return path if path is not None and path.startswith("torch.") else None
+
+
+def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
+    meanings = facts.names.meanings(node)
+    if len(meanings) > 1:
+        # Of several imports of one name the old arm of a version check does not count.
+        meanings = tuple(m for m in meanings if m.binding is None or facts.reached(m.binding.node))
+    return meanings[0] if len(meanings) == 1 else None
+
+
+def _torch_names(facts: ModuleFacts) -> frozenset[str]:
+    """Names that may stand for something of torch: imported, or assigned from what is."""
+    return facts.memo(_torch_names, lambda: _find_torch_names(facts))
+
+
+def _find_torch_names(facts: ModuleFacts) -> frozenset[str]:
+    bound = [
+        (name, binding)
+        for scope in facts.structure.module.nested()
+        for name, bindings in scope.bindings.items()
+        for binding in bindings
+    ]
+    names = {
+        name
+        for name, binding in bound
+        if binding.kind is Kind.IMPORT and (binding.target or "").split(".")[0] in ("torch", "")
+    }
+    if facts.names.exports is not None:
+        names.update(name for name, binding in bound if binding.kind is Kind.IMPORT)
+    aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
+    for _ in range(2):
+        names.update(name for name, root in aliases if root in names)
+    return frozenset(names)
+
+
+def _root_of(value: ast.expr | None) -> str | None:
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None
+
+
+def _quoted(facts: ModuleFacts) -> Iterator[Quoted]:
+    for constant in facts.structure.strings:
+        if not isinstance(constant.value, str) or _NAME.fullmatch(constant.value) is None:
+            continue
+        parent = facts.structure.parents[constant]
+        call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
+        path = _looked_up(facts, call, constant, constant.value) if isinstance(call, ast.Call) else None
+        if path is not None and path.startswith("torch."):
+            yield Quoted(constant, path)
+
+
+def _looked_up(facts: ModuleFacts, call: ast.Call, constant: ast.Constant, text: str) -> str | None:
+    """The full name that `call` looks up because of a string among its arguments, None when it does not."""
+    function = call.func
+    name = getattr(function, "attr", getattr(function, "id", None))
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if name in _LOOKING_UP and values[0] is constant:
+        return text
+    if name in _LOOKING_INTO and isinstance(function, ast.Attribute) and values[1:2] == [constant]:
+        owner = values[0]
+        meanings = facts.names.meanings(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else ()
+        if len(meanings) == 1 and meanings[0].qualified is not None:
+            return f"{meanings[0].qualified}.{text}"
+    return None

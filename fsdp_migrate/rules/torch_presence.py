@@ -1,0 +1,223 @@
+"""On which supported releases a place runs, what is missing there, and whether the file has seen to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fallbacks import attempts_around
+from fsdp_migrate.facts.scopes import FunctionNode
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.rules.imports import for_type_checking
+from fsdp_migrate.rules.torch_places import imports
+from fsdp_migrate.torch_api import RELEASES
+from fsdp_migrate.torch_api.data import exists, first
+
+IMPORTING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+READING = frozenset({"AttributeError", "Exception", "BaseException"})
+CALLING = frozenset({"TypeError", "Exception", "BaseException"})
+# Parts of the names of decorators that keep a function from running where it cannot.
+_CHOOSY = ("skip", "require", "runif", "run_if", "xfail")
+# Context managers in which an error is expected or passed over.
+_EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
+
+
+def minor(release: Version) -> str:
+    """A release as people call it: `2.1` for 2.1.2."""
+    return f"{release.major}.{release.minor}"
+
+
+def span_of(releases: Sequence[Version]) -> str:
+    """Some releases in words, all between the first and the last counted: `2.1 to 2.5`."""
+    start, end = minor(min(releases)), minor(max(releases))
+    return start if start == end else f"{start} to {end}"
+
+
+def lacking(path: str, releases: Iterable[Version]) -> tuple[Version, ...]:
+    """Those of the releases that certainly do not have the name, oldest first."""
+    return tuple(release for release in sorted(releases) if exists(path, release) is False)
+
+
+def seen(path: str) -> bool:
+    """Whether some known release has the name."""
+    return first(path) is not None
+
+
+def presence(path: str, missing: Sequence[Version], releases: Iterable[Version]) -> str:
+    """In words, for a message, where a name is not that some of `releases` miss."""
+    there = [release for release in RELEASES if exists(path, release)]
+    if not there:
+        return "in no known torch release"
+    before = [release for release in missing if release < there[0]]
+    after = [release for release in missing if release > there[-1]]
+    if before and after:
+        return f"in torch {span_of(there)} only"
+    if before:
+        return f"new in torch {minor(there[0])}"
+    if after:
+        return f"gone since torch {minor(following(there[-1]))}"
+    return f"missing in torch {span_of(missing)}"
+
+
+def following(release: Version) -> Version:
+    """The known release after this one, itself if there is none."""
+    return next((later for later in RELEASES if later > release), release)
+
+
+def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:
+    """The supported releases on which control can reach `node`, as far as the imports in front of it let it come.
+
+    An import without a fallback that a release is too old for ends what runs on it. One that a release is too new for
+    does not: the import is to be mended, and then the rest has to run.
+    """
+    alive = facts.gates.alive(node)
+    position = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
+    for block in _bodies_around(facts, node):
+        for place, needed in _floors(facts, block):
+            if place < position:
+                alive = frozenset(release for release in alive if release >= needed)
+    return alive
+
+
+def _bodies_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
+    """The functions around a node, and the module."""
+    current: ast.AST | None = facts.structure.parents.get(node)
+    while current is not None:
+        if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            yield current
+        current = facts.structure.parents.get(current)
+
+
+def _floors(facts: ModuleFacts, body: ast.AST) -> tuple[tuple[tuple[int, int], Version], ...]:
+    """The imports that surely run in a function or module and that need a release, each with its place and the release."""
+    return facts.memo((_floors, body), lambda: tuple(_find_floors(facts, body)))
+
+
+def _find_floors(facts: ModuleFacts, body: ast.AST) -> Iterator[tuple[tuple[int, int], Version]]:
+    newest = facts.torch.newest
+    for taken in imports(facts):
+        statement = taken.statement
+        if facts.structure.parents[statement] is body and exists(taken.path, newest):
+            needed = first(taken.path)
+            if needed is not None and needed > facts.torch.oldest:
+                yield (statement.lineno, statement.col_offset), needed
+
+
+def excused(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], *, too_new: bool) -> bool:
+    """Whether the file expects that `node` fails with one of `errors`: something catches them there.
+
+    A handler that only raises again tells that torch is too old; it excuses names that are too new, no others.
+    """
+    for attempt in attempts_around(node, facts.structure.parents):
+        for handler in attempt.handlers:
+            if _names_in(handler.type) & errors and (too_new or not isinstance(handler.body[-1], ast.Raise)):
+                return True
+    return any(_expects(manager, errors) for manager in _managers_around(facts, node))
+
+
+def _names_in(node: ast.expr | None) -> frozenset[str]:
+    """The last names of the exceptions that a handler or a context manager lists."""
+    if node is None:
+        return frozenset({"BaseException"})
+    types = node.elts if isinstance(node, ast.Tuple) else [node]
+    return frozenset(getattr(t, "attr", getattr(t, "id", "?")) for t in types)
+
+
+def _managers_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.expr]:
+    child = node
+    while (parent := facts.structure.parents.get(child)) is not None and not isinstance(parent, FunctionNode):
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
+            yield from (item.context_expr for item in parent.items)
+        child = parent
+
+
+def _expects(manager: ast.expr, errors: frozenset[str]) -> bool:
+    if not isinstance(manager, ast.Call):
+        return False
+    name = getattr(manager.func, "attr", getattr(manager.func, "id", None))
+    return name in _EXPECTING and any(_names_in(argument) & errors for argument in manager.args)
+
+
+def severity(facts: ModuleFacts, node: ast.AST, missing: Sequence[Version], releases: Iterable[Version]) -> Severity:
+    """What it means that some of the `releases` that reach `node` lack what it needs.
+
+    What the newest of them lacks breaks with the next torch. What only older ones lack breaks where it runs as soon as
+    the module is imported, or whenever its function is called; under a condition, in a function with an import of
+    its own, in a string or behind a decorator that skips, it may well never run there, which makes it a hint.
+    """
+    if _never_runs(facts, node):
+        return Severity.HINT
+    if max(releases) in missing:
+        return Severity.BREAKS
+    if _undecided(facts, node, missing):
+        return Severity.HINT
+    if runs_on_import(facts, node):
+        return Severity.BREAKS
+    lazy = isinstance(node, (ast.Import, ast.ImportFrom, ast.Constant)) or any(
+        _floors(facts, body) for body in _bodies_around(facts, node) if not isinstance(body, ast.Module)
+    )
+    return Severity.HINT if lazy else Severity.BREAKS
+
+
+def _never_runs(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether only type checkers see the node."""
+    if for_type_checking(facts, node):
+        return True
+    if not any(taken.module == "__future__" and taken.names[0].name == "annotations" for taken in _from_imports(facts)):
+        return False
+    child = node
+    while (parent := facts.structure.parents.get(child)) is not None:
+        if child in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
+            return True
+        child = parent
+    return False
+
+
+def _from_imports(facts: ModuleFacts) -> Iterator[ast.ImportFrom]:
+    return (statement for statement in facts.structure.imports if isinstance(statement, ast.ImportFrom))
+
+
+def runs_on_import(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether a node is evaluated when the module is imported, in no function of it."""
+    return not any(scope.is_function for scope in facts.scope(node).enclosing())
+
+
+def _undecided(facts: ModuleFacts, node: ast.AST, missing: Iterable[Version]) -> bool:
+    """Whether it takes more than the torch version to know that `node` runs once its function or module does."""
+    child = node
+    while (parent := facts.structure.parents.get(child)) is not None:
+        for test in _conditions(parent, child):
+            if not _is_main(test) and any(facts.gates.truth(test, release) is None for release in missing):
+                return True
+        if isinstance(parent, (ast.ExceptHandler, ast.match_case)) and facts.reached(parent):
+            return True
+        if _is_choosy(facts, parent):
+            return True
+        child = parent
+    return False
+
+
+def _conditions(parent: ast.AST, child: ast.AST) -> Sequence[ast.expr]:
+    """The conditions of `parent` that decide whether `child` runs."""
+    if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
+        return () if child is parent.test else (parent.test,)
+    if isinstance(parent, ast.BoolOp) and child in parent.values:
+        return parent.values[: parent.values.index(child)]  # type: ignore[arg-type]
+    if isinstance(parent, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return [test for generator in parent.generators if child is not generator for test in generator.ifs]
+    return ()
+
+
+def _is_main(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _is_choosy(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether a function, class or test module is skipped where a decorator or mark says so."""
+    if isinstance(node, ast.Module):
+        return "pytestmark" in facts.structure.module.bindings
+    decorators = getattr(node, "decorator_list", ())
+    return any(word in ast.unparse(decorator).lower() for decorator in decorators for word in _CHOOSY)

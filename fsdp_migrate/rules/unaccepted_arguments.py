@@ -1,0 +1,195 @@
+"""FSDP500: a call of torch whose arguments some supported release does not accept, whatever it is.
+
+It reads the signatures of the API data. Where another rule speaks of the same call, it is silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.changed_names import changed_names, has_changed
+from fsdp_migrate.rules.specific import spoken_for
+from fsdp_migrate.rules.torch_places import torch_path
+from fsdp_migrate.rules.torch_presence import CALLING, excused, lacking, minor, running, severity, span_of
+from fsdp_migrate.torch_api import RELEASES, data
+from fsdp_migrate.torch_api.data import Parameter, ParameterKind
+
+_BY_POSITION = (ParameterKind.POSITIONAL_ONLY, ParameterKind.POSITIONAL_OR_KEYWORD)
+_BY_KEYWORD = (ParameterKind.POSITIONAL_OR_KEYWORD, ParameterKind.KEYWORD_ONLY)
+_MOST_LISTED = 6
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """What a signature does not accept in a call: the argument, None for a missing one, and the words for it."""
+
+    argument: ast.expr | ast.keyword | None
+    text: str
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
+    for call in facts.structure.calls:
+        path = torch_path(facts, call.func) if _is_plain(call) else None
+        if path is None or not has_changed(path):
+            continue
+        releases = running(facts, call)
+        if isinstance(call.func, ast.Attribute) and lacking(path, releases):
+            continue  # The name is missing, which another rule says.
+        misfits = _misfits(path, call, releases)
+        if misfits and _fits_somewhere(path, call) and not _is_left_to_others(facts, call, misfits, releases):
+            yield _finding(facts, card, path, call, misfits, releases)
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether all arguments of a call are written out."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return not starred and all(keyword.arg is not None for keyword in call.keywords)
+
+
+def _misfits(path: str, call: ast.Call, releases: frozenset[Version]) -> dict[Version, Misfit]:
+    """The releases that reject the call, oldest first, each with what it rejects."""
+    found = {}
+    for release in sorted(releases):
+        parameters = _parameters(path, release)
+        misfit = None if parameters is None else misfit_of(call, parameters)
+        if misfit is not None:
+            found[release] = misfit
+    return found
+
+
+def _parameters(path: str, release: Version) -> Sequence[Parameter] | None:
+    """The parameters of what can be called by its full name; a method is no such thing."""
+    return None if data.kind(path, release) in ("method", "property") else data.signature(path, release)
+
+
+def _fits_somewhere(path: str, call: ast.Call) -> bool:
+    """Whether some known release accepts the call; a call that none does has another fault, or the data has."""
+    for release in RELEASES:
+        parameters = _parameters(path, release)
+        if parameters is not None and misfit_of(call, parameters) is None:
+            return True
+    return False
+
+
+def misfit_of(call: ast.Call, parameters: Sequence[Parameter]) -> Misfit | None:
+    """The first thing about a call with plain arguments that a signature does not accept."""
+    positions = [parameter.name for parameter in parameters if parameter.kind in _BY_POSITION]
+    keywords = {parameter.name for parameter in parameters if parameter.kind in _BY_KEYWORD}
+    kinds = {parameter.kind for parameter in parameters}
+    given = set(positions[: len(call.args)])
+    if len(call.args) > len(positions) and ParameterKind.VAR_POSITIONAL not in kinds:
+        count = f"{len(positions)} positional argument{'s' * (len(positions) != 1)}"
+        return Misfit(call.args[len(positions)], f"takes {count} and not {len(call.args)}")
+    for keyword in call.keywords:
+        if keyword.arg in keywords and keyword.arg in given:
+            return Misfit(keyword, f"takes `{keyword.arg}` in the place of a positional argument already")
+        if keyword.arg not in keywords and ParameterKind.VAR_KEYWORD not in kinds:
+            return Misfit(keyword, f"takes no `{keyword.arg}`")
+    given.update(keyword.arg for keyword in call.keywords if keyword.arg is not None)
+    for parameter in parameters:
+        needed = parameter.kind in (*_BY_POSITION, ParameterKind.KEYWORD_ONLY) and not parameter.has_default
+        if needed and parameter.name not in given:
+            return Misfit(None, f"also needs `{parameter.name}`")
+    return None
+
+
+def _is_left_to_others(
+    facts: ModuleFacts, call: ast.Call, misfits: Mapping[Version, Misfit], releases: frozenset[Version]
+) -> bool:
+    too_new = max(releases) not in misfits
+    if excused(facts, call, CALLING, too_new=too_new):
+        return True
+    places = [facts.source.span(call.func), *(facts.source.span(m.argument) for m in misfits.values() if m.argument)]
+    whole = facts.source.span(call)
+    return any(span == whole or any(span.overlaps(place) for place in places) for span in spoken_for(facts))
+
+
+def _finding(
+    facts: ModuleFacts,
+    card: RuleCard,
+    path: str,
+    call: ast.Call,
+    misfits: Mapping[Version, Misfit],
+    releases: frozenset[Version],
+) -> Finding:
+    missing = tuple(misfits)
+    shown = missing[-1]
+    misfit = misfits[shown]
+    same = [release for release, other in misfits.items() if other.text == misfit.text]
+    place = call.func if misfit.argument is None else misfit.argument
+    message = f"`{path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
+    verdict = manual(_advice(path, call, misfits, releases))
+    grade = severity(facts, call, missing, releases)
+    return finding(facts, card, place, facts.statement(call), message, verdict, grade)
+
+
+def _advice(path: str, call: ast.Call, misfits: Mapping[Version, Misfit], releases: frozenset[Version]) -> str:
+    parameters = _parameters(path, max(misfits)) or ()
+    listed = [f"`{parameter.name}`" for parameter in parameters]
+    shown = ", ".join(listed[:_MOST_LISTED]) + (", ..." if len(listed) > _MOST_LISTED else "")
+    accepted = f"it takes {shown or 'nothing'}"
+    newest = max(releases)
+    if newest not in misfits:
+        least = minor(min(release for release in releases if release > max(misfits)))
+        return f"{accepted}; check the version, or support torch>={least} only"
+    return f"{accepted}: write the call for torch {minor(newest)}"
+
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP500",
+        name="argument-not-in-every-torch",
+        summary="a call with arguments that some supported torch does not accept",
+        explanation="""\
+Every torch release's signatures are read from its wheels. A call of a function, a class or a static method of
+`torch.distributed` and the modules around it is reported if a release of the supported range rejects it: an unknown
+keyword, too many positional arguments, a missing one. Calls with `*args` or `**kwargs` are not judged. Where a rule of its
+own speaks of the call, this one is silent.
+
+What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands under a
+condition that is not a version check or in a function with its own import of something new, and may well never run there:
+then it is a hint. A call that no known release accepts is left alone.""",
+        applicability="manual",
+        severity=Severity.BREAKS,
+        flags=(
+            Example(
+                """\
+from torch.distributed.tensor.parallel import parallelize_module
+
+def parallelize(model, mesh, plan):
+    return parallelize_module(model, mesh, plan, tp_mesh_dim=1)
+""",
+                note="gone since torch 2.3",
+            ),
+            Example(
+                """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def shard(model, mesh):
+    return FSDP(model, device_mesh=mesh)
+""",
+                note="new in torch 2.2",
+            ),
+        ),
+        leaves=(
+            """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def shard(model, **options):
+    return FSDP(model, use_orig_params=True, **options)
+""",
+        ),
+        url="https://github.com/pytorch/pytorch/releases",
+    ),
+    needles=(),
+    check=check,
+    names=changed_names,
+)

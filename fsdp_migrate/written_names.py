@@ -1,0 +1,126 @@
+"""Whether a file may write one of some names of torch, found in its bytes without parsing them.
+
+Imports, attribute chains and assignments of these are recognised by their form alone, in comments and strings too and
+whatever the scope. So a file may be taken for one that writes a name although it does not, but not the other way round,
+however it is laid out, but for a comment in the middle of a chain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_GAP = rb"(?:[ \t\f]|\\\r?\n)*"
+_SPACE = rb"(?:[ \t\f]|\\\r?\n)+"
+_PATH = rb"torch(?:" + _GAP + rb"\." + _GAP + rb"\w+)*"
+_REST_OF_LINE = rb"(?:[^\r\n;#\\]|\\\r?\n)*"
+# No pattern starts with an assertion: what starts with a literal is searched for much faster.
+_FROM = re.compile(
+    rb"from" + _SPACE + rb"(" + _PATH + rb")" + _SPACE + rb"import" + _GAP + rb"(\(|" + _REST_OF_LINE + rb")"
+)
+_IMPORT = re.compile(rb"import" + _SPACE + rb"(" + _REST_OF_LINE + rb")")
+_AS = _SPACE + rb"as" + _SPACE + rb"(\w+)"
+_IMPORTED_NAME = re.compile(rb"(\w+)(?:\s+as\s+(\w+))?")
+_IMPORTED_MODULE = re.compile(rb"(" + _PATH + rb")(?:" + _AS + rb")?")
+_COMMENT = re.compile(rb"#[^\r\n]*")
+# Attributes may stand on lines of their own; behind the dot a line ends only by a backslash.
+_ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
+# The target of an assignment, at the end of what stands in front of its value.
+_ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
+_BLANK = re.compile(rb"[\s\\]+")
+_LONGEST_TARGET = 200
+# How often a name may be assigned to another one.
+_MOST_ASSIGNMENTS = 2
+_WORD_BYTES = frozenset(bytes((n,)) for n in range(256) if n > 127 or chr(n).isalnum() or chr(n) == "_")
+_NO_START = _WORD_BYTES | {b"."}
+
+
+class Vocabulary:
+    """Names to look for: full names (`torch.distributed.fsdp.fully_shard`), and members of classes (`Class.member`)."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """A name that stands for a module stands for all that is in it."""
+        self._names = frozenset(name.encode() for name in names)
+        # What may still lead to one of the names: their owners, wherever a class was imported from.
+        self._leads: set[bytes] = set()
+        for name in self._names:
+            while name:
+                name = name.rpartition(b".")[0]
+                self._leads.add(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def is_written(self, raw: bytes) -> bool:
+        """Whether the bytes of a Python file, in any encoding that keeps ASCII, may write one of the names."""
+        return b"torch" in raw and any(self._holds(path) for path in self._paths(raw))
+
+    def _holds(self, path: bytes) -> bool:
+        parts = path.split(b".")
+        prefix = parts[0]
+        for before, part in zip(parts, parts[1:]):
+            prefix += b"." + part
+            if prefix in self._names or before + b"." + part in self._names:
+                return True
+        return prefix in self._names
+
+    def _leads_on(self, path: bytes) -> bool:
+        return path in self._leads or path.rpartition(b".")[2] in self._leads
+
+    def _paths(self, raw: bytes) -> Iterator[bytes]:
+        """The full names that the file may write, as far as they may lead to one of those looked for."""
+        roots: set[tuple[bytes, bytes]] = {(b"torch", b"torch")}
+        for name, path in _imports(raw):
+            yield path
+            if name is not None:
+                roots.add((name, path))
+        known: set[tuple[bytes, bytes]] = set()
+        for _ in range(_MOST_ASSIGNMENTS + 1):
+            assigned = set()
+            for name, base in roots - known:
+                for target, attributes in _uses(raw, name) if self._leads_on(base) else ():
+                    yield base + attributes
+                    if target is not None:
+                        assigned.add((target, base + attributes))
+            known |= roots
+            roots = assigned
+
+
+def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
+    """What imports take from torch: the name bound to it, None where that is `torch` itself, and the full name."""
+    for match in _FROM.finditer(raw):
+        module, names = _BLANK.sub(b"", match[1]), match[2]
+        yield None, module
+        if names == b"(":
+            names = _COMMENT.sub(b"", raw[match.end() : _closing(raw, match.end())])
+        for name, bound in _IMPORTED_NAME.findall(names.replace(b"\\", b" ")):
+            yield bound or name, module + b"." + name
+    for match in _IMPORT.finditer(raw):
+        for module, bound in _IMPORTED_MODULE.findall(match[1]):
+            yield bound or None, _BLANK.sub(b"", module)
+
+
+def _closing(raw: bytes, start: int) -> int:
+    """Where the parenthesis that holds imported names closes: the first one that is in no comment."""
+    end = start
+    while (end := raw.find(b")", end)) >= 0:
+        line_start = max(raw.rfind(b"\n", start, end), raw.rfind(b"\r", start, end), start)
+        if raw.find(b"#", line_start, end) < 0:
+            return end
+        end += 1
+    return len(raw)
+
+
+def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:
+    """Where a name is written: the name that it is assigned to with its attributes, if any, and the attributes."""
+    end = 0
+    while (start := raw.find(name, end)) >= 0:
+        end = start + len(name)
+        if raw[end : end + 1] in _WORD_BYTES or (start and raw[start - 1 : start] in _NO_START):
+            continue
+        attributes = _ATTRIBUTES.match(raw, end)
+        line = raw[max(0, start - _LONGEST_TARGET) : start].rstrip(b" \t\r\n\\(")
+        assigned = _ASSIGNED.search(line[line.rfind(b"\n") + 1 :]) if line.endswith(b"=") else None
+        if attributes is not None or assigned is not None:
+            target = None if assigned is None else assigned[1]
+            yield target, b"" if attributes is None else _BLANK.sub(b"", attributes[0])

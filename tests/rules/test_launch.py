@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+OPTION = "FSDP821"
+LAUNCH = "FSDP822"
+
+
+def test_the_dashed_option_comes_first_in_the_quotes_of_the_other() -> None:
+    check_transformed(
+        """\
+        parser.add_argument('--local_rank', type=int, dest="rank")
+        """,
+        """\
+        parser.add_argument('--local-rank', '--local_rank', type=int, dest="rank")
+        """,
+        OPTION,
+    )
+
+
+def test_further_option_strings_are_manual() -> None:
+    check_manual('p.add_argument("-r", "--local_rank")\n', OPTION, "first long option string")
+    check_manual('p.add_argument(r"--local_rank")\n', OPTION, "unusual way")
+
+
+def test_an_option_with_the_dash_anywhere_in_the_file_is_enough() -> None:
+    check_noop('p.add_argument("--local_rank", "--local-rank")\n', OPTION)
+    check_noop('p.add_argument("--local_rank")\np.add_argument("--local-rank", dest="local_rank")\n', OPTION)
+    check_noop('p.add_argument("--local_rank_file")\n', OPTION)
+    check_noop('command += ["--local_rank", "0"]\n', OPTION)
+
+
+def test_before_torch_2_nothing_is_wrong() -> None:
+    check_noop('p.add_argument("--local_rank")\n', OPTION, "<2.0")
+
+
+def _severity(text: str) -> Severity:
+    (found,) = lint(f'p.add_argument("--local_rank")\n{text}', OPTION)
+    return found.severity
+
+
+def test_it_breaks_only_where_the_launcher_is_named() -> None:
+    assert _severity("p.parse_args()\n") is Severity.HINT
+    assert _severity("p.parse_args()  # python -m torch.distributed.launch\n") is Severity.BREAKS
+    assert _severity("p.parse_known_args()  # python -m torch.distributed.launch\n") is Severity.CHANGES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.distributed.launch as launch\n",
+        "from torch.distributed import launch\n",
+        "from torch.distributed.launch import parse_args\n",
+        'cmd = [sys.executable, "-m", "torch.distributed.launch", "--use_env"]\n',
+        'os.system("python -m torch.distributed.launch train.py")\n',
+        'os.system(f"{python} -m torch.distributed.launch {script}")\n',
+    ],
+)
+def test_what_starts_the_launcher_is_reported(text: str) -> None:
+    (found,) = lint(text, LAUNCH)
+    assert found.severity is Severity.DEPRECATED
+    assert found.fix is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Run `python -m torch.distributed.launch`."""\n',
+        "import torch.distributed.launcher\n",
+        "from torch.distributed.launcher import elastic_launch\n",
+        'assert line.startswith("python -m torch.distributed.launch")\n',
+        'print("torch.distributed.launch was used")\n',
+        'if "-m torch.distributed.launch" in line: ...\n',
+    ],
+)
+def test_what_only_speaks_of_it_is_not(text: str) -> None:
+    check_noop(text, LAUNCH)

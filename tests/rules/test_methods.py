@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+FSDP = (
+    "import torch\nimport torch.nn as nn\n"
+    "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy\n"
+)
+BUILT = FSDP + "m = FSDP(x)\n"
+CLIP = "nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("nn.utils.clip_grad_norm_(m.parameters(), 1.0)", "m.clip_grad_norm_(1.0)"),
+        ("norm = torch.nn.utils.clip_grad_norm_(m.parameters(), c, 1)", "norm = m.clip_grad_norm_(c, 1)"),
+        ("nn.utils.clip_grad_norm_(m.parameters(), norm_type=1)", "m.clip_grad_norm_(norm_type=1)"),
+        ("nn.utils.clip_grad_norm_(parameters=m.parameters(), max_norm=c)", "m.clip_grad_norm_(max_norm=c)"),
+        ("f = lambda: nn.utils.clip_grad_norm_(m.parameters(), c)", "f = lambda: m.clip_grad_norm_(c)"),
+    ],
+)
+def test_clipping_is_left_to_the_model(call: str, after: str) -> None:
+    check_transformed(f"{BUILT}{call}\n", f"{BUILT}{after}\n", "FSDP503", unsafe=True)
+    (found,) = lint(f"{BUILT}{call}\n", "FSDP503")
+    assert found.severity is Severity.CHANGES
+    assert found.reason == "gradients are clipped by another norm: the one of the whole model"
+
+
+def test_an_import_that_clipping_needed_goes() -> None:
+    check_transformed(
+        BUILT + "from torch.nn.utils import clip_grad_norm_\nclip_grad_norm_(m.parameters(), 1.0)\n",
+        BUILT + "m.clip_grad_norm_(1.0)\n",
+        "FSDP503",
+        unsafe=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", ["m.parameters(), c, foreach=True", "m.parameters(), *c", "max_norm=c, parameters=m.parameters()"]
+)
+def test_clipping_that_does_not_fit_the_method_is_reported(arguments: str) -> None:
+    check_manual(f"{BUILT}nn.utils.clip_grad_norm_({arguments})\n", "FSDP503", "norm over all ranks")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLIP,
+        "m = FSDP(x) if a else x\n" + CLIP,
+        "if a:\n    m = FSDP(x)\nelse:\n    m = x\n" + CLIP,
+        "if a:\n    m = FSDP(x)\n" + CLIP,
+        "def f(m):\n    if a:\n        m = FSDP(m)\n    " + CLIP,
+        "def f(m):\n    " + CLIP,
+        "m = fully_shard(x)\n" + CLIP,
+        "m = FSDP(x, sharding_strategy=ShardingStrategy.NO_SHARD)\n" + CLIP,
+        "m = FSDP(x)\nif isinstance(m, FSDP):\n    m.clip_grad_norm_(1.0)\nelse:\n    " + CLIP,
+        "m = FSDP(x)\nnn.utils.clip_grad_norm_(x.parameters(), 1.0)\n",
+        "m = FSDP(x)\nm.clip_grad_norm_(1.0)\n",
+        "m = FSDP(x)\ndef clip_grad_norm_(p, c):\n    pass\nclip_grad_norm_(m.parameters(), 1.0)\n",
+        "class T:\n    def __init__(self, m):\n        self.m = m\n        if a:\n            self.m = FSDP(m)\n"
+        "    def f(self):\n        nn.utils.clip_grad_norm_(self.m.parameters(), 1.0)\n",
+        "class T:\n    def __init__(self, m):\n        self.m = FSDP(m)\n"
+        "class U:\n    def f(self):\n        nn.utils.clip_grad_norm_(self.m.parameters(), 1.0)\n",
+    ],
+)
+def test_clipping_of_what_may_be_no_fsdp_model_is_left_alone(text: str) -> None:
+    check_noop(FSDP + text, "FSDP503")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("m.summon_full_params()", "FSDP.summon_full_params(m)"),
+        ("m.summon_full_params(recurse=False)", "FSDP.summon_full_params(m, recurse=False)"),
+        ("m.summon_full_params( recurse=False)", "FSDP.summon_full_params(m,  recurse=False)"),
+    ],
+)
+def test_the_module_is_handed_to_the_static_method(before: str, after: str) -> None:
+    check_transformed(f"{BUILT}with {before}:\n    pass\n", f"{BUILT}with {after}:\n    pass\n", "FSDP505")
+    (found,) = lint(f"{BUILT}with {before}:\n    pass\n", "FSDP505")
+    assert found.severity is Severity.BREAKS
+
+
+def test_a_class_that_is_not_seen_from_the_call_is_reported() -> None:
+    text = """\
+    class T:
+        def __init__(self, m):
+            from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+            self.m = FSDP(m)
+
+        def f(self):
+            with self.m.summon_full_params():
+                pass
+    """
+    check_manual(text, "FSDP505", "hand it `self.m`")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "with x.summon_full_params():\n    pass\n",
+        "with m.summon_full_params(m):\n    pass\n",
+        "with FSDP.summon_full_params(module=m):\n    pass\n",
+        "with m.summon_full_params(*a):\n    pass\n",
+        "with m.summon_full_params(**a):\n    pass\n",
+    ],
+)
+def test_full_parameters_of_others_or_with_a_module_are_left_alone(text: str) -> None:
+    check_noop(BUILT + text, "FSDP505")
