@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,6 +18,11 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, text
 from fsdp_migrate.runner import Change
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsdp_migrate.verify import Fixture
 
 STDIN = "-"
 
@@ -286,12 +291,16 @@ def explain(rule: str) -> None:
     CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
     """
     from fsdp_migrate.rules import RULES, find
+    from fsdp_migrate.verify import proofs
 
     card = find(rule)
     if card is None:
         near = config.closest(rule, [word for known in RULES for word in (known.card.code, known.card.name)])
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
     text.print_card(card)
+    cases = proofs(card.code)
+    if cases:
+        text.print_document(f"\nProven by `fsdp-migrate verify -k {card.code}`:\n  " + "\n  ".join(cases))
 
 
 @cli.command(epilog="\b\nExamples:\n  fsdp-migrate rules\n  fsdp-migrate rules --output-format json")
@@ -330,3 +339,82 @@ def api(name: str, torch: TorchRange | None, output_format: str) -> None:
     except api_answer.UnknownName as error:
         raise click.UsageError(str(error)) from None
     text.print_document(api_answer.document(found) if output_format == "json" else "\n".join(api_answer.lines(found)))
+
+
+@cli.command(
+    epilog="""\b
+Examples:
+  fsdp-migrate verify
+  fsdp-migrate verify -k FSDP104 --nproc 4
+  fsdp-migrate verify my/case/
+  fsdp-migrate verify --rewrite my/before.py
+
+Exit codes: 0 all is fine and something ran, 1 something is not, 2 bad usage or no torch."""
+)
+@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+@click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
+@click.option("--nproc", type=click.IntRange(min=1), help="Ranks (per machine).  [default: 2, more where needed]")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
+@click.option("--full", is_flag=True, help="All strategies and optimizers.")
+@click.option("--torch", "pythons", metavar="PYTHON", multiple=True, help="An interpreter with another torch.")
+@click.option(
+    "--rewrite",
+    "to_rewrite",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Rewrite this program first and compare.",
+)
+@click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
+@click.option(
+    "--nnodes", type=click.IntRange(min=1), default=1, help="Machines; passed to torch's launcher, as the next three."
+)
+@click.option("--node-rank", type=click.IntRange(min=0))
+@click.option("--rdzv-endpoint", metavar="HOST:PORT")
+@click.option("--rdzv-backend")
+@click.option("--output-format", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+def verify(**options: Any) -> None:
+    """Run programs before and after rewriting on real process groups, and compare what every rank observes.
+
+    PATHS are cases, folders with a before.py and an after.py, or folders of cases (default: the bundled fixtures).
+    """
+    import tempfile
+    from pathlib import Path
+
+    from fsdp_migrate import verify as harness
+
+    settings = harness.Settings(
+        nproc=options["nproc"],
+        device=options["device"],
+        timeout=options["timeout"],
+        full=options["full"],
+        pythons=options["pythons"],
+        rendezvous=harness.Rendezvous(
+            options["nnodes"], options["node_rank"], options["rdzv_endpoint"], options["rdzv_backend"]
+        ),
+    )
+    chosen = {"keyword": options["keyword"], "output_format": options["output_format"]}
+    if not options["to_rewrite"]:
+        click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
+    if options["paths"]:
+        raise click.UsageError("give PATHS or --rewrite, not both")
+    with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
+        pairs = [_rewritten_pair(Path(path), Path(folder), options["unsafe_fixes"]) for path in options["to_rewrite"]]
+        code = harness.run(settings, pairs=pairs, **chosen)
+    click.get_current_context().exit(code)
+
+
+def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
+    """A program and what rewriting makes of it, written into `folder`."""
+    from fsdp_migrate.rewrite import rewrite_source
+    from fsdp_migrate.verify import FixtureError, read_fixture
+
+    result = rewrite_source(before.read_bytes(), str(before), unsafe_fixes=unsafe_fixes)
+    if result.error is not None:
+        raise click.UsageError(f"{before}: {result.error}")
+    after = folder / f"{len(list(folder.iterdir()))}.py"
+    after.write_bytes(result.source)
+    try:
+        return read_fixture(before, after)
+    except FixtureError as error:
+        raise click.UsageError(str(error)) from None

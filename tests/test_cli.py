@@ -450,7 +450,7 @@ def test_a_file_that_changes_during_the_run_is_left_as_it_now_is(run: Run, monke
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], ["lint"], ["rewrite"], ["explain"], ["rules"], ["api"]])
+@pytest.mark.parametrize("command", [[], ["lint"], ["rewrite"], ["explain"], ["rules"], ["api"], ["verify"]])
 def test_every_help_has_an_example(run: Run, command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -473,3 +473,17 @@ def test_api_tells_about_a_name_as_text_and_as_json(run: Run) -> None:
 
 def test_version(run: Run) -> None:
     assert run("--version").stdout == f"fsdp-migrate {__version__}\n"
+
+
+def test_explain_names_the_fixtures_that_prove_a_rule(run: Run) -> None:
+    result = run("explain", "FSDP105")
+    assert "Proven by `fsdp-migrate verify -k FSDP105`:" in result.stdout
+    assert "  flatten-sharded-optim-state-dict/all-keywords" in result.stdout
+    assert "Proven by" not in run("explain", "FSDP001").stdout
+
+
+def test_verify_takes_paths_or_a_program_to_rewrite_but_not_both(run: Run) -> None:
+    Path("before.py").write_text("x = 1\n")
+    result = run("verify", ".", "--rewrite", "before.py")
+    assert result.exit_code == 2
+    assert "not both" in result.stderr
