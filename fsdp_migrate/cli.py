@@ -146,7 +146,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
         hints = take("hints") or fail_on is Severity.HINT
         show_ranges = take("show_torch_range")
         request = Request(
-            settings=_settings(torch or TorchRange.parse(DEFAULT_RANGE), take("select"), take("ignore"), hints),
+            settings=_settings(torch or TorchRange.default(), take("select"), take("ignore"), hints),
             by_project=torch is None,
             discovery=_discovery(paths, take("stdin_filename")),
             stdin=STDIN in paths,

@@ -14,7 +14,7 @@ from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.unparsable import CARD
 from fsdp_migrate.screen import is_candidate
 from fsdp_migrate.source import Source, SourceError, Span, declared_encoding
-from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
+from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.names import ExportLookup
@@ -31,7 +31,7 @@ def lint_source(
         RangeError: `torch` is not a range of known releases.
         SourceError: the text cannot be decoded.
     """
-    supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch or DEFAULT_RANGE)
+    supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
     try:
         raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
     except UnicodeEncodeError as error:

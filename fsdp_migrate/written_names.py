@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 _GAP = rb"(?:[ \t\f]|\\\r?\n)*"
 _SPACE = rb"(?:[ \t\f]|\\\r?\n)+"
@@ -58,7 +59,7 @@ class Vocabulary:
     def _holds(self, path: bytes) -> bool:
         parts = path.split(b".")
         prefix = parts[0]
-        for before, part in zip(parts, parts[1:]):
+        for before, part in pairwise(parts):
             prefix += b"." + part
             if prefix in self._names or before + b"." + part in self._names:
                 return True

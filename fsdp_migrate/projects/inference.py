@@ -12,7 +12,9 @@ from fsdp_migrate.projects.mentions import FileFault, Mention, Mentions, display
 from fsdp_migrate.projects.own_table import own_table
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
-DEFAULT = TorchRange.parse(DEFAULT_RANGE)
+DEFAULT = TorchRange.default()
+# The same, where a project supports even older releases.
+_FROM_DEFAULT = TorchRange.parse(DEFAULT_RANGE)
 
 _LISTS = re.compile(r"requirements.*\.(?:txt|in)")
 _ENVIRONMENTS = re.compile(r"environment.*\.ya?ml")
@@ -82,7 +84,7 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
     if torch.oldest >= DEFAULT.oldest:
         return Project(root, torch, f"{where} requires torch{bound}", warnings=tuple(warnings))
     note = f"{where} supports torch{bound}; pass --torch '{bound}' to keep both worlds"
-    return Project(root, DEFAULT, f"default; {note}", note, tuple(warnings))
+    return Project(root, _FROM_DEFAULT, f"default; {note}", note, tuple(warnings))
 
 
 def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:

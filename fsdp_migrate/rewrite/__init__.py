@@ -10,7 +10,7 @@ from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import SourceError, declared_encoding
-from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
+from fsdp_migrate.torch_api import TorchRange
 
 __all__ = ["RewriteResult", "Rewritten", "rewrite_bytes", "rewrite_source"]
 
@@ -50,7 +50,7 @@ def rewrite_source(
     Raises:
         RangeError: `torch` is not a range of known releases.
     """
-    supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch or DEFAULT_RANGE)
+    supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
     settings = Settings(supported, hints=hints, unsafe_fixes=unsafe_fixes)
     if isinstance(source, bytes):
         result = rewrite_bytes(source, path, settings)

@@ -70,8 +70,8 @@ class Rule:
     """A card with the identifiers that can trigger it and the function that finds its places.
 
     A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, and in
-    all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as well
-    as `needles` can; they are looked for by `fsdp_migrate.written_names`.
+    all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as
+    well as `needles` can; they are looked for by `fsdp_migrate.written_names`.
     """
 
     card: RuleCard

@@ -199,29 +199,32 @@ def _namesakes(path: str, release: Version) -> list[str]:
     )
 
 
-
 RULE = Rule(
     RuleCard(
         code="FSDP600",
         name="name-not-in-every-torch",
         summary="a name of torch that some supported release does not have",
         explanation="""\
-Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in `mock.patch`
-or `import_module` that name something which a release of the supported range lacks: gone from the newest ones, or not
-yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`, `checkpoint`,
-`device_mesh` and their private modules, `torch.amp`, `torch.utils.checkpoint` and others. Where a rule of its own speaks
-of a name, this one is silent.
+Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in
+`mock.patch` or `import_module` that name something which a release of the supported range lacks: gone from the
+newest ones, or not yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`,
+`checkpoint`, `device_mesh` and their private modules, `torch.amp`, `torch.utils.checkpoint` and others. Where a
+rule of its own speaks of a name, this one is silent.
 
-What the newest supported release lacks breaks. What only older ones lack breaks where it runs as soon as the module is
-imported; inside a function with its own import, under a condition that is not a version check or behind a decorator that
-skips, it is a hint, since the program may well never come there on an older torch. After an import that needs some
-release, the rest of the file is judged from that release on.
+What the newest supported release lacks breaks. What only older ones lack breaks where it runs as soon as the module
+is imported; inside a function with its own import, under a condition that is not a version check or behind a
+decorator that skips, it is a hint, since the program may well never come there on an older torch. It is a hint too
+where neither the project nor `--torch` says which releases are supported. After an import that needs some release,
+the rest of the file is judged from that release on.
 
 Left alone are version checks, `hasattr` tests, fallbacks by `try` and `except`, and names in no known release.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(
-            Example("from torch.distributed.fsdp._runtime_utils import _clear_grads_if_needed\n", note="gone since torch 2.1"),
+            Example(
+                "from torch.distributed.fsdp._runtime_utils import _clear_grads_if_needed\n",
+                note="gone since torch 2.1",
+            ),
             Example("from torch.distributed.fsdp import fully_shard\n", note="new in torch 2.6"),
             Example(
                 """\

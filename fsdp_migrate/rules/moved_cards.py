@@ -19,8 +19,8 @@ from fsdp_migrate.rules.moves import (
 
 _HINT = """
 
-While the old place still works on every supported release, this is a hint: it gives no warning, but torch means to remove it.
-The fix is applied with `--hints`, where every supported release has the new place."""
+While the old place still works on every supported release, this is a hint: it gives no warning, but torch means to
+remove it. The fix is applied with `--hints`, where every supported release has the new place."""
 _BOTH = """
 
 Where the range has releases with the old place only and others with the new one only, the import tries both:
@@ -33,10 +33,10 @@ _CARDS = (
         name="moved-dtensor",
         summary="DTensor and what belongs to it, imported from `torch.distributed._tensor`",
         explanation="""\
-`torch.distributed._tensor` became `torch.distributed.tensor` in torch 2.5. What is left of the old package passes on its
-public names and some of its modules; `debug`, `ops`, `random`, `dispatch`, `op_schema`, `redistribute`, `sharding_prop` and
-others are gone from it, and so is `placement_types._Partial`, which is `Partial` now and takes the name of the
-reduction in place of a `ReduceOp`."""
+`torch.distributed._tensor` became `torch.distributed.tensor` in torch 2.5. What is left of the old package passes
+on its public names and some of its modules; `debug`, `ops`, `random`, `dispatch`, `op_schema`, `redistribute`,
+`sharding_prop` and others are gone from it, and so is `placement_types._Partial`, which is `Partial` now and takes
+the name of the reduction in place of a `ReduceOp`."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
@@ -85,9 +85,9 @@ except ImportError:
         name="moved-fully-shard",
         summary="FSDP2 imported from `torch.distributed._composable.fsdp`",
         explanation="""\
-`fully_shard`, `FSDPModule` and the policies of FSDP2 were in `torch.distributed._composable.fsdp` from torch 2.3 to 2.5 and
-have been public in `torch.distributed.fsdp` since 2.6. The old package passes on the public names; its private modules
-are gone, and so is the class `FSDP` of torch 2.3, which is `FSDPModule`."""
+`fully_shard`, `FSDPModule` and the policies of FSDP2 were in `torch.distributed._composable.fsdp` from torch 2.3 to
+2.5 and have been public in `torch.distributed.fsdp` since 2.6. The old package passes on the public names; its
+private modules are gone, and so is the class `FSDP` of torch 2.3, which is `FSDPModule`."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
@@ -156,10 +156,10 @@ def is_sharded(module):
         name="renamed-private-name",
         summary="a private name of `torch.distributed.fsdp` that has another name or place",
         explanation="""\
-`clean_tensor_name`, `_get_param_to_unflat_param_names`, `TrainingState_`, the modules `fsdp.utils` and `fsdp._utils` and
-other private names moved when FSDP was split into modules in torch 2.0 and 2.1. Those whose new name does the same are
-imported from its place. Others are reported with what has taken their place; a private name may change
-again with any release."""
+`clean_tensor_name`, `_get_param_to_unflat_param_names`, `TrainingState_`, the modules `fsdp.utils` and
+`fsdp._utils` and other private names moved when FSDP was split into modules in torch 2.0 and 2.1. Those whose new
+name does the same are imported from its place. Others are reported with what has taken their place; a private name
+may change again with any release."""
         + _BOTH,
         applicability="safe, unsafe or manual",
         flags=(
@@ -184,7 +184,8 @@ def names(model: FSDP):
 """,
             ),
             Example(
-                before="from torch.distributed.fsdp._utils import _contains_batchnorm\n", note="gone without a successor"
+                before="from torch.distributed.fsdp._utils import _contains_batchnorm\n",
+                note="gone without a successor",
             ),
         ),
         leaves=("from torch.distributed.fsdp._common_utils import clean_tensor_name\n",),
@@ -195,10 +196,11 @@ def names(model: FSDP):
         name="moved-shard-package",
         summary="distributed checkpointing imported from `torch.distributed._shard.checkpoint`",
         explanation="""\
-`torch.distributed._shard.checkpoint` is `torch.distributed.checkpoint` since torch 2.0. Importing the old package gives a
-DeprecationWarning, which Python hides by default. What is imported from one of its modules is a second copy: its
-`FileSystemWriter` is not the `FileSystemWriter` of `torch.distributed.checkpoint`, so that tests for the class fail. The new
-place mends that too. `torch.distributed._sharded_tensor` and `_sharding_spec` are in `torch.distributed._shard`."""
+`torch.distributed._shard.checkpoint` is `torch.distributed.checkpoint` since torch 2.0. Importing the old package
+gives a DeprecationWarning, which Python hides by default. What is imported from one of its modules is a second
+copy: its `FileSystemWriter` is not the `FileSystemWriter` of `torch.distributed.checkpoint`, so that tests for the
+class fail. The new place mends that too. `torch.distributed._sharded_tensor` and `_sharding_spec` are in
+`torch.distributed._shard`."""
         + _BOTH,
         applicability="safe, unsafe or manual",
         deprecated="2.0",
@@ -230,12 +232,12 @@ def writer(path):
         name="composable-fully-shard",
         summary="`torch.distributed._composable.fully_shard`, the FSDP1 function that torch 2.6 removed",
         explanation="""\
-Two functions have been called `fully_shard`. `torch.distributed._composable.fully_shard` applied FSDP1 to a module without
-wrapping it; it took a `policy` and a `strategy`, warned since torch 2.3 and is gone since 2.6.
-`torch.distributed.fsdp.fully_shard`, until 2.5 in `torch.distributed._composable.fsdp`, is FSDP2: other arguments, and only the
-one module it is called on. Importing the one in place of the other may run and shard nothing below the root, so it
-is not rewritten. `FullyShardedDataParallel` with the policy as `auto_wrap_policy` and `use_orig_params=True` shards alike,
-but wraps the module: its class and the names of its parameters change.""",
+Two functions have been called `fully_shard`. `torch.distributed._composable.fully_shard` applied FSDP1 to a module
+without wrapping it; it took a `policy` and a `strategy`, warned since torch 2.3 and is gone since 2.6.
+`torch.distributed.fsdp.fully_shard`, until 2.5 in `torch.distributed._composable.fsdp`, is FSDP2: other arguments,
+and only the one module it is called on. Importing the one in place of the other may run and shard nothing below the
+root, so it is not rewritten. `FullyShardedDataParallel` with the policy as `auto_wrap_policy` and
+`use_orig_params=True` shards alike, but wraps the module: its class and the names of its parameters change.""",
         applicability="manual",
         deprecated="2.3",
         removed="2.6",
@@ -250,7 +252,10 @@ def shard(model, policy):
                 note="another function of the same name",
             ),
         ),
-        leaves=("from torch.distributed.fsdp import fully_shard\n", "from torch.distributed._composable import replicate\n"),
+        leaves=(
+            "from torch.distributed.fsdp import fully_shard\n",
+            "from torch.distributed._composable import replicate\n",
+        ),
         url="https://github.com/pytorch/pytorch/pull/141875",
     ),
     RuleCard(
@@ -259,8 +264,9 @@ def shard(model, policy):
         summary="a name of `torch.distributed.tensor.parallel` that torch 2.2 removed",
         explanation="""\
 `PairwiseParallel`, the functions `make_input_...` and `make_output_...`, `enable_2d_with_fsdp` and
-`TensorParallelMultiheadAttention` belong to the first form of tensor parallelism. Since torch 2.2 a plan gives each module
-a `ColwiseParallel` or a `RowwiseParallel` with its layouts, and FSDP is combined with it through a mesh of two dimensions.""",
+`TensorParallelMultiheadAttention` belong to the first form of tensor parallelism. Since torch 2.2 a plan gives each
+module a `ColwiseParallel` or a `RowwiseParallel` with its layouts, and FSDP is combined with it through a mesh of
+two dimensions.""",
         applicability="manual",
         removed="2.2",
         flags=(

@@ -92,8 +92,16 @@ def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | N
     severity = _severity(facts, found, node, releases, gone)
     if severity is None:
         return None
-    early = () if found.new is None else tuple(release for release in releases if not exists(found.new, release))
+    early = _without(found.new, releases)
+    meanwhile = found.move.meanwhile
+    if meanwhile is not None and len(_without(meanwhile, releases)) < len(early):
+        found, early = Moved(found.move, found.old, meanwhile), _without(meanwhile, releases)
     return Case(found, releases, gone, early, severity)
+
+
+def _without(name: str | None, releases: Sequence[Version]) -> tuple[Version, ...]:
+    """The releases that are not known to have a name, none if there is no name."""
+    return () if name is None else tuple(release for release in releases if not exists(name, release))
 
 
 def _severity(

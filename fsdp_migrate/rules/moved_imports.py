@@ -19,11 +19,15 @@ from fsdp_migrate.source import Span
 
 @dataclass(frozen=True)
 class Relocation:
-    """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases."""
+    """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases.
+
+    `edits` are what has to change where the name is used.
+    """
 
     taken: Import
     new: str
     guard: bool
+    edits: tuple[Replace, ...] = ()
 
     @property
     def module(self) -> str:
@@ -53,7 +57,7 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     texts: dict[Relocation, str] = {}
     for one in relocations:
         renamed = renamed_uses(facts, one.taken, one.name) if one.renames and not one.guard else None
-        uses += renamed or ()
+        uses += (*one.edits, *(renamed or ()))
         texts[one] = one.text(one.taken.bound if renamed is None else one.name)
     edits = _in_place(facts, statement, texts)
     if edits is None:
@@ -64,9 +68,7 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     return Verdict(Fix((*edits, *uses)))
 
 
-def _in_place(
-    facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]
-) -> list[Replace] | None:
+def _in_place(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]) -> list[Replace] | None:
     """Edits inside the statement, None where it takes another one."""
     span = module_span(facts, statement)
     modules = {one.module for one in texts}
@@ -89,7 +91,9 @@ def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Reloc
         names = [texts[one] for one in members]
         if guard:
             before = [written(one.taken.alias) for one in members]
-            lines.append(_guarded(import_text(module, names, layout.inner), import_text(old, before, layout.inner), layout))
+            lines.append(
+                _guarded(import_text(module, names, layout.inner), import_text(old, before, layout.inner), layout)
+            )
         else:
             lines.append(import_text(module, names, layout))
     moved = {one.taken.alias for one in texts}

@@ -12,7 +12,7 @@ from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case, case_of
 from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_module
-from fsdp_migrate.rules.moved_uses import trouble_with_import, trouble_with_use
+from fsdp_migrate.rules.moved_uses import argument_edits, trouble_with_import, trouble_with_use
 from fsdp_migrate.rules.moves import moved
 from fsdp_migrate.rules.torch_places import Chain, Import, chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import IMPORTING, READING, excused
@@ -59,7 +59,10 @@ def _from_imports(
     if movable:
         worst = min((case.severity for _, case in movable), key=_WORST_FIRST.index)
         said = [case for _, case in movable if case.severity is worst]
-        relocations = [Relocation(taken, case.moved.new or "", case.guard) for taken, case in movable]
+        relocations = [
+            Relocation(taken, case.moved.new or "", case.guard, argument_edits(facts, taken, case))
+            for taken, case in movable
+        ]
         verdict = _at_risk(relocated(facts, statement, relocations), [case for _, case in movable])
         place = movable[0][0].alias if len(movable) == 1 else statement
         yield finding(facts, card, place, statement, _message(said), verdict, worst)

@@ -12,8 +12,11 @@ from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case
 from fsdp_migrate.rules.moves import is_module
 from fsdp_migrate.rules.releases import import_binding, uses_of
-from fsdp_migrate.rules.torch_places import Chain, Import, bindings_of, chains
+from fsdp_migrate.rules.torch_places import Chain, Import, bindings_of, chains, torch_path
 from fsdp_migrate.torch_api.data import exists
+
+# What the new placement calls the reductions that both know.
+_REDUCTIONS = frozenset({"SUM", "AVG", "MAX", "MIN", "PRODUCT"})
 
 
 def trouble_with_import(facts: ModuleFacts, taken: Import, case: Case) -> str | None:
@@ -73,9 +76,37 @@ def trouble_with_use(facts: ModuleFacts, use: ast.expr, case: Case) -> str | Non
     is_call = isinstance(parent, ast.Call) and parent.func is use
     if move.statement and not (is_call and isinstance(facts.structure.parents[parent], ast.Expr)):
         return f"use `{move.new}`: {move.trap}"
-    if move.placement and is_call and (parent.args or parent.keywords):  # type: ignore[attr-defined]
-        return f"`{move.new}` takes the name of the reduction, such as \"sum\", and no `ReduceOp`"
+    if move.placement and is_call and not _is_portable(facts, parent, case):  # type: ignore[arg-type]
+        return f'`{move.new}` takes the name of the reduction, such as "sum", and no `ReduceOp`'
     return None
+
+
+def _is_portable(facts: ModuleFacts, call: ast.Call, case: Case) -> bool:
+    """Whether a placement is made without an argument, or with one whose new form can be written."""
+    if not call.args and not call.keywords:
+        return True
+    return not case.guard and _reduction(facts, call) is not None
+
+
+def _reduction(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, str] | None:
+    """The only argument of a placement and the name that takes its place, None unless it is a plain `ReduceOp`."""
+    values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reduce_op")]
+    path = torch_path(facts, values[0]) if len(values) == 1 and len(call.args) + len(call.keywords) == 1 else None
+    owner, _, name = (path or "").rpartition(".")
+    return (values[0], name.lower()) if owner.endswith(".ReduceOp") and name in _REDUCTIONS else None
+
+
+def argument_edits(facts: ModuleFacts, taken: Import, case: Case) -> tuple[Replace, ...]:
+    """Edits of the arguments that the new name takes in another form."""
+    if not case.move.placement:
+        return ()
+    edits = []
+    for use in (use for binding in bindings_of(facts, taken) for use in uses_of(binding)):
+        call = facts.structure.parents[use]
+        found = _reduction(facts, call) if isinstance(call, ast.Call) and call.func is use else None
+        if found is not None:
+            edits.append(Replace(facts.source.span(found[0]), f'"{found[1]}"'))
+    return tuple(edits)
 
 
 def renamed_uses(facts: ModuleFacts, taken: Import, name: str) -> tuple[Replace, ...] | None:

@@ -1,7 +1,7 @@
 """Names of torch that have another place or another name: a row each, without any release.
 
-Since when the old name is gone or deprecated and since when the new one is there, the API data knows; a test holds the rows
-against it. `entry` is the entry of the catalogue of API changes that a row comes from.
+Since when the old name is gone or deprecated and since when the new one is there, the API data knows; a test holds
+the rows against it. `entry` is the entry of the catalogue of API changes that a row comes from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Move:
     its own. `trap` says what to do where the new name is not the old one under another name; then nothing is
     rewritten. `only` are the attributes of the old name that the new one has with the same meaning; a `statement` is a
     function whose result changed, which does not matter where it is called as a statement. `placement` marks the class
-    whose argument changed with its name.
+    whose argument changed with its name. `meanwhile` is a place that came before the new one and is still there.
     """
 
     code: str
@@ -46,6 +46,7 @@ class Move:
     only: frozenset[str] | None = None
     statement: bool = False
     placement: bool = False
+    meanwhile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,9 @@ def _fully_shard() -> Iterator[Move]:
     yield _module(code, entry, "_composable.fsdp", "fsdp")
     yield from _rows(code, entry, "_composable.fsdp", "fsdp", public)
     yield from _rows(code, entry, "_composable.fsdp.fully_shard", "fsdp", inner)
-    yield from _rows(code, "fs2-FSDP-class", "_composable.fsdp", "fsdp", "FSDP>FSDPModule")
-    yield from _rows(code, "fs2-FSDP-class", "_composable.fsdp.fully_shard", "fsdp", "FSDP>FSDPModule")
+    for old in ("_composable.fsdp", "_composable.fsdp.fully_shard"):
+        new, meanwhile = f"{_ROOT}.fsdp.FSDPModule", f"{_ROOT}._composable.fsdp.FSDPModule"
+        yield Move(code, "fs2-FSDP-class", f"{_ROOT}.{old}.FSDP", new, meanwhile=meanwhile)
     yield from _rows(
         code,
         entry,
@@ -137,14 +139,9 @@ def _device_mesh() -> Iterator[Move]:
     yield _module(code, entry, "_tensor.device_mesh", "device_mesh")
     yield from _rows(code, entry, "_tensor", "device_mesh", "DeviceMesh init_device_mesh")
     yield from _rows(code, entry, "_tensor.api", "device_mesh", "DeviceMesh")
-    yield from _rows(
-        code,
-        entry,
-        "_tensor.device_mesh",
-        "device_mesh",
-        "mesh_resources>_mesh_resources",
-        trap="its methods have changed too: `get_root_mesh` took the place of `get_parent_mesh` in torch 2.5",
-    )
+    trap = "its methods have changed too: `get_root_mesh` took the place of `get_parent_mesh` in torch 2.5"
+    for old in ("_tensor.device_mesh", "_tensor"):
+        yield from _rows(code, entry, old, "device_mesh", "mesh_resources>_mesh_resources", trap=trap)
 
 
 def _private() -> Iterator[Move]:
@@ -284,8 +281,8 @@ def _shard_packages() -> Iterator[Move]:
 
 def _composable() -> Iterator[Move]:
     trap = (
-        "torch.distributed.fsdp.fully_shard is another function: it takes no policy and shards the one module; wrap with "
-        "`FullyShardedDataParallel(module, auto_wrap_policy=policy, use_orig_params=True)`, or call it for every layer"
+        "torch.distributed.fsdp.fully_shard is another function, which takes no policy and shards the one module: call "
+        "it for each layer, or use `FullyShardedDataParallel(module, auto_wrap_policy=policy, use_orig_params=True)`"
     )
     for old in ("_composable.fully_shard", "_composable.fully_shard.fully_shard"):
         yield Move(COMPOSABLE, "comp-fully-shard", f"{_ROOT}.{old}", None, whole=True, trap=trap)
@@ -317,9 +314,8 @@ def _tensor_parallel() -> Iterator[Move]:
         "enable_2d_with_fsdp",
         trap="drop the call and build FSDP with the data-parallel part of the mesh, `device_mesh=mesh['dp']`",
     )
-    yield from _rows(
-        code, entry, "tensor.parallel.ddp", None, "pre_dp_module_transform", trap="DDP takes DTensor modules as they are"
-    )
+    as_they_are = "DDP takes modules with DTensor parameters as they are"
+    yield from _rows(code, entry, "tensor.parallel.ddp", None, "pre_dp_module_transform", trap=as_they_are)
     attention = "parallelize the projections of the attention by a plan for `parallelize_module`"
     for old in ("tensor.parallel", "tensor.parallel.multihead_attention_tp"):
         yield from _rows(code, entry, old, None, "TensorParallelMultiheadAttention", trap=attention)
@@ -358,7 +354,7 @@ def moved(path: str, newest: Version) -> Moved | None:
 
 
 def _named_by_modules(module: str, names: Sequence[str]) -> str:
-    """The part of `names`, with dots, that ends with what is in a module: attributes of that do not move by themselves."""
+    """The part of `names`, with dots, up to the first that is no module: its attributes do not move by themselves."""
     inside = ""
     for name in names:
         inside += f".{name}"

@@ -1,7 +1,7 @@
 """FSDP606 and FSDP608: the parts that wrappers add to the names of parameters, as they were before torch 2.0.
 
-Up to 1.13 FSDP put a second wrapper around a module, `_fpw_module` (catalogue priv-prefix-strings and priv-module-attr), and
-the prefix of activation checkpointing had no dot at its end (priv-checkpoint-prefix).
+Up to 1.13 FSDP put a second wrapper around a module, `_fpw_module` (catalogue priv-prefix-strings and
+priv-module-attr), and the prefix of activation checkpointing had no dot at its end (priv-checkpoint-prefix).
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdic
     parent = facts.structure.parents[node]
     if isinstance(parent, ast.BinOp) and parent.right is node:
         child, parent = parent, facts.structure.parents[parent]
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.left is child:
-        if _starts_with_dot(parent.right):
-            return parent, _sum_verdict(facts, parent)
+    is_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.left is child
+    if isinstance(parent, ast.BinOp) and is_sum and _starts_with_dot(parent.right):
+        return parent, _sum_verdict(facts, parent)
     template = template_around(facts, node)
     if isinstance(template, ast.JoinedStr) and isinstance(parent, ast.FormattedValue):
         following = template.values[template.values.index(parent) + 1 :]
@@ -166,8 +166,8 @@ Up to torch 1.13 FSDP wrapped a module twice, and the names of its parameters be
 state dict no longer match.
 
 `name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
-attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also has the
-prefix `{_OUTER}.` by itself knows both forms and is left alone.""",
+attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
+has the prefix `{_OUTER}.` by itself knows both forms and is left alone.""",
         applicability="safe or manual",
         removed="2.0",
         floor="1.13",
@@ -221,9 +221,10 @@ CHECKPOINT = Rule(
         name="checkpoint-prefix-dot",
         summary=f"a dot behind `{_PREFIX}`, which ends with one since torch 2.0",
         explanation=f"""\
-`{_PREFIX}`, the part that activation checkpointing adds to the names of parameters, was `_checkpoint_wrapped_module` in
-torch 1.13 and is `_checkpoint_wrapped_module.` with a dot since 2.0. With a second dot behind it nothing matches, without
-an error. The rewrite takes the second dot away. `_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the name without a dot.""",
+`{_PREFIX}`, the part that activation checkpointing adds to the names of parameters, was
+`_checkpoint_wrapped_module` in torch 1.13 and is `_checkpoint_wrapped_module.` with a dot since 2.0. With a second
+dot behind it nothing matches, without an error. The rewrite takes the second dot away.
+`_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the name without a dot.""",
         applicability="safe or manual",
         floor="2.0",
         severity=Severity.CHANGES,

@@ -92,7 +92,7 @@ def _bodies_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _floors(facts: ModuleFacts, body: ast.AST) -> tuple[tuple[tuple[int, int], Version], ...]:
-    """The imports that surely run in a function or module and that need a release, each with its place and the release."""
+    """The imports that surely run in a function or module and need a certain release: their places and the release."""
     return facts.memo((_floors, body), lambda: tuple(_find_floors(facts, body)))
 
 
@@ -146,13 +146,14 @@ def severity(facts: ModuleFacts, node: ast.AST, missing: Sequence[Version], rele
 
     What the newest of them lacks breaks with the next torch. What only older ones lack breaks where it runs as soon as
     the module is imported, or whenever its function is called; under a condition, in a function with an import of
-    its own, in a string or behind a decorator that skips, it may well never run there, which makes it a hint.
+    its own, in a string or behind a decorator that skips, it may well never run there, which makes it a hint. So does
+    a range that nobody stated.
     """
     if _never_runs(facts, node):
         return Severity.HINT
     if max(releases) in missing:
         return Severity.BREAKS
-    if _undecided(facts, node, missing):
+    if facts.torch.assumed or _undecided(facts, node, missing):
         return Severity.HINT
     if runs_on_import(facts, node):
         return Severity.BREAKS
@@ -205,7 +206,7 @@ def _conditions(parent: ast.AST, child: ast.AST) -> Sequence[ast.expr]:
     if isinstance(parent, (ast.If, ast.IfExp, ast.While)):
         return () if child is parent.test else (parent.test,)
     if isinstance(parent, ast.BoolOp) and child in parent.values:
-        return parent.values[: parent.values.index(child)]  # type: ignore[arg-type]
+        return parent.values[: parent.values.index(child)]
     if isinstance(parent, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return [test for generator in parent.generators if child is not generator for test in generator.ifs]
     return ()

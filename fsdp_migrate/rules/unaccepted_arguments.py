@@ -151,12 +151,12 @@ RULE = Rule(
         explanation="""\
 Every torch release's signatures are read from its wheels. A call of a function, a class or a static method of
 `torch.distributed` and the modules around it is reported if a release of the supported range rejects it: an unknown
-keyword, too many positional arguments, a missing one. Calls with `*args` or `**kwargs` are not judged. Where a rule of its
-own speaks of the call, this one is silent.
+keyword, too many positional arguments, a missing one. Calls with `*args` or `**kwargs` are not judged. Where a rule
+of its own speaks of the call, this one is silent.
 
-What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands under a
-condition that is not a version check or in a function with its own import of something new, and may well never run there:
-then it is a hint. A call that no known release accepts is left alone.""",
+What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands
+under a condition that is not a version check or in a function with its own import of something new, and may well
+never run there: then it is a hint. A call that no known release accepts is left alone.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

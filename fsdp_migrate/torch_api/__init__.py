@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -33,10 +33,17 @@ class RangeError(ValueError):
 class TorchRange:
     """The torch releases that the code under analysis has to run on.
 
-    Build one with `TorchRange.parse`; `text` is what the user wrote.
+    Build one with `TorchRange.parse`; `text` is what the user wrote. It is `assumed` where nobody wrote anything and no
+    project file says which releases are supported: then nothing speaks for the older ones.
     """
 
     text: str
+    assumed: bool = field(default=False, compare=False)
+
+    @classmethod
+    def default(cls) -> TorchRange:
+        """The range where nobody says which releases are supported."""
+        return cls(DEFAULT_RANGE, assumed=True)
 
     @classmethod
     def parse(cls, text: str) -> TorchRange:

@@ -6,8 +6,8 @@ commas between several. What a row may have:
 
 * `in`: the ranges that have the name; `optional`: those in which it depends on the build of torch.
 * by range (an empty range: always): `kind`, `signature` (parameters as written in Python), `value` of a short constant,
-  `target` of an alias (where the thing is defined), `bases` of a class (its metaclass too), `deprecated` (category and
-  text), `deprecated_parameters` (the same by parameter).
+  `target` of an alias (where the thing is defined), `bases` of a class (its metaclass too; `?` stands for what nobody
+  knows), `deprecated` (category and text), `deprecated_parameters` (the same by parameter).
 * of a module, `module` by range: "whole" (all its names have rows), "shallow" (whole, but only some of its submodules),
   "partial" (some names have rows) or "unread"; and `foreign` by range: further names it takes from outside of torch.
 * `instance`: what only instances of the class have, in some release.

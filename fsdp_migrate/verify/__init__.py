@@ -13,16 +13,14 @@ from typing import TextIO
 
 from fsdp_migrate.verify.fixtures import Fixture, FixtureError, Header, find_fixtures, fixtures_root, read_fixture
 from fsdp_migrate.verify.harness import Outcome, Progress, Result, Settings, verify
-from fsdp_migrate.verify.lanes import LaneError
 from fsdp_migrate.verify.launch import Rendezvous
-from fsdp_migrate.verify.report import Bar, as_json, as_text
+from fsdp_migrate.verify.report import FORMATS, Bar
 from fsdp_migrate.verify.verdicts import Verdict
 
 __all__ = [
     "Fixture",
     "FixtureError",
     "Header",
-    "LaneError",
     "Outcome",
     "Progress",
     "Rendezvous",
@@ -61,14 +59,17 @@ def run(
             raise FixtureError(f"no fixture matches {keyword!r}; without -k all of them run")
         progress = Bar(err) if err.isatty() else None
         outcome = verify(fixtures, settings, progress)
-    except (FixtureError, LaneError) as error:
+    except FixtureError as error:
         err.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
         err.write("interrupted; every rank has been stopped\n")
         return 130
     seconds = time.monotonic() - began
-    out.write((as_json if output_format == "json" else as_text)(outcome, seconds) + "\n")
+    err.writelines(f"error: {error}\n" for error in outcome.errors)
+    if outcome.errors and not outcome.results:
+        return 2
+    out.write(FORMATS[output_format](outcome, seconds) + "\n")
     return 0 if outcome.succeeded else 1
 
 

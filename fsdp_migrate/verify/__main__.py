@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=Settings.timeout, help="seconds per scenario")
     parser.add_argument("--full", action="store_true", help="all strategies and optimizers")
     parser.add_argument("--torch", action="append", default=[], help="another interpreter that has torch")
-    parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    parser.add_argument("--output-format", choices=("text", "json", "markdown"), default="text")
     given = parser.parse_args()
     settings = Settings(
         nproc=given.nproc,

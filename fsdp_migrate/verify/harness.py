@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -65,16 +66,17 @@ class LaneRun:
 
 @dataclass
 class Outcome:
-    """Everything one call of `verify` found out."""
+    """Everything one call of `verify` found out; `errors` tell of lanes that could not run at all."""
 
     results: list[Result] = field(default_factory=list)
     runs: list[LaneRun] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     @property
     def succeeded(self) -> bool:
         """Whether all is fine and at least one fixture ran."""
         ran = any(result.verdict is not Verdict.SKIPPED for result in self.results)
-        return ran and all(result.verdict.fine for result in self.results)
+        return ran and not self.errors and all(result.verdict.fine for result in self.results)
 
 
 class Progress:
@@ -99,16 +101,17 @@ class _Job:
 def verify(fixtures: Sequence[Fixture], settings: Settings, progress: Progress | None = None) -> Outcome:
     """Run `fixtures` before and after rewriting and compare what every rank observed.
 
-    Raises:
-        LaneError: an interpreter that cannot be used (torch is not installed), or too few GPUs.
-        FixtureError: never here; `find_fixtures` raises it.
+    A lane that cannot be used (torch is not installed, no GPU where one was asked for) is told in `Outcome.errors`.
     """
     outcome = Outcome()
-    for python in settings.pythons or (None,):
-        lane = probe(python, settings.device) if python else probe(device=settings.device)
-        jobs = sorted(_jobs(fixtures, settings), key=lambda job: job.axis.world)
-        for world, group in groupby(jobs, key=lambda job: job.axis.world):
-            _run_world(list(group), lane, world, settings, outcome, progress or Progress())
+    for python in settings.pythons or (sys.executable,):
+        try:
+            lane = probe(python, settings.device)
+            jobs = sorted(_jobs(fixtures, settings), key=lambda job: job.axis.world)
+            for world, group in groupby(jobs, key=lambda job: job.axis.world):
+                _run_world(list(group), lane, world, settings, outcome, progress or Progress())
+        except LaneError as error:
+            outcome.errors.append(str(error))
     return outcome
 
 
@@ -142,7 +145,11 @@ def _device(lane: Lane, world: int, settings: Settings) -> str:
 def _run_world(
     jobs: list[_Job], lane: Lane, world: int, settings: Settings, outcome: Outcome, progress: Progress
 ) -> None:
-    """Run what belongs to one lane and world size, in one launch."""
+    """Run what belongs to one lane and world size, in one launch.
+
+    Raises:
+        LaneError: its ranks cannot be started.
+    """
     device = _device(lane, world, settings)
     facts = [_facts(job, lane, device) for job in jobs]
     reasons = [_skip(job, known, lane, settings) for job, known in zip(jobs, facts)]
@@ -198,6 +205,8 @@ class _Launcher:
                 launch.run(lambda number: self.progress.step(self.jobs[number].fixture, self.jobs[number].axis))
             finally:
                 self.progress.end()
+            if not launch.started:
+                raise LaneError(f"{self.lane.python}: its ranks did not start: {launch.last_words()}")
             self.told = LaneRun(self.lane.torch, self.world, self.device, tuple(launch.workarounds()))
             return {number: self._result(number, launch, records) for number, records in launch.records()}
 

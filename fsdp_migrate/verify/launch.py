@@ -136,6 +136,15 @@ class Launch:
     def _first_rank(self) -> int:
         return (self._rendezvous.node_rank or 0) * (self._plan.world // self._rendezvous.nnodes)
 
+    @property
+    def started(self) -> bool:
+        """Whether any rank came as far as the first scenario."""
+        return any(protocol.record_file(self._folder, rank).is_file() for rank in range(self._plan.world))
+
+    def last_words(self) -> str:
+        """The last line that a rank or the launcher printed."""
+        return (self._output().strip() or "nothing was printed").splitlines()[-1].strip()
+
     def workarounds(self) -> list[str]:
         """What the ranks worked around in torch."""
         events = protocol.read_events(protocol.hello_file(self._folder))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
 from typing import TextIO
 
 import fsdp_migrate
@@ -11,6 +13,7 @@ from fsdp_migrate.verify.axes import Axis
 from fsdp_migrate.verify.fixtures import Fixture
 from fsdp_migrate.verify.harness import Outcome, Progress, Result
 from fsdp_migrate.verify.verdicts import Verdict
+from fsdp_migrate.verify.worker.protocol import REPEATS
 
 SCHEMA_VERSION = 1
 
@@ -27,6 +30,7 @@ def as_json(outcome: Outcome, seconds: float) -> str:
                 {"torch": r.torch, "world": r.world, "device": r.device, "workarounds": list(r.workarounds)}
                 for r in outcome.runs
             ],
+            "errors": outcome.errors,
             "results": [_as_object(result) for result in outcome.results],
         },
         indent=2,
@@ -51,43 +55,83 @@ def _as_object(result: Result) -> dict[str, object]:
     }
 
 
-def as_text(outcome: Outcome, seconds: float, *, verbose: bool = False) -> str:
-    """A line per fixture that is fine, everything known about one that is not, and a summary."""
+def as_text(outcome: Outcome, seconds: float) -> str:
+    """A line per fixture that is fine, everything known about each run that is not, and a summary."""
     lines = []
     for run in outcome.runs:
         backend = "nccl" if run.device == "cuda" else "gloo"
         lines.append(f"torch {run.torch}, {run.world} ranks on {run.device} ({backend})")
         lines += [f"  worked around in torch: {note}" for note in run.workarounds]
-    for result in outcome.results:
-        lines += _as_lines(result, verbose)
+    for _, group in groupby((result for result in outcome.results if not _repeats(result)), key=_kind):
+        lines += _as_lines(list(group))
     return "\n".join([*lines, *_summary(outcome, seconds)])
 
 
-def _as_lines(result: Result, verbose: bool) -> list[str]:
-    first, *rest = result.judgement.detail.splitlines() or [""]
-    told = f"{result.verdict.value:<15} {result.fixture.name} [{_axis(result)}]"
-    line = f"{told}: {first}" if first else told
-    if result.verdict.fine and not verbose:
-        return [line]
-    return [line, *(f"    {more}" for more in rest)]
+def _repeats(result: Result) -> bool:
+    """Whether it was not run because it would have repeated another one."""
+    return result.verdict is Verdict.SKIPPED and result.judgement.detail.startswith(REPEATS)
 
 
-def _axis(result: Result) -> str:
-    return f"torch {result.torch}, {result.axis}"
+def _kind(result: Result) -> tuple[object, ...]:
+    """What runs have in common that are told in one line; those that are not fine are told one by one."""
+    alone = 0 if result.verdict.fine else id(result)
+    return (result.fixture.name, result.torch, result.axis.world, result.verdict, _first_line(result), alone)
+
+
+def _first_line(result: Result) -> str:
+    return result.judgement.detail.partition("\n")[0]
+
+
+def _as_lines(results: list[Result]) -> list[str]:
+    first = results[0]
+    where = str(first.axis) if len(results) == 1 else f"{first.axis.world} ranks, {len(results)} configurations"
+    line = f"{first.verdict.value:<15} {first.fixture.name} [torch {first.torch}, {where}]"
+    line = f"{line}: {_first_line(first)}" if _first_line(first) else line
+    more = [] if first.verdict.fine else first.judgement.detail.split("\n")[1:]
+    return [line, *(f"    {told}" for told in more)]
 
 
 def _summary(outcome: Outcome, seconds: float) -> list[str]:
     counts = Counter(result.verdict for result in outcome.results)
-    told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
+    told = _counts(counts)
     ran = [result for result in outcome.results if result.verdict is not Verdict.SKIPPED]
     checked = sum(bool(result.checked) for result in ran)
     fixtures = len({result.fixture.before for result in outcome.results})
-    lines = [f"{fixtures} fixtures, {len(outcome.results)} runs in {seconds:.1f} s: {told or 'nothing ran'}"]
+    lines = [f"{fixtures} fixtures, {len(outcome.results)} runs in {seconds:.1f} s: {told}"]
     if ran:
         lines.append(f"{checked} of {len(ran)} also agree with a single process" if outcome.succeeded else "")
     if not ran:
         lines.append("nothing ran: no evidence for anything")
     return [line for line in lines if line]
+
+
+def as_markdown(outcome: Outcome, seconds: float) -> str:
+    """A table of rules by torch release: how many fixtures got which verdict, the worst of a fixture's runs each."""
+    lanes = list(dict.fromkeys(result.torch for result in outcome.results))
+    fixtures: dict[str, dict[str, dict[str, Verdict]]] = {}
+    for result in outcome.results:
+        rule = result.fixture.name.rpartition("/")[0] or result.fixture.name
+        by_fixture = fixtures.setdefault(rule, {}).setdefault(result.torch, {})
+        known = by_fixture.get(result.fixture.name, Verdict.SKIPPED)
+        by_fixture[result.fixture.name] = max(known, result.verdict, key=_badness)
+    lines = [f"| rule | {' | '.join(lane.partition('+')[0] for lane in lanes)} |", f"|---|{'---|' * len(lanes)}"]
+    for rule, by_lane in fixtures.items():
+        cells = [_counts(Counter(by_lane.get(lane, {}).values())) for lane in lanes]
+        lines.append(f"| {rule} | {' | '.join(cells)} |")
+    notes = [f"* {_as_lines([result])[0]}" for result in outcome.results if not result.verdict.fine]
+    return "\n".join([*lines, "", *_summary(outcome, seconds), *notes])
+
+
+def _badness(verdict: Verdict) -> int:
+    """Skipping tells nothing, so any other verdict counts before it."""
+    return -1 if verdict is Verdict.SKIPPED else list(Verdict).index(verdict)
+
+
+def _counts(counts: Counter[Verdict]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]) or "-"
+
+
+FORMATS: dict[str, Callable[[Outcome, float], str]] = {"text": as_text, "json": as_json, "markdown": as_markdown}
 
 
 class Bar(Progress):

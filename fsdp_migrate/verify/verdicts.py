@@ -17,6 +17,7 @@ _LEFT_BEHIND = re.compile(
     r"remote process exited|application timeout",
     re.IGNORECASE,
 )
+_LOST = re.compile(r"connection (was )?(closed|reset)|broken pipe|remote process exited", re.IGNORECASE)
 _HANG = re.compile(r"Timeout \(\d+:\d\d:\d\d")
 _FATAL = re.compile(r"Fatal Python error: (.+)")
 
@@ -161,13 +162,22 @@ def _judge_evidence(report: Report) -> Judgement | None:
             continue  # declared for other releases only
         if not any(side.seen[number] for side in report.sides("before").values()):
             return Judgement(Verdict.NO_EVIDENCE, f"before.py never showed {evidence}{_seen_instead(report)}")
-        if any(side.seen[number] for side in report.sides("after").values()):
+        if evidence.kind == "deprecation":
+            # torch warns about itself too; what counts is a warning that is gone.
+            if report.fixture.after and not _deprecations(report, "before") - _deprecations(report, "after"):
+                told = "after.py gives every deprecation warning that before.py gives"
+                return Judgement(Verdict.STILL_LEGACY, f"{told}{_seen_instead(report)}")
+        elif any(side.seen[number] for side in report.sides("after").values()):
             return Judgement(Verdict.STILL_LEGACY, f"after.py still shows {evidence}")
     return None
 
 
+def _deprecations(report: Report, side: str) -> set[str]:
+    return {text for made in report.sides(side).values() for text in made.deprecations}
+
+
 def _seen_instead(report: Report) -> str:
-    shown = dict.fromkeys(text for side in report.sides("before").values() for text in side.deprecations)
+    shown = sorted(_deprecations(report, "before"))
     return f"; it warned: {' | '.join(shown)}" if shown else "; it gave no deprecation warning at all"
 
 
@@ -233,22 +243,25 @@ def _broken(report: Report) -> Judgement:
     unfinished = [record for record in report.ranks if not record.finished]
     sides = [record.started for record in unfinished if record.started]
     if not sides:
-        last = (report.output.strip() or "nothing was printed").splitlines()[-1]
-        return Judgement(Verdict.ERROR, f"the ranks never came to this scenario: {last}")
+        return Judgement(Verdict.ERROR, f"the ranks never came to this scenario\n{report.output}".rstrip())
     where = f"{sides[0]}.py"
-    silent = [record.rank for record in unfinished if record.started and record.started not in record.sides]
+    silent = [record for record in unfinished if record.started is None or record.started not in record.sides]
     crash = _crash(report, [record.rank for record in unfinished], silent)
     if crash:
         return Judgement(Verdict.CRASH, f"{where}: {crash}\n{_evidence_of(report)}".rstrip())
-    told = f"{where}: rank {', '.join(map(str, silent)) or 'unknown'} did not come back"
-    failures = {rank: failure for side in SIDES for rank, failure in _failures(report, side).items()}
+    told = f"{where}: rank {', '.join(str(record.rank) for record in silent) or 'unknown'} did not come back"
+    failures = _all_failures(report)
     if failures:
         rank, failure = next(iter(_causes(failures).items()))
         told += f"; rank {rank} raised {_first_line(failure)}"
     return Judgement(Verdict.HANG, f"{told}\n{_evidence_of(report)}".rstrip())
 
 
-def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[int]) -> str | None:
+def _all_failures(report: Report) -> dict[int, Failure]:
+    return {rank: failure for side in SIDES for rank, failure in _failures(report, side).items()}
+
+
+def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[RankRecord]) -> str | None:
     """Which rank died and how, unless one ran out of time."""
     if any(_HANG.search(stacks) for stacks in report.stacks.values()):
         return None
@@ -260,9 +273,13 @@ def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[int]) -> 
             return f"rank {rank} died: {fatal.group(1)}"
         if end is not None and not end.asked and end.code != ABANDONED:
             return f"rank {rank} ended its process with exit code {end.code}"
-    # The elastic launcher tells no exit codes, but whoever it stops leaves its stacks.
-    gone = [rank for rank in silent if rank not in report.exits and not report.stacks.get(rank)]
-    return f"rank {gone[0]} is gone without a word" if gone else None
+    # The elastic launcher tells no exit codes, but whoever it stops here leaves its stacks. Of a rank on another
+    # machine nothing is known but that its connections broke.
+    lost = any(_LOST.search(failure.message) for failure in _all_failures(report).values())
+    for record in silent:
+        if record.rank not in report.exits and not report.stacks.get(record.rank) and (record.started or lost):
+            return f"rank {record.rank} is gone without a word"
+    return None
 
 
 def _evidence_of(report: Report) -> str:

@@ -91,6 +91,7 @@ def test_a_field_of_one_minor_is_there_in_that_minor_only() -> None:
         (f"{FSDP}._is_root", "set on instances"),
         (f"{PACKAGE}.MixedPrecision.never_heard_of.more", "what an unknown member has"),
         ("torch.distributed.ReduceOp.SUM", "defined in C++"),
+        ("torch.distributed.Backend.MINE", "backends are registered on the class"),
         ("torch.distributed.tensor.DTensor.storage_offset", "inherited from a class in C++"),
     ],
 )

@@ -24,15 +24,11 @@ NEED_MORE = ("torch.distributed.tensor._ops.strategy_validation",)
 # What `inspect.signature` says otherwise than the source, by where the thing is defined, and why.
 OTHERWISE = {
     "torch._C": "made in C++",
-    "torch.distributed._composable.contract._ContractFn": "a Protocol, which nobody calls",
     "torch.distributed._functional_collectives._wrap_tensor_autograd": "decorated without functools.wraps",
     "torch.distributed._shard.sharded_tensor.api.ShardedTensor": "`__new__` passes on what `__init__` spells out",
-    "torch.distributed.checkpoint.staging.AsyncStager": "a Protocol, which nobody calls",
-    "torch.distributed.checkpoint.stateful.Stateful": "a Protocol, which nobody calls",
     "torch.distributed.optim.optimizer._script_local_optimizer_step": "compiled by torch.jit.script",
     "torch.distributed.tensor._api.DTensor.__init__": "decorated, with `self` among `*args`",
     "torch.distributed.tensor._collective_utils._mesh_get_process_group_impl": "None until it is registered",
-    "torch.distributed.tensor.experimental._context_parallel._attention._AttentionOp": "a Protocol",
     "torch.distributed.tensor.experimental._context_parallel._cp_custom_ops.flex_cp_allgather": "a custom operator",
     "torch.distributed.tensor.experimental._context_parallel._cp_custom_ops.flex_cp_allgather_backward": (
         "a custom operator"
@@ -125,7 +121,7 @@ def test_every_signature_is_that_of_inspect(installed: Version) -> None:
         said = [(p.name, p.has_default, p.kind.name) for p in data.signature(name, installed) or ()]
         if actual != said:
             wrong.append((name, said, actual))
-    assert compared > 5_000
+    assert compared > 2_500
     assert wrong == []
 
 
@@ -151,7 +147,7 @@ def test_defaults_that_are_literals_are_those_of_inspect(installed: Version) -> 
             compared += 1
             if actual[parameter.name] != value:
                 wrong.append((name, parameter.name, value, actual[parameter.name]))
-    assert compared > 500
+    assert compared > 250
     assert wrong == []
 
 

@@ -197,8 +197,13 @@ def test_members_of_classes(read: Read) -> None:
         class Pair(NamedTuple):
             left: int
             right: int = 0
+
+        class Registry:
+            @classmethod
+            def register(cls, name): setattr(Registry, name.upper(), name)
         """
     )
+    assert found[f"{PACKAGE}.api.Registry"]["bases"] == ["?"]
     assert below(found, f"{PACKAGE}.api.Cls") == {
         "attribute": "constant",
         "static": "staticmethod",
@@ -238,10 +243,13 @@ def test_members_of_classes(read: Read) -> None:
         ("@dataclass(kw_only=True)\nclass A:\n x: int", "*, x"),
         ("@dataclass\nclass A:\n x: int = 1\n y: int = field(default=2, kw_only=True)", "x=1, *, y=2"),
         ("class A(Exception): ...", None),
+        ("class A(typing.Protocol): ...", None),
+        ("class _A:\n def __init__(self, __x, __y__=1): ...\nclass A(_A): ...", "_A__x, __y__=1"),
+        ("kw_only_dataclass = {}\n@dataclass(frozen=True, **kw_only_dataclass)\nclass A:\n x: int", "*, x"),
     ],
 )
 def test_signatures_of_constructors(read: Read, text: str, expected: str | None) -> None:
-    found = read(api=f"from dataclasses import dataclass, field\n{text}\n")
+    found = read(api=f"import typing\nfrom dataclasses import dataclass, field\n{text}\n")
     assert found[f"{PACKAGE}.api.A"].get("signature") == expected
 
 

@@ -34,6 +34,23 @@ LOAD = TRAINED + (
 LOADED = "    fresh.load_state_dict(loadable)\n    trial.train(resumed, fresh, 3)\n"
 LOAD_OLD = LOAD + "    loadable = FSDP.scatter_full_optim_state_dict(osd, resumed, optim=fresh)\n" + LOADED
 
+# Sharded state under the current API on both sides, beside a legacy call that is migrated.
+SHARDED_NEW = (
+    "    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):\n"
+    "        sharded = FSDP.optim_state_dict(model, optim)\n"
+)
+TRAINED_ON_MESH = """
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh(trial.device.type, (trial.world_size,))
+    model = trial.model(device_mesh=mesh)
+    optim = trial.optimizer(model)
+    trial.train(model, optim, 2)
+"""
+DOUBLED = "    for s in sharded['state'].values(): local(s['exp_avg']).mul_(2)\n"
+SHARDED_LOCAL = "    local = lambda value: value.local_shards()[0].tensor if value.local_shards() else torch.zeros(1)\n"
+MESH_LOCAL = "    local = lambda value: value.to_local()\n"
+SEEN_SHARDED = "    trial.observe('sharded', sharded)\n"
+
 WARNS = "    FSDP.full_optim_state_dict(model, optim)\n"
 PLAIN_OLD = TRAINED + WARNS
 
@@ -286,6 +303,30 @@ HANGING = [
         "HANG",
         r"(?s)after.py: rank 0, 1 did not come back\n.*in scenario",
     ),
+]
+
+
+def _sharded(trained: str, wrong: str) -> tuple[str, str]:
+    rest = SHARDED_NEW + wrong + SEEN_SHARDED
+    return tuple(save.replace(TRAINED, trained) + rest for save in (SAVE_OLD, SAVE_NEW))  # type: ignore[return-value]
+
+
+DIFFERENT += [
+    Caught(
+        name,
+        *_sharded(trained, local + DOUBLED),
+        "DIFFERS",
+        r"after.py, rank \d: sharded is .* away from every state of the single-process run",
+    )
+    for name, trained, local in (
+        ("both-wrong-sharded", TRAINED, SHARDED_LOCAL),
+        ("both-wrong-on-a-mesh", TRAINED_ON_MESH, MESH_LOCAL),
+    )
+]
+
+ALIKE = [
+    Caught("right-sharded", *_sharded(TRAINED, ""), "SAME", r"^$"),
+    Caught("right-on-a-mesh", *_sharded(TRAINED_ON_MESH, ""), "SAME", r"^$"),
 ]
 
 # The last of every launch: what came before it must not have taken it along.

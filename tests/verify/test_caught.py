@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.verify import LaneError, Outcome, Settings, find_fixtures, verify
-from tests.verify.programs import DIFFERENT, FAILING, FINE, HANGING, Caught
+from fsdp_migrate.verify import Settings, find_fixtures, verify
+from tests.verify.programs import ALIKE, DIFFERENT, FAILING, FINE, HANGING, Caught
 
 
 def judge_all(programs: list[Caught], folder: Path, timeout: float) -> dict[str, tuple[str, str]]:
@@ -20,10 +20,9 @@ def judge_all(programs: list[Caught], folder: Path, timeout: float) -> dict[str,
         case.mkdir()
         for name, text in program.files().items():
             (case / name).write_text(text.replace("# expect", "# needs: use_orig_params=True\n# expect"))
-    try:
-        outcome: Outcome = verify(find_fixtures([folder]), Settings(device="cpu", timeout=timeout))
-    except LaneError as error:
-        pytest.skip(str(error))
+    outcome = verify(find_fixtures([folder]), Settings(device="cpu", timeout=timeout))
+    if outcome.errors:
+        pytest.skip(outcome.errors[0])
     ran = [result for result in outcome.results if result.axis.use_orig_params]
     return {r.fixture.before.parent.name: (r.verdict.value, r.judgement.detail) for r in ran}
 
@@ -31,11 +30,11 @@ def judge_all(programs: list[Caught], folder: Path, timeout: float) -> dict[str,
 @pytest.fixture(scope="module")
 def judged() -> Iterator[dict[str, tuple[str, str]]]:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        found = judge_all([*DIFFERENT, *FAILING, FINE], Path(one), timeout=60)
-        yield {**judge_all([*HANGING, FINE], Path(other), timeout=12), **found}
+        found = judge_all([*DIFFERENT, *ALIKE, *FAILING, FINE], Path(one), timeout=30)
+        yield {**judge_all([*HANGING, FINE], Path(other), timeout=8), **found}
 
 
-@pytest.mark.parametrize("program", [*DIFFERENT, *FAILING, *HANGING, FINE], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*DIFFERENT, *ALIKE, *FAILING, *HANGING, FINE], ids=lambda program: program.name)
 def test_a_program_gets_its_verdict_and_message(program: Caught, judged: dict[str, tuple[str, str]]) -> None:
     verdict, detail = judged[program.name]
     assert verdict == program.verdict, detail

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.verify import Fixture, LaneError, Result, Settings, find_fixtures, verify
+from fsdp_migrate.verify import Fixture, Result, Settings, find_fixtures, verify
 from fsdp_migrate.verify.axes import Axis, points
 from fsdp_migrate.verify.harness import DEFAULT_WORLD
 
-CASES = [(fixture, axis) for fixture in find_fixtures() for axis in points(max(DEFAULT_WORLD, fixture.header.world))]
+FIXTURES = find_fixtures()
+CASES = [(fixture, axis) for fixture in FIXTURES for axis in points(max(DEFAULT_WORLD, fixture.header.world))]
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[tuple[Fixture, Axis], Result]:
     """All fixtures in one launch per world size; torch is imported by its processes, never by the tests."""
-    try:
-        outcome = verify(find_fixtures(), Settings(device="cpu"))
-    except LaneError as error:
-        pytest.skip(str(error))
+    outcome = verify(FIXTURES, Settings(device="cpu"))
+    if outcome.errors:
+        pytest.skip(outcome.errors[0])
     return {(result.fixture, result.axis): result for result in outcome.results}
 
 
@@ -31,3 +31,18 @@ def test_a_fixture_is_fine_on_every_rank(
 ) -> None:
     judgement = results[fixture, axis].judgement
     assert judgement.verdict.fine, f"{judgement.verdict.value}: {judgement.detail}"
+
+
+FOUR_RANKS = ("full-optim-state-dict/plain-statement", "shard-full-optim-state-dict/paired-with-a-save")
+
+
+def test_a_few_fixtures_are_fine_on_four_ranks_in_every_configuration() -> None:
+    fixtures = [fixture for fixture in FIXTURES if fixture.name in FOUR_RANKS]
+    assert len(fixtures) == len(FOUR_RANKS)
+    outcome = verify(fixtures, Settings(nproc=4, device="cpu", full=True))
+    if outcome.errors:
+        pytest.skip(outcome.errors[0])
+    told = [f"{r.verdict.value} {r.fixture.name} {r.axis}: {r.judgement.detail}" for r in outcome.results]
+    assert len(told) == 16 * len(FOUR_RANKS)
+    assert [line for line in told if not line.startswith("SAME ")] == []
+    assert all(result.checked >= 3 for result in outcome.results)

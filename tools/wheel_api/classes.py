@@ -47,8 +47,22 @@ def instance_names(release: Release, cls: str) -> set[str]:
     return names
 
 
+def grows(node: ast.ClassDef) -> bool:
+    """Whether the class sets attributes on itself under names that only the running program knows."""
+    return any(
+        dotted(call.func) == "setattr" and dotted(call.args[0]) in ("cls", node.name)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and len(call.args) == 3 and not isinstance(call.args[1], ast.Constant)
+    )
+
+
 def constructor(release: Release, cls: str) -> str | None:
-    """The parameters that the class takes when it is called, None when that is decided outside of the wheel."""
+    """The parameters that the class takes when it is called.
+
+    None when that is decided outside of the wheel, and for a Protocol, which nobody calls.
+    """
+    if "typing.Protocol" in release.bases(cls):
+        return None
     found: dict[str, str] = {}
     for owner in release.mro(cls):
         if owner == "typing.NamedTuple":
@@ -75,7 +89,9 @@ def _own(release: Release, cls: str, name: str) -> str | None:
     if held is not None:
         if held.kind == "alias":
             held = release.resolve(held.target)[1]
-        return signature(held.node, bound=True) if held is not None and isinstance(held.node, Function) else None
+        return (
+            signature(held.node, bound=True, cls=cls) if held is not None and isinstance(held.node, Function) else None
+        )
     if name == "__init__" and (options := _dataclass_options(release, cls)) is not None and "init" not in options:
         return _fields_signature(release, cls)
     return None
@@ -87,16 +103,19 @@ def _dataclass_options(release: Release, cls: str) -> set[str] | None:
     if held is None or not isinstance(held.node, ast.ClassDef):
         return None
     for decorator in held.node.decorator_list:
-        called = isinstance(decorator, ast.Call)
-        if dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) in _DATACLASS:
-            keywords = decorator.keywords if isinstance(decorator, ast.Call) and called else []
-            usual = {"init": True, "slots": False, "kw_only": False}
-            return {
-                keyword.arg or ""
-                for keyword in keywords
-                if isinstance(keyword.value, ast.Constant) and usual.get(keyword.arg or "") == (not keyword.value.value)
-            }
+        if dotted(decorator) in _DATACLASS:
+            return set()
+        if isinstance(decorator, ast.Call) and dotted(decorator.func) in _DATACLASS:
+            return {keyword.arg or "kw_only" for keyword in decorator.keywords if _is_unusual(keyword)}
     return None
+
+
+def _is_unusual(option: ast.keyword) -> bool:
+    if option.arg is None:
+        # torch has `kw_only_dataclass = dict(kw_only=True)`, empty for a Python that does not know the option.
+        return (dotted(option.value) or "").endswith("kw_only_dataclass")
+    usual = {"init": True, "slots": False, "kw_only": False}.get(option.arg)
+    return isinstance(option.value, ast.Constant) and option.value.value is not usual and usual is not None
 
 
 def _own_fields(release: Release, cls: str) -> Iterator[tuple[str, ast.AnnAssign]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tools.wheel_api.classes import constructor, instance_names, member_kind
+from tools.wheel_api.classes import constructor, grows, instance_names, member_kind
 from tools.wheel_api.deprecations import Deprecated, decorated, in_function, warned
 from tools.wheel_api.modules import Binding, Module
 from tools.wheel_api.names import dotted
@@ -164,15 +164,14 @@ class _Collector:
         assert isinstance(held.node, Function)
         found = in_function(self.release, held, cls)
         self.members.update(found.members)
-        self.record(
-            name, fact | {"signature": signature(held.node, bound=_is_bound(fact["kind"]))} | _deprecated(found)
-        )
+        written = signature(held.node, bound=fact["kind"] in ("method", "classmethod"), cls=cls or "")
+        self.record(name, fact | {"signature": written} | _deprecated(found))
 
     def cls(self, name: str, held: Binding, more: Fact) -> None:
         if self.found.get(name, {}).get("kind") == "class":
             return
         assert isinstance(held.node, ast.ClassDef)
-        bases = [*self.release.bases(name), *self.release.metaclass(name)]
+        bases = [*self.release.bases(name), *self.release.metaclass(name), *(["?"] if grows(held.node) else [])]
         written = constructor(self.release, name)
         fact = {
             "kind": "class",
@@ -222,10 +221,6 @@ class _Collector:
             self.alias(name, real, optional)
         else:
             self.record(name, {"kind": "constant", **optional})
-
-
-def _is_bound(kind: str) -> bool:
-    return kind in ("method", "classmethod")
 
 
 def _deprecated(found: Deprecated) -> Fact:

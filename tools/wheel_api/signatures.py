@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def signature(function: Function, *, bound: bool) -> str:
-    """`a, *, b=1, **c`; the first parameter is left out when `bound`."""
-    parts = list(_written(function.args))
+def signature(function: Function, *, bound: bool, cls: str = "") -> str:
+    """`a, *, b=1, **c`; the first parameter is left out when `bound`, and `cls` mangles names that start with `__`."""
+    private = f"_{cls.rpartition('.')[2].lstrip('_')}__"
+    parts = [re.sub(r"^__(?=.*?(?<!__)(=|$))", private, part) if cls else part for part in _written(function.args)]
     if bound and parts and not parts[0].startswith("*"):
         del parts[0]
         if parts[:1] == ["/"]:

@@ -17,7 +17,7 @@ from .protocol import Look
 _DEPRECATION = re.compile(r"deprecat|removed (in|after)|instead", re.IGNORECASE)
 # The new recipe itself warns since torch 2.4; that is no sign of the old API.
 _NEW_RECIPE = "FSDP.state_dict_type() and FSDP.set_state_dict_type()"
-_WRAPPER_FILES = ("contextlib.py", "_contextlib.py", "functools.py")
+_WRAPPER_FILES = ("contextlib.py", "_contextlib.py", "functools.py", "torch/nn/utils/clip_grad.py")
 
 
 class Watch:

@@ -19,9 +19,11 @@ import torch
 from . import protocol
 from .compare import compare
 from .kinds import c10d
-from .protocol import ABANDONED, SIDES, Plan, Point
+from .protocol import ABANDONED, SIDES, Plan, Point, Side
 from .run import Rank, leave_group, run_side
 from .snapshot import Snapshot
+
+ANSWER = 60.0  # seconds in which a rank that has nothing to compute answers
 
 
 class Peers:
@@ -73,9 +75,33 @@ def run_plan(plan: Plan, store: Any, rank: int, local_rank: int, local_world: in
     first = rank - local_rank
     peers = Peers(store, here, range(first, first + local_world))
     started = _started_anywhere(here, peers)
+    ran: list[tuple[Point, set[str]]] = []
     for point in plan.points:
-        if point.number not in started:
-            _run_point(here, peers, c10d.PrefixStore(f"point{point.number}", store), point)
+        if point.number in started:
+            continue
+        reason = _nothing_new(point, ran)
+        if reason:
+            _report_skip(peers, point, reason)
+        else:
+            used = _run_point(here, peers, c10d.PrefixStore(f"point{point.number}", store), point)
+            ran += [(point, used)] if used is not None else []
+
+
+def _nothing_new(point: Point, ran: list[tuple[Point, set[str]]]) -> str | None:
+    """Why running `point` would repeat an earlier one: the programs do not look at the axes in which they differ."""
+    for earlier, used in ran:
+        if (earlier.before, earlier.after) == (point.before, point.after):
+            differing = [axis for axis in protocol.AXES if getattr(earlier, axis) != getattr(point, axis)]
+            if not used.intersection(differing):
+                return f"{protocol.REPEATS} {', '.join(differing)}"
+    return None
+
+
+def _report_skip(peers: Peers, point: Point, reason: str) -> None:
+    side = {"event": "side", "point": point.number, "side": "before", "outcome": asdict(Side(skip=reason))}
+    end = {"event": "end", "point": point.number, "differences": [], "seconds": 0.0}
+    for event in (side, end):
+        peers.report(f"{point.number}/{event['event']}", event, ANSWER)
 
 
 def _started_anywhere(here: Rank, peers: Peers) -> set[int]:
@@ -86,16 +112,18 @@ def _started_anywhere(here: Rank, peers: Peers) -> set[int]:
     """
     names = [[point.number, "/".join(Path(point.before).parts[-3:])] for point in here.plan.points]
     mine = [int(number) for number in protocol.records(Path(here.plan.folder), here.rank)]
-    answers = peers.exchange("started", {"names": names, "started": mine}, here.plan.timeout)
+    answers = peers.exchange("started", {"names": names, "started": mine}, ANSWER)
     if any(answer["names"] != names for answer in answers):
         raise RuntimeError("the machines do not run the same fixtures: give each the same paths and options")
     return {number for answer in answers for number in answer["started"]}
 
 
-def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> None:
+def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> set[str] | None:
+    """Run both programs of a point and compare them; returns the axes they use, if the last one succeeded."""
     began = time.monotonic()
     observed: dict[str, list[tuple[str, Snapshot]]] = {}
-    intact = True
+    used: set[str] = set()
+    intact = good = True
     for side in SIDES:
         if getattr(point, side) is None:
             continue
@@ -110,7 +138,9 @@ def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> None:
         told = {"event": "side", "point": point.number, "side": side, "outcome": asdict(outcome)}
         patience = here.plan.group_timeout if failed else here.plan.timeout + here.plan.group_timeout
         answers = peers.report(f"{point.number}/{side}", told, patience)
-        intact = intact and all(answer["outcome"]["failure"] is None for answer in answers)
+        good = all(answer["outcome"]["failure"] is None for answer in answers)
+        intact = intact and good
+        used.update(axis for answer in answers for axis in answer["outcome"]["used"])
         leave_group()
     differences = compare(observed["before"], observed["after"]) if intact and point.after else []
     told = {
@@ -119,7 +149,8 @@ def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> None:
         "differences": [asdict(difference) for difference in differences],
         "seconds": time.monotonic() - began,
     }
-    peers.report(f"{point.number}/end", told, here.plan.timeout)
+    peers.report(f"{point.number}/end", told, ANSWER)
+    return used if good else None
 
 
 def _dump_stacks_to(file: Any) -> None:

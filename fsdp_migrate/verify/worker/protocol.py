@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 SIDES = ("before", "after")
+AXES = ("use_orig_params", "strategy", "optimizer")  # those that differ within a launch
+REPEATS = "does not depend on"  # how the reason starts for not running a point again
 ABANDONED = 3  # exit code of a rank whose peers do not answer
 FINISHED = 4  # exit code of a forked rank at the end of the plan; a scenario may end its process with 0
 
@@ -90,7 +92,8 @@ class Side:
 
     `seen` answers the point's looks in order; `placements` are the arguments that reached torch's state-dict
     implementation; `oracle` are disagreements with the single-process run, `checked` how many states were compared
-    with it, `unchecked` why some were not. `fixed` are axes that the scenario set itself, `skip` a reason not to count.
+    with it, `unchecked` why some were not. `fixed` are axes that the scenario set itself, `used` those it took from the
+    trial, `skip` is a reason not to count.
     """
 
     failure: Failure | None = None
@@ -101,6 +104,7 @@ class Side:
     checked: int = 0
     unchecked: str | None = None
     fixed: dict[str, Any] = field(default_factory=dict)
+    used: tuple[str, ...] = ()
     deprecations: tuple[str, ...] = ()
 
 
@@ -155,7 +159,7 @@ def parse_events(text: str) -> list[dict[str, Any]]:
 def side_from(raw: dict[str, Any]) -> Side:
     """A `Side` from its JSON form."""
     failure = raw.get("failure")
-    lists = {key: tuple(raw[key]) for key in ("seen", "placements", "oracle", "deprecations")}
+    lists = {key: tuple(raw[key]) for key in ("seen", "placements", "oracle", "used", "deprecations")}
     made = Failure(**{**failure, "bases": tuple(failure["bases"])}) if failure else None
     return Side(**{**raw, **lists, "failure": made})
 

@@ -29,6 +29,7 @@ from .snapshot import Snapshot
 from .trial import Skip, StepWatch, Trial
 
 SEED = 20230315
+DRAIN = 0.02  # seconds
 MESSAGE = 2000  # characters kept of an exception's message
 
 
@@ -68,7 +69,7 @@ def run_side(here: Rank, point: Point, side: str, store: Any) -> tuple[Side, lis
     here.steps.trial = trial
     faulthandler.dump_traceback_later(here.plan.timeout, exit=True, file=here.stacks)
     try:
-        with watch(), _imports_from(os.path.dirname(path)):
+        with watch(), _imports_from(os.path.dirname(path), os.path.dirname(point.before)):
             _load(path).scenario(trial)
     except Skip as reason:
         skip = str(reason)
@@ -104,13 +105,17 @@ def _outcome(trial: Trial, watch: Watch, failure: Failure | None, skip: str | No
         oracle=tuple(oracle.complaints),
         checked=oracle.checked,
         unchecked=oracle.unchecked,
-        fixed=dict(trial.fixed),
+        fixed={axis: value for axis, value in trial.fixed.items() if axis not in trial.used},
+        used=tuple(sorted(trial.used)),
         deprecations=watch.deprecations(),
     )
 
 
 def leave_group() -> None:
     """Take the process group down; whoever still waits for this rank then fails at once instead of timing out."""
+    # Destroying a group waits for gloo's threads, and a thread that still frees the tensors of its last collective
+    # waits for the interpreter lock meanwhile (seen with torch 2.4 and 2.6): let them finish first.
+    time.sleep(DRAIN)
     with contextlib.suppress(Exception):
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -148,17 +153,17 @@ def _load(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def _imports_from(folder: str) -> Iterator[None]:
-    """Let a program import what lies beside it, and forget it afterwards: the other program may have its own."""
-    known = set(sys.modules)
-    sys.path.insert(0, folder)
+def _imports_from(*folders: str) -> Iterator[None]:
+    """Let a program import what lies in `folders`, and forget it afterwards: the other program may have its own."""
+    known, path = set(sys.modules), list(sys.path)
+    sys.path[:0] = folders
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        sys.path[:] = path
         for name in set(sys.modules) - known:
             file = getattr(sys.modules[name], "__file__", None) or ""
-            if file.startswith(folder + os.sep):
+            if file.startswith(tuple(folder + os.sep for folder in folders)):
                 del sys.modules[name]
 
 

@@ -39,6 +39,7 @@ class Trial:
         self.training = False
         self.observations: list[tuple[str, Snapshot]] = []
         self.fixed: dict[str, Any] = {}
+        self.used: set[str] = set()
         self.oracle = Oracle(self.rank, self.world_size, device)
 
     def model(self, **fsdp_kwargs: Any) -> FullyShardedDataParallel:
@@ -55,8 +56,7 @@ class Trial:
         if "mixed_precision" in fsdp_kwargs and fsdp_kwargs["mixed_precision"] not in (None, _full_precision()):
             self.oracle.stop("it trains in mixed precision")
         kwargs = {"auto_wrap_policy": ModuleWrapPolicy({models.Layer, models.Mixer}), **self._axes(fsdp_kwargs)}
-        if self.device.type == "cuda" or "device_mesh" not in fsdp_kwargs:
-            kwargs.setdefault("device_id", self.device)
+        kwargs.setdefault("device_id", self.device)
         return FullyShardedDataParallel(plain, **kwargs)
 
     def plain_model(self) -> nn.Module:
@@ -69,11 +69,13 @@ class Trial:
         kwargs = dict(fsdp_kwargs)
         if "use_orig_params" in kwargs:
             self.fixed["use_orig_params"] = kwargs["use_orig_params"]
-        kwargs.setdefault("use_orig_params", self._point.use_orig_params)
+        else:
+            self.used.add("use_orig_params")
+            kwargs["use_orig_params"] = self._point.use_orig_params
         if "sharding_strategy" in kwargs:
-            strategy = kwargs["sharding_strategy"]
-            self.fixed["strategy"] = getattr(strategy, "name", "FULL_SHARD")
+            self.fixed["strategy"] = getattr(kwargs["sharding_strategy"], "name", "FULL_SHARD")
             return kwargs
+        self.used.add("strategy")
         kwargs["sharding_strategy"] = ShardingStrategy[self._point.strategy]
         if self._point.strategy.startswith("HYBRID"):
             if "process_group" in kwargs or "device_mesh" in kwargs:
@@ -91,6 +93,7 @@ class Trial:
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimizer of the axes over `model`, with two parameter groups."""
+        self.used.add("optimizer")
         return models.make_optimizer(self._point.optimizer, model)
 
     def train(self, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> list[float]:

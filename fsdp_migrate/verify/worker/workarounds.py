@@ -21,13 +21,17 @@ from .kinds import FlatParamHandle, cpu
 def install() -> list[str]:
     """Install what this release needs; returns one line for each workaround."""
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    done = [_copy_before_freeing(), _copy_gathered_state()]
+    done = [_copy_before_freeing()]
+    if release >= (2, 2):
+        done.append(_copy_gathered_state())
     if not hasattr(cpu, "memory_summary"):
         cpu.memory_summary = lambda *_, **__: ""  # asked for in torch's debug mode
     if release < (2, 4):
         done.append(_inert_cuda())
+    if release < (2, 7):
+        done.append(_inert_streams())
     if release < (2, 3):
-        done += [_inert_streams(), _flat_collectives()]
+        done.append(_flat_collectives())
     return done
 
 
@@ -103,13 +107,13 @@ class _Inert:
 
 
 def _inert_streams() -> str:
-    """`torch.cpu.Stream` of torch 2.1 and 2.2 takes no arguments and has no events."""
+    """`torch.cpu.Stream` takes no arguments in torch 2.1 and 2.2, and has no events until 2.7, which FSDP2 records."""
     only = _Inert()
     cpu.Stream = _Inert
     cpu.Event = _Inert
     cpu.current_stream = lambda *_: only
     cpu.stream = lambda *_: contextlib.nullcontext()
-    return "torch.cpu has no streams (torch before 2.3)"
+    return "the streams of torch.cpu lack what FSDP calls (torch before 2.7)"
 
 
 def _flat_collectives() -> str:
@@ -119,9 +123,7 @@ def _flat_collectives() -> str:
     replaced = {
         "all_gather": _uneven_all_gather(c10d.all_gather),
         "all_gather_into_tensor": _all_gather_flat,
-        "_all_gather_base": _all_gather_flat,
         "reduce_scatter_tensor": _reduce_scatter_flat,
-        "_reduce_scatter_base": _reduce_scatter_flat,
     }
     for name, function in replaced.items():
         for module in (dist, c10d):

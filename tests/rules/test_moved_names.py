@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Applicability, Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+TENSOR = "torch.distributed.tensor"
+OLD_TENSOR = "torch.distributed._tensor"
+COMPOSABLE = "torch.distributed._composable.fsdp"
+FSDP = "torch.distributed.fsdp"
+GUARDED = """\
+try:
+    from torch.distributed.tensor.debug import CommDebugMode
+except ImportError:
+    from torch.distributed._tensor.debug import CommDebugMode
+"""
+
+
+def severities(text: str, select: str = "FSDP6", torch: str = ">=2.1") -> list[tuple[str, str]]:
+    return [(finding.code, finding.severity.value) for finding in lint(text, select, torch)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"from {OLD_TENSOR}.debug import CommDebugMode\n", f"from {TENSOR}.debug import CommDebugMode\n"),
+        (f"from {OLD_TENSOR}.debug import CommDebugMode as C\n", f"from {TENSOR}.debug import CommDebugMode as C\n"),
+        (
+            f"from {OLD_TENSOR}.debug import (\n    CommDebugMode,  # counts\n)\n",
+            f"from {TENSOR}.debug import (\n    CommDebugMode,  # counts\n)\n",
+        ),
+        (
+            f"def f():\n\tfrom {OLD_TENSOR}.debug import CommDebugMode; return CommDebugMode\n",
+            f"def f():\n\tfrom {TENSOR}.debug import CommDebugMode; return CommDebugMode\n",
+        ),
+        (
+            f"from {OLD_TENSOR} import debug\nx = debug.CommDebugMode\n",
+            f"from {TENSOR} import debug\nx = debug.CommDebugMode\n",
+        ),
+        (
+            f"import {OLD_TENSOR}.debug as d\nx = d.CommDebugMode\n",
+            f"import {TENSOR}.debug as d\nx = d.CommDebugMode\n",
+        ),
+        (
+            f"import {OLD_TENSOR}.debug\nx = {OLD_TENSOR}.debug.CommDebugMode\n",
+            f"import {TENSOR}.debug\nx = {TENSOR}.debug.CommDebugMode\n",
+        ),
+        (
+            "import torch.distributed as dist\n\ndef f():\n    return dist._tensor.debug.CommDebugMode()\n",
+            "import torch.distributed as dist\n\ndef f():\n    return dist.tensor.debug.CommDebugMode()\n",
+        ),
+        (
+            f"from {OLD_TENSOR}.api import Shard, DTensor\n",
+            f"from {TENSOR} import Shard, DTensor\n",
+        ),
+        (f"from {OLD_TENSOR}.random import manual_seed\n", f"from {TENSOR}._random import manual_seed\n"),
+    ],
+)
+def test_a_name_that_is_gone_is_taken_from_its_new_place(before: str, after: str) -> None:
+    check_transformed(before, after, "FSDP601", torch=">=2.5")
+    assert [(f.severity, f.applicability) for f in lint(before, "FSDP601", ">=2.5")] == [
+        (Severity.BREAKS, Applicability.SAFE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"from {OLD_TENSOR}.debug import CommDebugMode\n", GUARDED),
+        (
+            f"class C:\n\tdef f(self):\n\t\tfrom {OLD_TENSOR}.debug import CommDebugMode as M\n\t\treturn M\n",
+            f"class C:\n\tdef f(self):\n\t\ttry:\n\t\t\tfrom {TENSOR}.debug import CommDebugMode as M\n"
+            f"\t\texcept ImportError:\n\t\t\tfrom {OLD_TENSOR}.debug import CommDebugMode as M\n\t\treturn M\n",
+        ),
+        (
+            f"import {OLD_TENSOR}.debug as d\nx = d.CommDebugMode\n",
+            f"try:\n    import {TENSOR}.debug as d\nexcept ImportError:\n    import {OLD_TENSOR}.debug as d\n"
+            "x = d.CommDebugMode\n",
+        ),
+        (
+            f"from {OLD_TENSOR}.placement_types import Shard, _Partial\np = [_Partial()]\n",
+            f"try:\n    from {TENSOR} import Partial as _Partial\nexcept ImportError:\n"
+            f"    from {OLD_TENSOR}.placement_types import _Partial\n"
+            f"from {OLD_TENSOR}.placement_types import Shard\np = [_Partial()]\n",
+        ),
+        (
+            f"from {OLD_TENSOR}.op_schema import (\n    OpSchema,\n    OpStrategy,\n)\n",
+            f"try:\n    from {TENSOR}._op_schema import (\n        OpSchema,\n        OpStrategy,\n    )\n"
+            f"except ImportError:\n    from {OLD_TENSOR}.op_schema import (\n        OpSchema,\n        OpStrategy,\n    )\n",
+        ),
+    ],
+)
+def test_where_the_range_needs_both_places_the_import_tries_both(before: str, after: str) -> None:
+    check_transformed(before, after, "FSDP601")
+
+
+def test_what_is_nowhere_in_the_range_any_more_needs_no_guard() -> None:
+    check_transformed(
+        f"from {FSDP}._utils import _apply_to_tensors\n",
+        "from torch.distributed.utils import _apply_to_tensors\n",
+        "FSDP604",
+    )
+    check_transformed(
+        f"from {FSDP}._utils import _apply_to_tensors\n",
+        "try:\n    from torch.distributed.utils import _apply_to_tensors\n"
+        f"except ImportError:\n    from {FSDP}._utils import _apply_to_tensors\n",
+        "FSDP604",
+        torch=">=2.0",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GUARDED,
+        f"try:\n    from {OLD_TENSOR}.debug import CommDebugMode\nexcept ImportError:\n    CommDebugMode = None\n",
+        f"try:\n    from {OLD_TENSOR}.debug import CommDebugMode\nexcept Exception:\n    pass\n",
+        f"import contextlib\nwith contextlib.suppress(ImportError):\n    from {OLD_TENSOR}.debug import CommDebugMode\n",
+        "import torch\nfrom packaging.version import Version\nif Version(torch.__version__) < Version('2.5'):\n"
+        f"    from {OLD_TENSOR}.debug import CommDebugMode\nelse:\n    from {TENSOR}.debug import CommDebugMode\n",
+        f"from {TENSOR} import DTensor\n",
+        "from ._tensor import DTensor\nfrom mine.torch.distributed._tensor import Shard\n",
+        "x._tensor.DTensor\n",
+        "from torch.distributed._composable import replicate\n",
+        f"from {COMPOSABLE} import fully_shard\n",
+    ],
+)
+def test_what_is_guarded_or_right_or_something_else_is_left_alone(text: str) -> None:
+    check_noop(text, "FSDP60", ">=2.1") if COMPOSABLE not in text else None
+    assert not [f for f in lint(text, "FSDP601") if f.severity is not Severity.HINT]
+
+
+def test_a_handler_that_only_raises_is_no_fallback_for_what_is_gone() -> None:
+    text = f"try:\n    from {OLD_TENSOR}.debug import CommDebugMode\nexcept ImportError as e:\n    raise RuntimeError from e\n"
+    assert severities(text, "FSDP601") == [("FSDP601", "breaks")]
+
+
+def test_while_the_old_place_works_everywhere_it_is_a_hint() -> None:
+    text = f"from {OLD_TENSOR} import DTensor, Shard\nx = DTensor, Shard\n"
+    (finding,) = lint(text, "FSDP601", ">=2.5")
+    assert (finding.severity, finding.applicability) == (Severity.HINT, Applicability.SAFE)
+    assert "`DTensor`, `Shard`" in finding.message
+    check_transformed(text, text.replace("_tensor", "tensor"), "FSDP601", torch=">=2.5")
+    check_manual(text, "FSDP601", "torch 2.4 does not have the new place yet", torch=">=2.1")
+
+
+def test_a_hint_is_given_for_code_that_every_release_runs_only() -> None:
+    text = f"try:\n    from {TENSOR} import DTensor\nexcept ImportError:\n    from {OLD_TENSOR} import DTensor\n"
+    assert lint(text, "FSDP601") == ()
+
+
+def test_names_with_several_new_places_are_taken_from_each() -> None:
+    check_transformed(
+        f"from {OLD_TENSOR} import DeviceMesh, DTensor, init_device_mesh\n",
+        f"from {TENSOR} import DTensor\nfrom torch.distributed.device_mesh import DeviceMesh, init_device_mesh\n",
+        "FSDP60",
+        torch=">=2.5",
+    )
+
+
+def test_only_what_has_moved_leaves_a_mixed_import() -> None:
+    check_transformed(
+        f"from {FSDP}.fully_sharded_data_parallel import FullyShardedDataParallel, clean_tensor_name\n",
+        f"from {FSDP}._common_utils import clean_tensor_name\n"
+        f"from {FSDP}.fully_sharded_data_parallel import FullyShardedDataParallel\n",
+        "FSDP604",
+    )
+
+
+def test_a_new_name_is_used_everywhere_if_nothing_else_has_it() -> None:
+    before = f"from {COMPOSABLE} import FSDP\n\ndef f(m):\n    return isinstance(m, (FSDP, int)), [FSDP for _ in m]\n"
+    after = f"from {FSDP} import FSDPModule\n\ndef f(m):\n    return isinstance(m, (FSDPModule, int)), [FSDPModule for _ in m]\n"
+    check_transformed(before, after, "FSDP602", torch=">=2.6")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "\ndef f(m, FSDPModule):\n    return FSDP\n",
+        "\n__all__ = ['FSDP']\n",
+        "\nFSDPModule = 1\nx = FSDP\n",
+        "\nx = f'{FSDP}'\n",
+        "\ndef f(m: 'FSDP'): ...\n",
+    ],
+)
+def test_where_the_new_name_may_clash_the_old_one_stays_as_an_alias(rest: str) -> None:
+    check_transformed(
+        f"from {COMPOSABLE} import FSDP\n{rest}",
+        f"from {FSDP} import FSDPModule as FSDP\n{rest}",
+        "FSDP602",
+        torch=">=2.6",
+    )
+
+
+def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
+    check_transformed(
+        f"from {COMPOSABLE} import FSDP as F\n",
+        f"try:\n    from {COMPOSABLE} import FSDPModule as F\nexcept ImportError:\n    from {COMPOSABLE} import FSDP as F\n",
+        "FSDP602",
+        torch=">=2.3",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "torch"),
+    [
+        (f"from {OLD_TENSOR} import debug\nf(debug)\n", "used as a module", ">=2.5"),
+        (f"from {OLD_TENSOR}.debug import *\n", "a star import", ">=2.5"),
+        (f"import {OLD_TENSOR}.debug\n", "import what is needed", ">=2.1"),
+        ("import torch.distributed as d\nx = d._tensor.debug.CommDebugMode\n", "only an import can try both", ">=2.1"),
+        (
+            "import torch.distributed as d\nx = f'{d._tensor.debug.CommDebugMode}'\n",
+            "in an f-string",
+            ">=2.5",
+        ),
+        (
+            f"import {FSDP} as f\nx = f._utils._apply_to_tensors\n",
+            "does not lead to `torch.distributed.utils._apply_to_tensors`",
+            ">=2.1",
+        ),
+        (f"from {OLD_TENSOR}.debug import (\n    CommDebugMode,  # counts\n)\n", "a comment stands inside", ">=2.1"),
+        (f"import os; from {OLD_TENSOR}.debug import CommDebugMode\n", "shares its line", ">=2.1"),
+        (f"from unittest import mock\nmock.patch('{OLD_TENSOR}.debug.CommDebugMode')\n", "a name in a string", ">=2.1"),
+        (
+            f"from torch.distributed import ReduceOp\nfrom {OLD_TENSOR}.placement_types import _Partial\n"
+            "x = _Partial(ReduceOp.SUM)\n",
+            "takes the name of the reduction",
+            ">=2.1",
+        ),
+        (
+            f"from {OLD_TENSOR}.placement_types import _Partial\ndef f(op):\n    return _Partial(op)\n",
+            "takes the name of the reduction",
+            ">=2.5",
+        ),
+        (f"from {FSDP}._utils import _alloc_storage\nif _alloc_storage(t, s): ...\n", "returns nothing", ">=2.1"),
+        (f"from {FSDP}._utils import _same_storage\n", "torch 2.1 and 2.2 have no such function", ">=2.1"),
+        (
+            f"from {FSDP}.fully_sharded_data_parallel import TrainingState_\nx = TrainingState_.FORWARD\n",
+            "FORWARD_BACKWARD",
+            ">=2.1",
+        ),
+        ("from torch.distributed._composable import fully_shard\n", "another function", ">=2.1"),
+        ("from torch.distributed.tensor.parallel.fsdp import enable_2d_with_fsdp\n", "mesh['dp']", ">=2.1"),
+    ],
+)
+def test_what_cannot_be_rewritten_is_reported_with_the_reason(text: str, reason: str, torch: str) -> None:
+    check_manual(text, "FSDP60", reason, torch)
+
+
+def test_a_function_whose_result_changed_moves_where_the_result_is_not_used() -> None:
+    check_transformed(
+        f"from {FSDP}._utils import _alloc_storage\n_alloc_storage(t, s)\n",
+        "from torch.distributed.utils import _alloc_storage\n_alloc_storage(t, s)\n",
+        "FSDP604",
+    )
+
+
+def test_an_enumeration_moves_where_only_common_members_are_used() -> None:
+    check_transformed(
+        f"from {FSDP}.fully_sharded_data_parallel import TrainingState_\nx = TrainingState_.IDLE\n",
+        f"from {FSDP}._common_utils import TrainingState\nx = TrainingState.IDLE\n",
+        "FSDP604",
+    )
+
+
+def test_a_placement_gets_the_name_of_its_reduction() -> None:
+    text = "import torch.distributed as dist\nfrom {} import {}\nx = [{}({}), {}(reduce_op={}), {}()]\n"
+    check_transformed(
+        text.format(
+            f"{OLD_TENSOR}.placement_types",
+            "_Partial",
+            "_Partial",
+            "dist.ReduceOp.AVG",
+            "_Partial",
+            "dist.ReduceOp.MAX",
+            "_Partial",
+        ),
+        text.format(TENSOR, "Partial", "Partial", '"avg"', "Partial", '"max"', "Partial"),
+        "FSDP601",
+        torch=">=2.5",
+    )
+
+
+def test_a_name_whose_parameters_changed_is_moved_on_request_only() -> None:
+    text = f"from {COMPOSABLE}._fsdp_param import FSDPParam\n"
+    (finding,) = lint(text, "FSDP602", ">=2.6")
+    assert finding.applicability is Applicability.UNSAFE
+    assert "takes other arguments" in (finding.reason or "")
+    check_transformed(
+        text, f"from {FSDP}._fully_shard._fsdp_param import FSDPParam\n", "FSDP602", unsafe=True, torch=">=2.6"
+    )
+
+
+def test_the_deprecated_package_and_its_chains_move_together() -> None:
+    old, new = "torch.distributed._shard.checkpoint", "torch.distributed.checkpoint"
+    text = "import {0}\n\ndef save(sd):\n    {0}.save_state_dict(sd, {0}.FileSystemWriter('x'))\n"
+    check_transformed(text.format(old), text.format(new), "FSDP605")
+    assert severities(text.format(old)) == [("FSDP605", "deprecated")]
+
+
+def test_modules_of_a_deprecated_package_are_deprecated_too() -> None:
+    text = "from torch.distributed._shard.checkpoint.filesystem import FileSystemWriter\n"
+    assert severities(text) == [("FSDP605", "deprecated")]
+    check_transformed(text, text.replace("_shard.", ""), "FSDP605")
+    check_transformed(
+        text,
+        "try:\n    from torch.distributed.checkpoint.filesystem import FileSystemWriter\nexcept ImportError:\n    "
+        + text,
+        "FSDP605",
+        torch=">=1.13",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "torch", "severity"),
+    [
+        ("from torch.distributed._composable import fully_shard\n", ">=2.1", "breaks"),
+        ("from torch.distributed._composable.fully_shard import fully_shard\n", ">=2.1", "breaks"),
+        ("import torch.distributed._composable.fully_shard\n", ">=2.1", "breaks"),
+        ("import torch\nx = torch.distributed._composable.fully_shard\n", ">=2.1", "breaks"),
+        ("from torch.distributed._composable import fully_shard\n", ">=2.1,<2.6", "deprecated"),
+        ("from torch.distributed._composable import fully_shard\n", ">=2.0,<2.3", None),
+    ],
+)
+def test_the_first_fully_shard_is_never_taken_for_the_second(text: str, torch: str, severity: str | None) -> None:
+    assert severities(text, "FSDP607", torch) == ([("FSDP607", severity)] if severity else [])
+    assert lint(text, "FSDP602", torch) == ()
+    assert lint(f"from {COMPOSABLE} import fully_shard\n", "FSDP607", torch) == ()
+
+
+def test_only_type_checkers_see_it_is_a_hint_without_a_guard() -> None:
+    text = f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {OLD_TENSOR}.debug import CommDebugMode\n"
+    assert severities(text, "FSDP601") == [("FSDP601", "hint")]
+    check_manual(text, "FSDP601", "only a type checker sees")
+    check_transformed(text, text.replace("_tensor", "tensor"), "FSDP601", torch=">=2.5")
+
+
+def test_what_is_too_new_for_the_range_is_not_this_tables_matter() -> None:
+    assert severities(f"from {COMPOSABLE} import fully_shard\n", "FSDP602", ">=2.1") == []
+    assert severities(f"from {COMPOSABLE} import fully_shard\n", "FSDP6", ">=2.1") == [("FSDP600", "breaks")]

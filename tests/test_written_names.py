@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate.written_names import Vocabulary
+
+GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduce_all", "FSDP.old_method"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.distributed.fsdp.flat_param import X",
+        "from torch.distributed.fsdp import flat_param",
+        "from torch.distributed.fsdp import (\n    a,  # not (this) one\n    flat_param as m,\n)",
+        "from torch.distributed.fsdp import (a, b)\nfrom torch.distributed import (  # )\n    reduce_all,\n)",
+        "from torch.distributed import a, \\\n    reduce_all",
+        "from torch . distributed import reduce_all",
+        "import os, torch.distributed.fsdp.flat_param as m, sys",
+        "import torch.distributed.fsdp.flat_param",
+        "import torch\ntorch.distributed.reduce_all(x)",
+        "import torch\ntorch.distributed \\\n    .reduce_all(x)",
+        "import torch\n(torch\n .distributed\n .reduce_all)",
+        "import torch.distributed as dist\ndist.reduce_all(x)",
+        "from torch import distributed as dist\ndist.reduce_all(x)",
+        "from torch import distributed\nx = [distributed.reduce_all]",
+        "import torch\ndist = torch.distributed\nother = dist\nother.reduce_all(x)",
+        "import torch\ndist: object = torch.distributed\ndist.reduce_all(x)",
+        "import torch\na = b = torch.distributed\na.reduce_all(x)",
+        "import torch\nif (d := torch.distributed):\n    d.reduce_all(x)",
+        "import torch\n# ends with torch.\ntorch.distributed.reduce_all(x)",
+        "from torch.distributed.fsdp import FSDP as F\nF.old_method(x)",
+        "from torch.anywhere import FSDP\nclass A:\n    f = FSDP.old_method",
+        "patch('torch.distributed.reduce_all')",
+        "from torch.distributed import reduce_all\r\nx = 1\r\n",
+    ],
+)
+def test_a_file_that_writes_a_name_is_taken_for_one(text: str) -> None:
+    assert GONE.is_written(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.distributed.fsdp import FullyShardedDataParallel",
+        "import torch\nflat_param = torch.distributed.fsdp\nx.flat_param",
+        "import torch.distributed as dist\nself.reduce_all(dist)",
+        "import torch.distributed as dist\nredist.reduce_all(x)",
+        "import torch.distributed as dist\nx.dist.reduce_all(x)",
+        "from mytorch.distributed import reduce_all",
+        "from torch.distributed import reduce_all_of_it",
+        "from .torch.distributed import reduce_all",
+        "from torch.distributed.fsdp import FSDP\nmodel.old_method()",
+        "old_method = reduce_all = flat_param",
+        "",
+    ],
+)
+def test_a_file_that_only_uses_the_same_words_is_not(text: str) -> None:
+    assert not GONE.is_written(text.encode())
+
+
+def test_no_names_are_never_written() -> None:
+    assert not Vocabulary([]).is_written(b"import torch\ntorch.distributed.barrier()")
+    assert not Vocabulary([])
+    assert GONE
+
+
+def test_a_chain_of_names_that_stand_for_themselves_comes_to_an_end() -> None:
+    assert not GONE.is_written(b"import torch\nx = torch.distributed\nx = x.fsdp\nx = x.fsdp.x\n" * 50)
+
+
+def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:
+    package = Path(__file__).parent.parent / "fsdp_migrate" / "rewrite"
+    assert not any(GONE.is_written(path.read_bytes()) for path in package.glob("*.py"))
