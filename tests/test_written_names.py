@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.screen import is_candidate
 from fsdp_migrate.written_names import Vocabulary
 
 GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduce_all", "FSDP.old_method"])
@@ -69,6 +71,23 @@ def test_no_names_are_never_written() -> None:
 
 def test_a_chain_of_names_that_stand_for_themselves_comes_to_an_end() -> None:
     assert not GONE.is_written(b"import torch\nx = torch.distributed\nx = x.fsdp\nx = x.fsdp.x\n" * 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("from torch.distributed.fsdp import fully_shard", True),
+        ("from torch.distributed import checkpoint as dcp\ndcp.save(x)", True),
+        ("import torch.distributed as dist\ndist.all_reduce(x)\ndist.get_rank()", False),
+        ("import torch.distributed as dist\nlogger.save(fully_shard, checkpoint)", False),
+        ("import torch\ntorch.amp.is_autocast_available('cpu')", False),
+        ("import torch.distributed\ntorch.amp.is_autocast_available('cpu')", True),
+        ("from torch.distributed._tensor import DTensor", True),
+    ],
+)
+def test_a_file_is_looked_at_for_names_of_torch_that_changed_and_no_others(text: str, passes: bool) -> None:
+    rules = tuple(rule for rule in RULES if rule.names is not None)
+    assert is_candidate(text.encode(), rules) is passes
 
 
 def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:

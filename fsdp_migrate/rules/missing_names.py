@@ -17,10 +17,11 @@ from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.rules.specific import spoken_for
-from fsdp_migrate.rules.torch_places import Chain, chains, imports, quoted
+from fsdp_migrate.rules.torch_places import chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import (
     IMPORTING,
     READING,
+    concerned,
     excused,
     lacking,
     minor,
@@ -82,7 +83,9 @@ def _grouped(lacks: Sequence[_Lack]) -> list[list[_Lack]]:
 
 def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.AST) -> _Lack | None:
     """What is wrong with `path`, None when nothing is; names that no known release has are not judged."""
-    if not has_changed(path) or not lacking(path, facts.torch.releases) or not seen(path):
+    if not has_changed(path) or not concerned(facts, path):
+        return None
+    if not lacking(path, facts.torch.releases) or not seen(path):
         return None
     releases = running(facts, node)
     missing = lacking(path, releases)
@@ -108,24 +111,24 @@ def _shortest(lack: _Lack) -> _Lack:
 
 
 def _chained(facts: ModuleFacts) -> Iterator[_Lack]:
-    taken = {one.path for one in imports(facts)}
+    taken = [one.path for one in imports(facts)]
     provided = _provided(facts)
     for chain in chains(facts):
+        brought = max((path for path in taken if f"{chain.path}.".startswith(f"{path}.")), key=len, default=chain.base)
         for path, node in chain.links:
-            if path in provided or any(path == one or one.startswith(f"{path}.") for one in taken):
+            if path in provided or any(f"{one}.".startswith(f"{path}.") for one in taken):
                 continue
             lack = _lack(facts, path, node, node)
-            if lack is not None:
-                lack = _after_root(chain, lack)
+            lack = None if lack is None else _past_import(brought, lack)
             if lack is not None:
                 if not _is_excused(facts, lack, READING):
                     yield lack
                 break
 
 
-def _after_root(chain: Chain, lack: _Lack) -> _Lack | None:
-    """The lack on those releases that get past the import of the chain's root."""
-    releases = frozenset(release for release in lack.releases if data.exists(chain.base, release) is not False)
+def _past_import(path: str, lack: _Lack) -> _Lack | None:
+    """The lack on those releases that get past the import of `path`, which has a finding of its own."""
+    releases = frozenset(release for release in lack.releases if data.exists(path, release) is not False)
     missing = tuple(release for release in lack.missing if release in releases)
     return _Lack(lack.path, lack.place, lack.node, missing, releases) if missing else None
 

@@ -13,7 +13,7 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.moves import Move, Moved, moved
 from fsdp_migrate.rules.torch_presence import following, lacking, minor
-from fsdp_migrate.torch_api.data import deprecation, exists, last, signature
+from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, exists, last, signature
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,16 @@ class Case:
             return self.move.trap
         if self.releases[-1] in self.early:
             return f"torch {minor(self.releases[-1])} has neither: do without it"
-        if self.severity is Severity.HINT and self.early:
+        if self.severity is Severity.HINT and self.early and not self.gone:
             return f"torch {minor(self.early[-1])} does not have the new place yet, and every release has the old one"
         if self.move.trap is not None and self.move.only is None and not self.move.statement:
             return f"use `{self.moved.new}`: {self.move.trap}"
         return None
+
+    @property
+    def follows(self) -> bool:
+        """Whether it needs no move, but goes along with names of the same import that do."""
+        return self.severity is Severity.HINT and bool(self.early) and self.releases[-1] not in self.early
 
     @property
     def risk(self) -> str | None:
@@ -128,8 +133,15 @@ def _warns(path: str, release: Version) -> bool:
 def _takes_the_same(old: str, before: Version, new: str, now: Version) -> bool:
     """Whether what was a call of `old` is one of `new`, as far as the names of the parameters tell."""
     theirs, ours = signature(old, before), signature(new, now)
-    if theirs is None or ours is None or any(parameter.kind.name == "VAR_KEYWORD" for parameter in ours):
+    if theirs is None or ours is None or any(parameter.kind is ParameterKind.VAR_KEYWORD for parameter in ours):
         return True
-    names = [parameter.name for parameter in theirs if not parameter.kind.name.startswith("VAR")]
-    added = [parameter for parameter in ours[len(names) :] if not parameter.has_default]
-    return [parameter.name for parameter in ours[: len(names)]] == names and not added
+    names, places = {parameter.name for parameter in theirs}, _positions(theirs)
+    lost = {parameter.name for parameter in theirs if parameter.kind is ParameterKind.KEYWORD_ONLY}
+    lost -= {parameter.name for parameter in ours}
+    added = [parameter for parameter in ours if not parameter.has_default and parameter.name not in names]
+    return _positions(ours)[: len(places)] == places and not lost and not added
+
+
+def _positions(parameters: Sequence[Parameter]) -> list[str]:
+    by_position = (ParameterKind.POSITIONAL_ONLY, ParameterKind.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in parameters if parameter.kind in by_position]

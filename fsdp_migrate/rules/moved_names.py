@@ -49,12 +49,15 @@ def _from_imports(
     facts: ModuleFacts, card: RuleCard, statement: ast.ImportFrom, cases: Sequence[tuple[Import, Case]]
 ) -> Iterator[Finding]:
     """One finding for the names that can move, and one for each that cannot."""
-    movable: list[tuple[Import, Case]] = []
+    troubles = {taken: case.hindrance or trouble_with_import(facts, taken, case) for taken, case in cases}
+    leading = {_module(case) for taken, case in cases if troubles[taken] is None and case.guard}
     for taken, case in cases:
-        reason = case.hindrance or trouble_with_import(facts, taken, case)
-        if reason is None:
-            movable.append((taken, case))
-        else:
+        if case.follows and _module(case) in leading:
+            troubles[taken] = trouble_with_import(facts, taken, case)
+    movable = [(taken, case) for taken, case in cases if troubles[taken] is None]
+    for taken, case in cases:
+        reason = troubles[taken]
+        if reason is not None:
             yield finding(facts, card, taken.alias, statement, case.message, manual(reason), case.severity)
     if movable:
         worst = min((case.severity for _, case in movable), key=_WORST_FIRST.index)
@@ -66,6 +69,11 @@ def _from_imports(
         verdict = _at_risk(relocated(facts, statement, relocations), [case for _, case in movable])
         place = movable[0][0].alias if len(movable) == 1 else statement
         yield finding(facts, card, place, statement, _message(said), verdict, worst)
+
+
+def _module(case: Case) -> str:
+    """The module that has the new name."""
+    return (case.moved.new or "").rpartition(".")[0]
 
 
 def _at_risk(verdict: Verdict, cases: Sequence[Case]) -> Verdict:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.distributed import DISTRIBUTED, uses_distributed
 from fsdp_migrate.facts.fallbacks import attempts_around
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.findings import Severity
@@ -23,6 +24,11 @@ CALLING = frozenset({"TypeError", "Exception", "BaseException"})
 _CHOOSY = ("skip", "require", "runif", "run_if", "xfail")
 # Context managers in which an error is expected or passed over.
 _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
+
+
+def concerned(facts: ModuleFacts, path: str) -> bool:
+    """Whether the general rules judge a name here: it is in torch.distributed, or the file uses that."""
+    return path.startswith(f"{DISTRIBUTED}.") or uses_distributed(facts)
 
 
 def minor(release: Version) -> str:

@@ -17,7 +17,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.rules.specific import spoken_for
 from fsdp_migrate.rules.torch_places import torch_path
-from fsdp_migrate.rules.torch_presence import CALLING, excused, lacking, minor, running, severity, span_of
+from fsdp_migrate.rules.torch_presence import CALLING, concerned, excused, lacking, minor, running, severity, span_of
 from fsdp_migrate.torch_api import RELEASES, data
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind
 
@@ -38,7 +38,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
     for call in facts.structure.calls:
         path = torch_path(facts, call.func) if _is_plain(call) else None
-        if path is None or not has_changed(path):
+        if path is None or not has_changed(path) or not concerned(facts, path):
             continue
         releases = running(facts, call)
         if isinstance(call.func, ast.Attribute) and lacking(path, releases):

@@ -5,10 +5,14 @@ Importing this needs no torch; only the ranks do, which are processes of their o
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 from fsdp_migrate.verify.fixtures import Fixture, FixtureError, Header, find_fixtures, fixtures_root, read_fixture
@@ -49,7 +53,8 @@ def run(
     """What `fsdp-migrate verify` does: run, print, and return the exit code.
 
     `pairs` are programs handed in instead of found at `paths` (see `read_fixture`). 0: all fine and something ran;
-    1: something is not, or nothing ran; 2: it could not start (one line on `err`); 130: interrupted.
+    1: something is not, or nothing ran; 2: it could not start (one line on `err`); 130: interrupted,
+    143: terminated.
     """
     out, err = out or sys.stdout, err or sys.stderr
     began = time.monotonic()
@@ -58,19 +63,37 @@ def run(
         if not fixtures:
             raise FixtureError(f"no fixture matches {keyword!r}; without -k all of them run")
         progress = Bar(err) if err.isatty() else None
-        outcome = verify(fixtures, settings, progress)
+        with _stoppable():
+            outcome = verify(fixtures, settings, progress)
     except FixtureError as error:
         err.write(f"error: {error}\n")
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         err.write("interrupted; every rank has been stopped\n")
-        return 130
+        return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
     seconds = time.monotonic() - began
     err.writelines(f"error: {error}\n" for error in outcome.errors)
     if outcome.errors and not outcome.results:
         return 2
     out.write(FORMATS[output_format](outcome, seconds) + "\n")
     return 0 if outcome.succeeded else 1
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Clean up after SIGTERM as after Ctrl-C; a thread that is not the main one leaves signals alone."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def proofs(code: str) -> list[str]:

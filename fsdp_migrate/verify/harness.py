@@ -10,7 +10,7 @@ from itertools import groupby
 from fsdp_migrate.verify.axes import Axis, points
 from fsdp_migrate.verify.fixtures import Condition, Fixture
 from fsdp_migrate.verify.lanes import Lane, LaneError, probe
-from fsdp_migrate.verify.launch import Launch, Rendezvous
+from fsdp_migrate.verify.launch import Launch, Rendezvous, is_elastic
 from fsdp_migrate.verify.verdicts import BROKEN, Judgement, Report, Verdict, judge
 from fsdp_migrate.verify.worker.protocol import Look, Plan, Point, RankRecord
 
@@ -187,7 +187,7 @@ class _Launcher:
     @property
     def elastic(self) -> bool:
         """Whether torch's elastic launcher starts the ranks."""
-        return self.device != "cpu" or self.settings.rendezvous != Rendezvous()
+        return is_elastic(self.device, self.settings.rendezvous)
 
     def run(self, numbers: list[int], *, debug: bool) -> dict[int, Result]:
         """Launch the jobs of these numbers."""
@@ -197,7 +197,6 @@ class _Launcher:
             device=self.device,
             timeout=self.settings.timeout,
             group_timeout=min(GROUP_TIMEOUT, self.settings.timeout / 2),
-            folder="",
         )
         with Launch(self.lane, plan, self.settings.rendezvous, debug=debug) as launch:
             self.progress.begin(len(numbers), f"torch {self.lane.torch}, {self.world} ranks on {self.device}")

@@ -21,6 +21,7 @@ from fsdp_migrate.verify.worker.protocol import Plan, RankRecord
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
 POLL = 0.1  # seconds between two looks at the records
 STOP = 5.0  # seconds a launcher gets to end its ranks before it is killed with all of them
+OUTPUT = 1500  # characters told of what a rank printed
 IDLE = 120.0  # seconds beyond two scenario timeouts without any sign of life after which a launch is given up
 
 
@@ -47,6 +48,11 @@ class Rendezvous:
         return [part for name, value in options.items() if value is not None for part in (name, value)]
 
 
+def is_elastic(device: str, rendezvous: Rendezvous) -> bool:
+    """Whether torch's elastic launcher starts the ranks: CUDA cannot be forked, nor can another machine."""
+    return device != "cpu" or rendezvous != Rendezvous()
+
+
 class Launch:
     """One set of ranks of one interpreter, on a folder that exists as long as the `with` block.
 
@@ -63,15 +69,11 @@ class Launch:
     def __enter__(self) -> Launch:
         self._temporary = tempfile.TemporaryDirectory(prefix="fsdp-migrate-verify-", ignore_cleanup_errors=True)
         self._folder = Path(self._temporary.name).resolve()
-        self._plan = replace(self._plan, folder=str(self._folder))
+        self._plan = replace(self._plan, folder=str(self._folder), harness=os.getpid())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._temporary.cleanup()
-
-    @property
-    def _elastic(self) -> bool:
-        return self._plan.device != "cpu" or self._rendezvous != Rendezvous()
 
     def run(self, finished: Callable[[int], None]) -> None:
         """Run the plan to its end; `finished` is told the number of each point that is through.
@@ -98,7 +100,7 @@ class Launch:
                 _stop(process)
 
     def _command(self, plan_file: Path) -> list[str]:
-        if not self._elastic:
+        if not is_elastic(self._plan.device, self._rendezvous):
             return [self._lane.python, str(WORKER), "fork", str(plan_file)]
         per_node = self._plan.world // self._rendezvous.nnodes
         restarts = ["--nproc-per-node", str(per_node), "--max-restarts", str(len(self._plan.points) + 1)]
@@ -141,10 +143,6 @@ class Launch:
         """Whether any rank came as far as the first scenario."""
         return any(protocol.record_file(self._folder, rank).is_file() for rank in range(self._plan.world))
 
-    def last_words(self) -> str:
-        """The last line that a rank or the launcher printed."""
-        return (self._output().strip() or "nothing was printed").splitlines()[-1].strip()
-
     def workarounds(self) -> list[str]:
         """What the ranks worked around in torch."""
         events = protocol.read_events(protocol.hello_file(self._folder))
@@ -160,22 +158,22 @@ class Launch:
         """`report`, with how ranks ended and what they left behind, if they did not come to the end of `point`."""
         if all(record.finished for record in report.ranks):
             return report
+        ranks = range(self._plan.world)
+        printed = {rank: protocol.part(protocol.output_file(self._folder, rank), point) for rank in ranks}
         return replace(
             report,
             exits={end.rank: end for end in protocol.exits(self._folder) if end.point == point},
-            stacks={rank: protocol.stacks(self._folder, rank, point) for rank in range(self._plan.world)},
-            output=self._output(),
+            stacks={rank: protocol.part(protocol.stack_file(self._folder, rank), point) for rank in ranks},
+            output="\n".join(f"rank {rank} printed:\n{text[-OUTPUT:]}" for rank, text in printed.items() if text),
         )
 
-    def _output(self) -> str:
-        """The end of what the ranks and their launcher printed."""
+    def last_words(self) -> str:
+        """The last line that a rank or the launcher printed."""
         files = [protocol.output_file(self._folder, rank) for rank in range(self._plan.world)]
-        told = []
-        for file in [*files, self._folder / "launch.output"]:
-            text = file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
-            if text:
-                told.append(f"{file.stem} printed:\n{text[-1500:]}")
-        return "\n".join(told)
+        told = ""
+        for file in [self._folder / "launch.output", *files]:
+            told += file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
+        return (told or "nothing was printed").splitlines()[-1].strip()
 
 
 class _Tail:

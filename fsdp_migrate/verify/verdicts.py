@@ -18,7 +18,8 @@ _LEFT_BEHIND = re.compile(
     re.IGNORECASE,
 )
 _LOST = re.compile(r"connection (was )?(closed|reset)|broken pipe|remote process exited", re.IGNORECASE)
-_HANG = re.compile(r"Timeout \(\d+:\d\d:\d\d")
+# By the rank's own alarm clock, or by NCCL's, which ends the process.
+_HANG = re.compile(r"Timeout \(\d+:\d\d:\d\d|Watchdog caught collective operation timeout")
 _FATAL = re.compile(r"Fatal Python error: (.+)")
 
 
@@ -243,7 +244,7 @@ def _broken(report: Report) -> Judgement:
     unfinished = [record for record in report.ranks if not record.finished]
     sides = [record.started for record in unfinished if record.started]
     if not sides:
-        return Judgement(Verdict.ERROR, f"the ranks never came to this scenario\n{report.output}".rstrip())
+        return Judgement(Verdict.ERROR, "the ranks never came to this scenario: the launch ended before")
     where = f"{sides[0]}.py"
     silent = [record for record in unfinished if record.started is None or record.started not in record.sides]
     crash = _crash(report, [record.rank for record in unfinished], silent)
@@ -263,7 +264,7 @@ def _all_failures(report: Report) -> dict[int, Failure]:
 
 def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[RankRecord]) -> str | None:
     """Which rank died and how, unless one ran out of time."""
-    if any(_HANG.search(stacks) for stacks in report.stacks.values()):
+    if any(_HANG.search(told) for told in (*report.stacks.values(), report.output)):
         return None
     for rank in unfinished:
         end, fatal = report.exits.get(rank), _FATAL.search(report.stacks.get(rank, ""))

@@ -90,18 +90,22 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_ctrl_c_leaves_no_process_and_no_file(running: subprocess.Popen[str], tmp_path: Path) -> None:
-    running.send_signal(signal.SIGINT)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopping_it_leaves_no_process_and_no_file(
+    number: signal.Signals, code: int, running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    running.send_signal(number)
     _, told = running.communicate(timeout=60)
-    assert (running.returncode, told) == (130, "interrupted; every rank has been stopped\n")
+    assert (running.returncode, told) == (code, "interrupted; every rank has been stopped\n")
     assert processes(str(tmp_path)) == []
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_ranks_end_when_the_harness_is_killed(running: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_killing_it_leaves_no_process_and_no_file_either(running: subprocess.Popen[str], tmp_path: Path) -> None:
     running.kill()
     running.wait()
     wait_for(lambda: not processes(str(tmp_path)), seconds=30)
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_killed_rank_is_a_crash_and_the_rest_is_reported(running: subprocess.Popen[str], tmp_path: Path) -> None:

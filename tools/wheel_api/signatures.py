@@ -11,8 +11,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def signature(function: Function, *, bound: bool, cls: str = "") -> str:
     """`a, *, b=1, **c`; the first parameter is left out when `bound`, and `cls` mangles names that start with `__`."""
-    private = f"_{cls.rpartition('.')[2].lstrip('_')}__"
-    parts = [re.sub(r"^__(?=.*?(?<!__)(=|$))", private, part) if cls else part for part in _written(function.args)]
+    parts = list(_written(function.args))
+    if cls:
+        own = cls.rpartition(".")[2].lstrip("_")
+        parts = [re.sub(r"^__(?!\w*__(=|$))", f"_{own}__", part) for part in parts]
     if bound and parts and not parts[0].startswith("*"):
         del parts[0]
         if parts[:1] == ["/"]:

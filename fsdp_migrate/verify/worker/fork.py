@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -76,6 +77,8 @@ class _Round:
         elif self._deadline is not None and time.monotonic() > self._deadline:
             self._signal(signal.SIGKILL)
         elif _parent_is_gone():
+            self._signal(signal.SIGKILL)
+            shutil.rmtree(self._plan.folder, ignore_errors=True)
             raise SystemExit(1)
 
     def _ended(self, rank: int, code: int) -> None:

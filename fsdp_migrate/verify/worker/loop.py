@@ -67,7 +67,7 @@ def run_plan(plan: Plan, store: Any, rank: int, local_rank: int, local_world: in
     _redirect(protocol.output_file(Path(plan.folder), rank))
     stacks = protocol.stack_file(Path(plan.folder), rank).open("a", encoding="utf-8")
     _dump_stacks_to(stacks)
-    _end_with_parent()
+    _end_with(plan.harness)
     here = Rank(rank, plan.world, local_rank, plan, stacks)
     if plan.device == "cuda":
         torch.cuda.set_device(local_rank)
@@ -159,16 +159,27 @@ def _dump_stacks_to(file: Any) -> None:
     faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
 
 
-def _end_with_parent() -> None:
-    """End when the process that started this one is gone: nothing else would stop it then."""
-    parent = os.getppid()
+def _end_with(harness: int) -> None:
+    """End when the launcher or the harness is gone: nothing else would stop this process then."""
+    launcher = os.getppid()
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == launcher and alive(harness):
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this machine exists."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _redirect(output: Path) -> None:

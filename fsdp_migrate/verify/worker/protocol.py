@@ -39,14 +39,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one launch has to do. `timeout` and `group_timeout` are seconds per scenario and per collective."""
+    """What one launch has to do.
+
+    `timeout` and `group_timeout` are seconds per scenario and per collective, `folder` is where reports go, `harness`
+    the process that waits for them.
+    """
 
     points: tuple[Point, ...]
     world: int
     device: str
     timeout: float
     group_timeout: float
-    folder: str
+    folder: str = ""
+    harness: int = 0
 
     def write(self, path: Path) -> None:
         """Write the plan as JSON."""
@@ -205,10 +210,17 @@ def exits(folder: Path) -> list[Exit]:
     return [Exit(**raw) for raw in read_events(folder / "exits.jsonl")]
 
 
-def stacks(folder: Path, rank: int, point: int) -> str:
-    """What `rank` dumped of its stacks while it ran `point`."""
-    path = stack_file(folder, rank)
+def heading(point: int, side: str) -> str:
+    """The line that opens a program's part of what a rank prints and dumps."""
+    return f"{_HEADING}{point} {side}\n"
+
+
+_HEADING = "=== fsdp-migrate verify: point "
+
+
+def part(path: Path, point: int) -> str:
+    """What was written to `path` under the headings of `point`; empty if there is no such file."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    parts = text.split("== ")[1:]
-    mine = "".join(part.partition("\n")[2] for part in parts if part.split(" ", 1)[0] == str(point))
+    parts = (part.partition("\n") for part in text.split(_HEADING)[1:])
+    mine = "".join(body for title, _, body in parts if title.split(" ")[0] == str(point))
     return "\n".join(line for line in mine.split("\n") if not line.startswith("Extension modules")).strip()

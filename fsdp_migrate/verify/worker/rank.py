@@ -13,7 +13,7 @@ import torch
 
 from . import protocol, workarounds
 from .kinds import c10d
-from .loop import run_plan
+from .loop import alive, run_plan
 from .protocol import Plan
 
 
@@ -21,8 +21,9 @@ def main(plan_file: str) -> None:
     """Join the ranks that the launcher's environment variables describe, and run the plan."""
     plan = Plan.read(plan_file)
     folder = Path(plan.folder)
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > len(protocol.started(folder, plan.world)):
-        return  # the last attempt started nothing, and the next one would not either
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if not alive(plan.harness) or restarts > len(protocol.started(folder, plan.world)):
+        return  # nobody waits; or the last attempt started nothing, and the next one would not either
     local_rank, local_world = (int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     notes = workarounds.install() if plan.device == "cpu" else []
     if plan.device == "cpu":

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import torch
 import torch.distributed as dist
 
+from . import protocol
 from .evidence import Watch
 from .kinds import FlatParamHandle
 from .placement import Recorder
@@ -64,8 +65,9 @@ def run_side(here: Rank, point: Point, side: str, store: Any) -> tuple[Side, lis
     watch = Watch(point.looks, path)
     failure: Failure | None = None
     skip: str | None = None
-    here.stacks.write(f"== {point.number} {side}\n")
-    here.stacks.flush()
+    for stream in (here.stacks, sys.stderr):
+        stream.write(protocol.heading(point.number, side))
+        stream.flush()
     here.steps.trial = trial
     faulthandler.dump_traceback_later(here.plan.timeout, exit=True, file=here.stacks)
     try:
