@@ -148,7 +148,7 @@ def test_a_call_gets_the_new_name_and_keeps_its_arguments() -> None:
 
 
 def test_a_class_that_may_be_another_one_is_manual() -> None:
-    fallback = f"try:\\n    {IMPORT}except ImportError:\\n    from mylib import FSDP\\n\\n"
+    fallback = f"if flag:\\n    {IMPORT}else:\\n    from mylib import FSDP\\n\\n"
     check_manual(fallback + "FSDP.$method(model)\\n", "$code", "mylib.FSDP")
 
 """

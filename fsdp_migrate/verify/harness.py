@@ -235,14 +235,12 @@ def _skip(job: _Job, facts: Mapping[str, object], lane: Lane, settings: Settings
     if facts["device"] == "cuda" and lane.gpus < per_node:
         return f"needs {per_node} GPUs, this machine has {lane.gpus}"
     unmet = next((need for need in job.fixture.header.needs if not need.holds(facts)), None)
-    return None if unmet is None else _unmet(unmet, facts, lane)
+    return None if unmet is None else _unmet(unmet, facts)
 
 
-def _unmet(need: Condition, facts: Mapping[str, object], lane: Lane) -> str:
+def _unmet(need: Condition, facts: Mapping[str, object]) -> str:
     if need.fact == "world":
         return f"needs {need}, this run has {facts['world']} ranks"
-    if need.fact == "device":
-        return f"needs {need.value}, this machine has {lane.gpus} GPUs"
     return f"needs {need}, this is {facts[need.fact]}"
 
 

@@ -792,7 +792,8 @@ def test_guarded_imports(handler: str, guarded: bool) -> None:
 
 def test_a_missing_module_is_guarded_by_module_not_found_error() -> None:
     found = gates(
-        "try:\n    from torch.distributed.fsdp._flat_param import FlatParamHandle as X\nexcept ModuleNotFoundError:\n    X = 1"
+        "try:\n    from torch.distributed.fsdp._flat_param import FlatParamHandle as X\n"
+        "except ModuleNotFoundError:\n    X = 1"
     )
     statement = next(node for node in found.parents if isinstance(node, ast.ImportFrom))
     assert found.guarded_import(statement) is True

@@ -136,7 +136,7 @@ def test_what_to_do_next_is_said(
         ([FREE, "x", "y" * 101], "the summary has 101 characters: keep it within 100"),
         ([FREE, "x", "y", "--method", "nothing"], "the API data of torch know no FSDP.nothing"),
         ([FREE, "x", "y", "--rewrites", "nothing"], "the API data of torch know no FSDP.nothing"),
-        ([FREE, "x", "y", "--rewrites", "optim_state_dict_post_hook"], "torch 2.1.2 has no FSDP.optim_state_dict"),
+        ([FREE, "x", "y", "--rewrites", "optim_state_dict_post_hook"], "torch 2.1.0 has no FSDP.optim_state_dict"),
         ([FREE, "no-sync", "y", "--rewrites", "no_sync"], "would rewrite FSDP.no_sync to itself"),
     ],
 )

@@ -4,7 +4,6 @@ import gzip
 import json
 import subprocess
 import sys
-import time
 from importlib.resources import files
 from itertools import pairwise
 
@@ -384,14 +383,6 @@ def test_every_signature_can_be_read() -> None:
     for name in data.names():
         for release, state in data.history(name).items():
             assert (data.signature(name, release) is None) is (state.signature is None), name
-
-
-def test_loading_takes_milliseconds() -> None:
-    for area in AREAS:
-        data._load.cache_clear()
-        start = time.perf_counter()
-        data._load(area)
-        assert time.perf_counter() - start < 0.2, area
 
 
 def test_only_the_area_that_is_asked_for_is_loaded() -> None:
