@@ -101,6 +101,8 @@ def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | N
     meanwhile = found.move.meanwhile
     if meanwhile is not None and len(_without(meanwhile, releases)) < len(early):
         found, early = Moved(found.move, found.old, meanwhile), _without(meanwhile, releases)
+    if releases[-1] in early and not gone:
+        return None  # The old name is the right one.
     return Case(found, releases, gone, early, severity)
 
 

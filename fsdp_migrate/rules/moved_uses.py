@@ -118,7 +118,8 @@ def renamed_uses(facts: ModuleFacts, taken: Import, name: str) -> tuple[Replace,
     if not import_binding(facts, binding).removable or _is_taken(binding, name):
         return None
     uses = list(uses_of(binding))
-    if any(template_around(facts, use) is not None for use in uses):
+    # What a file imports and does not use, it imports for others.
+    if not uses or any(template_around(facts, use) is not None for use in uses):
         return None
     return tuple(Replace(facts.source.span(use), name) for use in uses)
 

@@ -186,6 +186,7 @@ def test_a_new_name_is_used_everywhere_if_nothing_else_has_it() -> None:
     [
         "\ndef f(m, FSDPModule):\n    return FSDP\n",
         "\n__all__ = ['FSDP']\n",
+        "\nx = 1\n",
         "\nFSDPModule = 1\nx = FSDP\n",
         "\nx = f'{FSDP}'\n",
         "\ndef f(m: 'FSDP'): ...\n",
@@ -342,6 +343,45 @@ def test_only_type_checkers_see_it_is_a_hint_without_a_guard() -> None:
     assert severities(text, "FSDP601") == [("FSDP601", "hint")]
     check_manual(text, "FSDP601", "only a type checker sees")
     check_transformed(text, text.replace("_tensor", "tensor"), "FSDP601", torch=">=2.5")
+
+
+def test_where_the_new_place_is_not_there_yet_the_old_one_is_right() -> None:
+    check_noop("from torch.distributed._shard.checkpoint import FileSystemReader\n", "FSDP605", torch=">=1.13,<2.0")
+    check_noop(f"from {OLD_TENSOR} import DTensor\n", "FSDP601", torch=">=2.1,<2.5")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "if x: from torch.distributed._tensor.debug import CommDebugMode\n",
+            "if x: from torch.distributed.tensor.debug import CommDebugMode\n",
+        ),
+        (
+            "class A:\n    from torch.distributed._tensor.debug import CommDebugMode\n    mode = CommDebugMode\n",
+            "class A:\n    from torch.distributed.tensor.debug import CommDebugMode\n    mode = CommDebugMode\n",
+        ),
+        (
+            "try:\n    from torch.distributed._tensor.debug import CommDebugMode\nfinally:\n    x = 1\n",
+            "try:\n    from torch.distributed.tensor.debug import CommDebugMode\nfinally:\n    x = 1\n",
+        ),
+        (
+            "from torch.distributed._tensor.debug \\\n    import CommDebugMode\n",
+            "from torch.distributed.tensor.debug import CommDebugMode\n",
+        ),
+        (
+            "from torch.distributed._tensor.debug import CommDebugMode\r\nx = 1\r\n",
+            "from torch.distributed.tensor.debug import CommDebugMode\r\nx = 1\r\n",
+        ),
+    ],
+)
+def test_the_layout_of_an_import_stays(before: str, after: str) -> None:
+    check_transformed(before, after, "FSDP601", torch=">=2.5")
+
+
+def test_a_guard_takes_the_newlines_of_the_file() -> None:
+    text = "from torch.distributed._tensor.debug import CommDebugMode\r\nx = 1\r\n"
+    check_transformed(text, GUARDED.replace("\n", "\r\n") + "x = 1\r\n", "FSDP601")
 
 
 def test_what_is_too_new_for_the_range_is_not_this_tables_matter() -> None:
