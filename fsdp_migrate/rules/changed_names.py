@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from fsdp_migrate.torch_api import RELEASES
+from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api import data as api
 
 FILE = "changed_names.txt.gz"
@@ -44,14 +44,14 @@ def _is_public_to_python(name: str) -> bool:
 
 
 def _changed(name: str) -> bool:
-    present = {api.exists(name, release) for release in RELEASES}
+    present = {api.exists(name, release) for release in PUBLISHED}
     if {True, False} <= present:
         return True
-    signatures = {api.signature_text(name, release) for release in RELEASES if api.exists(name, release)}
+    signatures = {api.signature_text(name, release) for release in PUBLISHED if api.exists(name, release)}
     return len(signatures) > 1
 
 
 def _screened(name: str) -> str:
     owner, _, member = name.rpartition(".")
-    is_class = any(api.kind(owner, release) == "class" for release in RELEASES)
+    is_class = any(api.kind(owner, release) == "class" for release in PUBLISHED)
     return f"{owner.rpartition('.')[2]}.{member}" if is_class else name

@@ -23,13 +23,14 @@ from fsdp_migrate.rules.torch_presence import (
     READING,
     concerned,
     excused,
+    having,
     lacking,
     minor,
     presence,
     running,
     runs_on_import,
-    seen,
     severity,
+    since,
 )
 from fsdp_migrate.torch_api import data
 
@@ -85,7 +86,7 @@ def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.
     """What is wrong with `path`, None when nothing is; names that no known release has are not judged."""
     if not has_changed(path) or not concerned(facts, path):
         return None
-    if not lacking(path, facts.torch.releases) or not seen(path):
+    if not lacking(path, facts.torch.releases) or not having(path):
         return None
     releases = running(facts, node)
     missing = lacking(path, releases)
@@ -95,7 +96,7 @@ def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.
 def _imported(facts: ModuleFacts) -> Iterator[_Lack]:
     for taken in imports(facts):
         path = taken.path
-        while not seen(path) and "." in path:
+        while not having(path) and "." in path:
             path = path.rpartition(".")[0]
         lack = _lack(facts, path, taken.alias, taken.statement)
         if lack is not None and not _is_excused(facts, lack, IMPORTING):
@@ -171,7 +172,7 @@ def _paths(facts: ModuleFacts, owner: ast.expr, name: str) -> Iterator[str]:
 def _message(together: Sequence[_Lack]) -> str:
     first = together[0]
     names = list(dict.fromkeys(lack.path for lack in together))
-    where = presence(first.path, first.missing, first.releases)
+    where = presence(first.path, first.missing)
     if len(names) == 1:
         return f"`{names[0]}` is {where}"
     owner = names[0].rpartition(".")[0]
@@ -183,7 +184,7 @@ def _advice(together: Sequence[_Lack]) -> str:
     lack = together[0]
     newest = max(lack.releases)
     if not lack.gone:
-        least = minor(min(release for release in lack.releases if release > lack.missing[-1]))
+        least = since(min(release for release in lack.releases if release > lack.missing[-1]))
         return f"look for it before it is used, or support torch>={least} only"
     others = [other for one in together for other in _namesakes(one.path, newest)]
     if not others:

@@ -12,8 +12,8 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.moves import Move, Moved, moved
-from fsdp_migrate.rules.torch_presence import following, lacking, minor
-from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, exists, last, signature
+from fsdp_migrate.rules.torch_presence import gone, having, lacking, minor
+from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, exists, signature
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,7 @@ class Case:
     @property
     def state(self) -> str:
         """What became of the old name, in words."""
-        final = last(self.moved.old)
-        if not self.gone or final is None:
-            return "deprecated"
-        return f"gone since torch {minor(following(final))}"
+        return gone(self.moved.old) if self.gone else "deprecated"
 
     @property
     def hindrance(self) -> str | None:
@@ -77,10 +74,9 @@ class Case:
     @property
     def risk(self) -> str | None:
         """Why a fix is unsafe, None when it is not."""
-        final = last(self.moved.old)
-        if final is None or self.moved.new is None or self.move.placement:
+        if not self.gone or self.moved.new is None or self.move.placement:
             return None
-        if _takes_the_same(self.moved.old, final, self.moved.new, self.releases[-1]):
+        if _takes_the_same(self.moved.old, having(self.moved.old)[-1], self.moved.new, self.releases[-1]):
             return None
         return f"`{self.moved.new}` takes other arguments than `{self.moved.old}` did"
 

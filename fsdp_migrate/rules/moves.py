@@ -366,8 +366,7 @@ def _named_by_modules(module: str, names: Sequence[str]) -> str:
 @cache
 def is_module(path: str) -> bool:
     """Whether a name is a module, in the newest release that has it."""
-    newest = last(path) or RELEASES[-1]
-    return kind(path, newest) == "module"
+    return kind(path, last(path) or RELEASES[-1]) == "module"
 
 
 def old_names(code: str) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from packaging.version import Version
 
@@ -14,8 +15,8 @@ from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.torch_places import imports
-from fsdp_migrate.torch_api import RELEASES
-from fsdp_migrate.torch_api.data import exists, first
+from fsdp_migrate.torch_api import PUBLISHED
+from fsdp_migrate.torch_api.data import exists
 
 IMPORTING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 READING = frozenset({"AttributeError", "Exception", "BaseException"})
@@ -32,14 +33,30 @@ def concerned(facts: ModuleFacts, path: str) -> bool:
 
 
 def minor(release: Version) -> str:
-    """A release as people call it: `2.1` for 2.1.2."""
+    """A release by its minor: `2.1` for 2.1.2."""
     return f"{release.major}.{release.minor}"
+
+
+def since(release: Version) -> str:
+    """The first of some releases as people call it: `2.1` for 2.1.0, which opens the minor, but `2.1.2`."""
+    return minor(release) if release == min(_of_minor(release)) else str(release)
+
+
+def _of_minor(release: Version) -> list[Version]:
+    return [known for known in PUBLISHED if known.release[:2] == release.release[:2]] or [release]
 
 
 def span_of(releases: Sequence[Version]) -> str:
     """Some releases in words, all between the first and the last counted: `2.1 to 2.5`."""
-    start, end = minor(min(releases)), minor(max(releases))
+    first, last = min(releases), max(releases)
+    start, end = since(first), minor(last) if last == max(_of_minor(last)) else str(last)
     return start if start == end else f"{start} to {end}"
+
+
+@cache
+def having(path: str) -> tuple[Version, ...]:
+    """The known releases that have a name, oldest first."""
+    return tuple(release for release in PUBLISHED if exists(path, release))
 
 
 def lacking(path: str, releases: Iterable[Version]) -> tuple[Version, ...]:
@@ -47,30 +64,22 @@ def lacking(path: str, releases: Iterable[Version]) -> tuple[Version, ...]:
     return tuple(release for release in sorted(releases) if exists(path, release) is False)
 
 
-def seen(path: str) -> bool:
-    """Whether some known release has the name."""
-    return first(path) is not None
-
-
-def presence(path: str, missing: Sequence[Version], releases: Iterable[Version]) -> str:
-    """In words, for a message, where a name is not that some of `releases` miss."""
-    there = [release for release in RELEASES if exists(path, release)]
-    if not there:
-        return "in no known torch release"
+def presence(path: str, missing: Sequence[Version]) -> str:
+    """In words, for a message, where a name is not that the releases `missing` lack."""
+    there = having(path)
     before = [release for release in missing if release < there[0]]
     after = [release for release in missing if release > there[-1]]
     if before and after:
         return f"in torch {span_of(there)} only"
     if before:
-        return f"new in torch {minor(there[0])}"
-    if after:
-        return f"gone since torch {minor(following(there[-1]))}"
-    return f"missing in torch {span_of(missing)}"
+        return f"new in torch {since(there[0])}"
+    return gone(path) if after else f"missing in torch {span_of(missing)}"
 
 
-def following(release: Version) -> Version:
-    """The known release after this one, itself if there is none."""
-    return next((later for later in RELEASES if later > release), release)
+def gone(path: str) -> str:
+    """In words, since when there is no such name any more."""
+    final = having(path)[-1]
+    return f"gone since torch {since(next(release for release in PUBLISHED if release > final))}"
 
 
 def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:
@@ -107,8 +116,8 @@ def _find_floors(facts: ModuleFacts, body: ast.AST) -> Iterator[tuple[tuple[int,
     for taken in imports(facts):
         statement = taken.statement
         if facts.structure.parents[statement] is body and exists(taken.path, newest):
-            needed = first(taken.path)
-            if needed is not None and needed > facts.torch.oldest:
+            needed = having(taken.path)[0]
+            if needed > facts.torch.oldest:
                 yield (statement.lineno, statement.col_offset), needed
 
 

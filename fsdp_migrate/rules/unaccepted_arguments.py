@@ -17,7 +17,17 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.rules.specific import spoken_for
 from fsdp_migrate.rules.torch_places import torch_path
-from fsdp_migrate.rules.torch_presence import CALLING, concerned, excused, lacking, minor, running, severity, span_of
+from fsdp_migrate.rules.torch_presence import (
+    CALLING,
+    concerned,
+    excused,
+    lacking,
+    minor,
+    running,
+    severity,
+    since,
+    span_of,
+)
 from fsdp_migrate.torch_api import RELEASES, data
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind
 
@@ -138,7 +148,7 @@ def _advice(path: str, call: ast.Call, misfits: Mapping[Version, Misfit], releas
     accepted = f"it takes {shown or 'nothing'}"
     newest = max(releases)
     if newest not in misfits:
-        least = minor(min(release for release in releases if release > max(misfits)))
+        least = since(min(release for release in releases if release > max(misfits)))
         return f"{accepted}; check the version, or support torch>={least} only"
     return f"{accepted}: write the call for torch {minor(newest)}"
 
