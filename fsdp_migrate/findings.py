@@ -45,7 +45,8 @@ class Finding:
 
     `span` is where it is (bytes); `statement` is the statement header it belongs to, whose lines may carry a
     suppression comment. `reason` says why the finding is not safe to fix, and is None exactly for safe ones.
-    Lines and columns count from 1, columns in code points; the end is exclusive.
+    Lines and columns count from 1, columns in code points; the end is exclusive. In a notebook they count within the
+    cell that is number `cell`, of all kinds of cells, from 1; elsewhere `cell` is None.
     """
 
     code: str
@@ -62,7 +63,13 @@ class Finding:
     end_line: int
     end_column: int
     url: str | None = None
+    cell: int | None = None
     fix: Fix | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def place(self) -> tuple[int, int, int, str]:
+        """What puts the findings of one file into the order in which people read them."""
+        return (self.cell or 0, self.line, self.column, self.code)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class _Gathered:
         """Take what one file gave, hints only where they are wanted."""
         shown = [finding for finding in findings if self.settings.hints or finding.severity is not Severity.HINT]
         self.files_checked += error is None
-        self.findings += sorted(shown, key=_place)
+        self.findings += sorted(shown, key=lambda finding: finding.place)
         self.hidden_hints += len(findings) - len(shown)
         self.suppressed += suppressed
         if shown:
@@ -139,7 +139,7 @@ def rewrite(
                     files.write(file, result.raw, raw)
                 changes.append(Change(file.shown, raw, result.raw))
                 gathered.changed.append(file.shown)
-                gathered.fixed += sorted(result.fixed, key=_place)
+                gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
             gathered.add(file, result.raw, result.left, result.suppressed, result.error)
     return gathered.run(), tuple(changes)
 
@@ -158,7 +158,3 @@ def _fault(error: Exception) -> str:
     what = " ".join(f"{type(error).__name__}: {error}".split())
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return f"a fault in fsdp-migrate, please report it: {what} ({where})"
-
-
-def _place(finding: Finding) -> tuple[int, int, str]:
-    return (finding.line, finding.column, finding.code)

@@ -38,10 +38,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Position:
-    """A place as people count it: line and column from 1, columns in code points."""
+    """A place as people count it: line and column from 1, columns in code points; in a notebook, within a cell."""
 
     line: int
     column: int
+    cell: int | None = None
 
 
 class Source:
@@ -146,6 +147,10 @@ class Source:
         line = bisect_right(self.line_starts, offset)
         start = self.line_starts[line - 1]
         return Position(line, len(self.data[start:offset].decode()) + 1)
+
+    def location(self, offset: int) -> Position:
+        """The place of a byte offset in the file: its position, unless the file holds the text in cells."""
+        return self.position(offset)
 
     def line_start(self, offset: int) -> int:
         """Byte offset at which the line of `offset` starts."""

@@ -28,8 +28,9 @@ def failure_line(failure: Failure) -> str:
 
 
 def place(finding: Finding) -> str:
-    """`path:line:column`, as terminals and editors link it."""
-    return f"{finding.path}:{finding.line}:{finding.column}"
+    """`path:line:column`, as terminals and editors link it; in a notebook `path:cell N:line:column`."""
+    cell = "" if finding.cell is None else f"cell {finding.cell}:"
+    return f"{finding.path}:{cell}{finding.line}:{finding.column}"
 
 
 def remedy(finding: Finding) -> str:

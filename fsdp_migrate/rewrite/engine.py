@@ -96,7 +96,7 @@ def _fault_alone(raw: bytes, finding: Finding) -> str | None:
 
 
 def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column, finding.code)))
+    return tuple(sorted(findings, key=lambda finding: finding.place))
 
 
 def _applied(raw: bytes, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:

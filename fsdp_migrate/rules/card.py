@@ -129,7 +129,7 @@ def finding(
     source = facts.source
     span = place if isinstance(place, Span) else source.span(place)
     verdict = verdict.within(card, facts.torch)
-    start, end = source.position(span.start), source.position(span.end)
+    start, end = source.location(span.start), source.location(span.end)
     return Finding(
         code=card.code,
         name=card.name,
@@ -145,5 +145,6 @@ def finding(
         end_line=end.line,
         end_column=end.column,
         url=card.url,
+        cell=start.cell,
         fix=verdict.fix,
     )
