@@ -180,9 +180,9 @@ def _show_torch_ranges(request: Request) -> None:
 def _settings(torch: TorchRange, select: tuple[str, ...], ignore: tuple[str, ...], hints: bool) -> Settings:
     if not select and not ignore:
         return Settings(torch, hints=hints)
-    from fsdp_migrate.rules import RULES
+    from fsdp_migrate.rules.index import ENTRIES
 
-    known = {rule.card.code: rule.card.name for rule in RULES}
+    known = {entry.code: entry.name for entry in ENTRIES}
     try:
         return Settings(torch, config.selectors(select, known), config.selectors(ignore, known), hints)
     except ConfigError as error:
@@ -290,12 +290,13 @@ def explain(rule: str) -> None:
 
     CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
     """
-    from fsdp_migrate.rules import RULES, find
+    from fsdp_migrate.rules import find
+    from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
 
     card = find(rule)
     if card is None:
-        near = config.closest(rule, [word for known in RULES for word in (known.card.code, known.card.name)])
+        near = config.closest(rule, [word for entry in ENTRIES for word in (entry.code, entry.name)])
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
     text.print_card(card)
     cases = proofs(card.code)

@@ -21,7 +21,7 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rewrite.splicing import RewriteError
-from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import is_candidate
 from fsdp_migrate.source import declared_encoding
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
@@ -84,7 +84,7 @@ class MigrateFsdp(CodemodCommand):
         text = tree.code
         encoding = declared_encoding(text)
         raw = text.encode(encoding)
-        if not is_candidate(raw, RULES):
+        if not is_candidate(raw, ENTRIES):
             raise SkipFile("no FSDP names")
         result = rewrite_bytes(raw, self.context.filename or "<string>", self.settings)
         if result.error is not None:
@@ -114,4 +114,4 @@ def _codes(value: str) -> tuple[str, ...]:
 
 
 def _selectors(values: Iterable[str]) -> tuple[str, ...]:
-    return selectors(values, {rule.card.code: rule.card.name for rule in RULES})
+    return selectors(values, {entry.code: entry.name for entry in ENTRIES})

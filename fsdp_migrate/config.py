@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -90,6 +89,8 @@ def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...
 
 def closest(word: str, known: Iterable[str]) -> str:
     """A parenthesis for an error message that proposes the known word nearest to `word`, or nothing."""
+    import difflib  # only for messages
+
     by_folded = {candidate.casefold(): candidate for candidate in known}
     near = difflib.get_close_matches(word.casefold(), by_folded, n=1)
     return f" (did you mean {by_folded[near[0]]}?)" if near else ""

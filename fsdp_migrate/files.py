@@ -6,10 +6,8 @@ import contextlib
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 
 from fsdp_migrate import gitignore
 from fsdp_migrate.gitignore import GitIgnore
@@ -86,7 +84,7 @@ def discover(paths: Sequence[str]) -> Discovery:
             walk.folder(path, "" if shown == "." else shown)
         else:
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
-    files = sorted((file for file, _ in walk.found.values()), key=lambda file: PurePath(file.shown).parts)
+    files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
     return Discovery(tuple(files), tuple(sorted(walk.failures, key=lambda failure: failure.path)))
 
 
@@ -131,6 +129,8 @@ def write(file: SourceFile, new: bytes, old: bytes) -> None:
 @contextlib.contextmanager
 def _staged(target: str, new: bytes) -> Iterator[str]:
     """A flushed neighbour of `target` that holds `new`, with `target`'s mode and owner; gone afterwards."""
+    import tempfile  # only where something is written
+
     status = os.stat(target)
     descriptor, temporary = tempfile.mkstemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=os.path.dirname(target))
     try:
@@ -269,7 +269,10 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _shown(path: str) -> str:
-    return printable(str(PurePath(path)))
+    # As pathlib writes it, which takes longer to load than a file takes to look at.
+    parts = [part for part in path.replace(os.altsep or os.sep, os.sep).split(os.sep) if part not in ("", ".")]
+    root = os.sep if path.startswith(os.sep) else ""
+    return printable(root + os.sep.join(parts) or ".")
 
 
 def printable(path: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from fsdp_migrate.edits import Edit, ImportBinding, Release
-from fsdp_migrate.source import Span
+if TYPE_CHECKING:
+    from fsdp_migrate.edits import Edit, ImportBinding, Release
+    from fsdp_migrate.source import Span
 
 
 class Severity(str, Enum):

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.rules import RULES
-from fsdp_migrate.rules.card import Rule
-from fsdp_migrate.rules.unparsable import CARD
+from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import is_candidate
 from fsdp_migrate.source import Source, SourceError, Span, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.names import ExportLookup
+    from fsdp_migrate.rules.entry import Entry
 
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -71,21 +69,21 @@ def worth_linting(raw: bytes, settings: Settings) -> bool:
 
 
 @lru_cache(maxsize=8)
-def selected_rules(settings: Settings) -> tuple[Rule, ...]:
+def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
-    rules = (rule for rule in RULES if settings.selected(rule.card.code))
-    return tuple(replace(r, neighbour=False) if r.neighbour and settings.asked_for(r.card.code) else r for r in rules)
+    entries = (entry for entry in ENTRIES if settings.selected(entry.code))
+    return tuple(e._replace(neighbour=False) if e.neighbour and settings.asked_for(e.code) else e for e in entries)
 
 
 def _checked(
-    source: Source, path: str, settings: Settings, rules: tuple[Rule, ...], exports: ExportLookup | None
+    source: Source, path: str, settings: Settings, rules: tuple[Entry, ...], exports: ExportLookup | None
 ) -> FileReport:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.distributed import uses_distributed
     from fsdp_migrate.suppressions import Suppressions
 
     facts = ModuleFacts(source, path, settings.torch, exports)
-    in_force = [rule for rule in rules if not rule.neighbour or uses_distributed(facts)]
+    in_force = [entry.load() for entry in rules if not entry.neighbour or uses_distributed(facts)]
     findings = [finding for rule in in_force for finding in rule.check(facts, rule.card)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
@@ -94,6 +92,8 @@ def _checked(
 
 
 def _unparsable(source: Source, path: str, error: SyntaxError) -> Finding:
+    from fsdp_migrate.rules.unparsable import CARD
+
     lines = source.text_lines
     row = min(max(error.lineno or 1, 1), len(lines))
     line = lines[row - 1].rstrip("\r\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -154,6 +153,8 @@ def torch_ranges(discovery: Discovery, settings: Settings, *, by_project: bool) 
 
 
 def _fault(error: Exception) -> str:
+    import traceback  # only where something is wrong
+
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.distributed import NEEDLES
-from fsdp_migrate.rules.card import Rule
-from fsdp_migrate.written_names import Vocabulary
+from fsdp_migrate.rules.index import ENTRIES
 
-_DISTRIBUTED = tuple(needle.encode() for needle in NEEDLES)
+if TYPE_CHECKING:
+    from fsdp_migrate.rules.entry import Entry
+    from fsdp_migrate.written_names import Vocabulary
+
+# One of these is written in every file that `facts.distributed.uses_distributed` holds for.
+NEAR = ("distributed", "fsdp", "FSDP", "FullyShardedDataParallel")
+_NEAR = tuple(needle.encode() for needle in NEAR)
 
 
-def needles(rules: Iterable[Rule]) -> frozenset[str]:
-    """The identifiers that can trigger `rules`, without those that contain another one."""
-    every = {needle for rule in rules for needle in rule.needles}
+def needles(entries: Iterable[Entry]) -> frozenset[str]:
+    """The identifiers that can trigger rules, without those that contain another one."""
+    every = {needle for entry in entries for needle in entry.needles}
     return frozenset(n for n in every if not any(other != n and other in n for other in every))
 
 
 @lru_cache(maxsize=8)
-def _encoded(rules: tuple[Rule, ...], neighbours: bool) -> tuple[bytes, ...]:
-    wanted = needles(rule for rule in rules if rule.neighbour is neighbours)
+def _encoded(entries: tuple[Entry, ...], neighbours: bool) -> tuple[bytes, ...]:
+    if not neighbours and any(entry.everywhere for entry in entries):
+        entries += ENTRIES
+    wanted = needles(entry for entry in entries if entry.neighbour is neighbours)
     return tuple(sorted(needle.encode() for needle in wanted))
 
 
 @lru_cache(maxsize=8)
-def _vocabulary(rules: tuple[Rule, ...]) -> Vocabulary:
-    return Vocabulary(name for rule in rules if rule.names is not None for name in rule.names())
+def _vocabulary(entries: tuple[Entry, ...]) -> Vocabulary:
+    from fsdp_migrate.written_names import Vocabulary
+
+    names = {name for entry in entries for name in entry.names}
+    if any(entry.changed for entry in entries):
+        from fsdp_migrate.rules.changed_names import changed_names
+
+        names |= changed_names()
+    return Vocabulary(names)
 
 
-def is_candidate(raw: bytes, rules: tuple[Rule, ...]) -> bool:
-    """Whether `raw` can hold a finding of `rules`. Works on any encoding that keeps ASCII as it is."""
-    if any(needle in raw for needle in _encoded(rules, False)):
+def is_candidate(raw: bytes, entries: tuple[Entry, ...]) -> bool:
+    """Whether `raw` can hold a finding of the rules. Works on any encoding that keeps ASCII as it is."""
+    if any(needle in raw for needle in _encoded(entries, False)):
         return True
-    near = any(needle in raw for needle in _DISTRIBUTED)
-    return near and (any(needle in raw for needle in _encoded(rules, True)) or _vocabulary(rules).is_written(raw))
+    near = any(needle in raw for needle in _NEAR)
+    return near and (any(needle in raw for needle in _encoded(entries, True)) or _vocabulary(entries).is_written(raw))

@@ -10,8 +10,8 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 
@@ -20,8 +20,7 @@ class SourceError(Exception):
     """The bytes cannot be read as a Python source text; the message is one line for the user."""
 
 
-@dataclass(frozen=True, order=True)
-class Span:
+class Span(NamedTuple):
     """A half-open range of byte offsets into `Source.data`."""
 
     start: int
@@ -36,8 +35,7 @@ class Span:
         return self.start < other.end and other.start < self.end
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A place as people count it: line and column from 1, columns in code points; in a notebook, within a cell."""
 
     line: int

@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # No fixture calls it, so that a rule that starts with it finds nothing in the fixtures of others.
 SOME_METHOD = "check_is_root"
 LONGEST_SUMMARY = 100
-_REGISTRY = Path("fsdp_migrate/rules/__init__.py")
+_REGISTRY = Path("fsdp_migrate/rules/every.py")
+_INDEX = Path("fsdp_migrate/rules/index.py")
 _IMPORTS = re.compile(r"^(from fsdp_migrate\.rules import \(\n)((?:    \w+,\n)+)", re.MULTILINE)
 _LIST = re.compile(r"^(_RULES = \(\n(?:    \S+,\n)+)", re.MULTILINE)
 
@@ -279,12 +280,16 @@ def scaffold(root: Path, request: Request) -> dict[Path, str]:
     there = next((path for path in files if path.exists()), None)
     if there is not None:
         raise Refused(f"{there.relative_to(root).as_posix()} is there already: choose another name")
-    registry = root / _REGISTRY
-    return {**files, registry: registered(registry.read_text(encoding="utf-8"), request.module)}
+    registry, index = root / _REGISTRY, root / _INDEX
+    return {
+        **files,
+        registry: registered(registry.read_text(encoding="utf-8"), request.module),
+        index: indexed(index.read_text(encoding="utf-8"), request),
+    }
 
 
 def registered(text: str, module: str) -> str:
-    """The text of rules/__init__.py with one more rule.
+    """The text of rules/every.py with one more rule.
 
     Raises:
         Refused: it does not have the two lists.
@@ -295,6 +300,15 @@ def registered(text: str, module: str) -> str:
         lambda found: found[1] + "".join(sorted([*found[2].splitlines(True), f"    {module},\n"])), text
     )
     return _LIST.sub(lambda found: f"{found[1]}    {module}.RULE,\n", text)
+
+
+def indexed(text: str, request: Request) -> str:
+    """The text of rules/index.py with one more rule, in its place by code."""
+    row = f'    Entry("{request.code}", "{request.name}", "{request.module}", ("{request.method}",)),\n'
+    lines = text.splitlines(keepends=True)
+    rows = [line for line in lines if line.startswith("    Entry(")]
+    start = lines.index(rows[0])
+    return "".join([*lines[:start], *sorted([*rows, row]), *lines[start + len(rows) :]])
 
 
 def _values(request: Request) -> dict[str, str]:
@@ -365,6 +379,7 @@ def _next_steps(request: Request, written: list[str]) -> list[str]:
         "and check it:",
         f'  python -m pytest -q --ignore tests/verify -k "{word}"',
         f"  python -m fsdp_migrate.verify -k {request.name}",
+        "  python -m tools.build_rule_index",
         "  python -m tools.build_rule_docs",
     ]
 

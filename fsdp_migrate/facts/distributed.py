@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from fsdp_migrate.facts import ModuleFacts
 
 DISTRIBUTED = "torch.distributed"
-# One of these is written in every file that `uses_distributed` holds for.
-NEEDLES = ("distributed", "fsdp", "FSDP", "FullyShardedDataParallel")
 _FSDP = ("fsdp", "fullyshardeddataparallel")
 
 

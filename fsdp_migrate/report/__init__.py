@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
@@ -58,7 +58,7 @@ class Run:
     def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
         """What was fixed and what is left, file by file in order of path."""
         paths = {finding.path for finding in (*self.fixed, *self.findings)}
-        for path in sorted(paths, key=lambda path: PurePath(path).parts):
+        for path in sorted(paths, key=lambda path: path.split(os.sep)):
             fixed = [finding for finding in self.fixed if finding.path == path]
             yield fixed, [finding for finding in self.findings if finding.path == path]
 

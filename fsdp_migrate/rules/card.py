@@ -71,7 +71,8 @@ class Rule:
 
     A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, and in
     all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as
-    well as `needles` can; they are looked for by `fsdp_migrate.written_names`.
+    well as `needles` can; they are looked for by `fsdp_migrate.written_names`. A rule that is `everywhere` has needles
+    of no own: it looks at the files that rules about FSDP look at.
     """
 
     card: RuleCard
@@ -79,6 +80,7 @@ class Rule:
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
     neighbour: bool = False
     names: Callable[[], Iterable[str]] | None = None
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

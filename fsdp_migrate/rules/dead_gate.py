@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -156,7 +156,5 @@ def to_load(model, optim, osd):
     leaves=(_BEFORE.replace('Version("2.1")', 'Version("2.4")'),),
 )
 
-
-def rule(others: Iterable[Rule]) -> Rule:
-    """The rule for the files that the `others` look at: old arms there are what they pass over."""
-    return Rule(CARD, tuple(needle for other in others for needle in other.needles), check)
+# The old arms are what the rules about FSDP pass over.
+RULE = Rule(CARD, (), check, everywhere=True)

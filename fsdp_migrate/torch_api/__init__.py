@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
+if TYPE_CHECKING:
+    from packaging.version import Version
 
-# The releases that stand for their minors where people are told since when something holds.
-RELEASES: tuple[Version, ...] = tuple(
-    Version(release)
-    for release in (
-        "1.11.0 1.12.1 1.13.1 2.0.0 2.0.1 2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 "
-        "2.12.0 2.12.1 2.13.0 2.14.0 2.14.1 2.15.0"
-    ).split()
-)
+    from fsdp_migrate.torch_api.releases import PUBLISHED, RELEASES
 
-# Further releases of these minors. They count where a project says which releases it runs on, and where code asks which
-# release it runs on; the API data was read from all of them.
-_FURTHER = "1.12.0 1.13.0 2.1.0 2.1.1 2.2.0 2.2.1 2.3.0 2.4.0 2.5.0 2.7.0 2.9.0"
-PUBLISHED: tuple[Version, ...] = tuple(sorted({*RELEASES, *map(Version, _FURTHER.split())}))
+__all__ = ["DEFAULT_RANGE", "PUBLISHED", "RELEASES", "RangeError", "TorchRange"]
 
 DEFAULT_RANGE = ">=2.1"
 
@@ -52,6 +43,10 @@ class TorchRange:
         Raises:
             RangeError: not a specifier, or no known release lies in it.
         """
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+        from fsdp_migrate.torch_api.releases import RELEASES
+
         text = text.strip()
         specifier = f">={text}" if text[:1].isdigit() else text
         try:
@@ -67,12 +62,18 @@ class TorchRange:
     @cached_property
     def releases(self) -> tuple[Version, ...]:
         """The known releases inside the range, oldest first."""
+        from packaging.specifiers import SpecifierSet
+
+        from fsdp_migrate.torch_api.releases import PUBLISHED
+
         specifier = SpecifierSet(self.text)
         return tuple(release for release in PUBLISHED if specifier.contains(release))
 
     @cached_property
     def minors(self) -> tuple[Version, ...]:
         """For each minor in the range the releases that stand for it, oldest first."""
+        from fsdp_migrate.torch_api.releases import RELEASES
+
         wanted = {release.release[:2] for release in self.releases}
         return tuple(release for release in RELEASES if release.release[:2] in wanted)
 
@@ -88,3 +89,12 @@ class TorchRange:
 
     def __str__(self) -> str:
         return self.text
+
+
+def __getattr__(name: str) -> Any:
+    # A range is in the settings of every run; what compares versions is needed only where something is looked at.
+    if name in ("PUBLISHED", "RELEASES"):
+        from fsdp_migrate.torch_api import releases
+
+        return getattr(releases, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

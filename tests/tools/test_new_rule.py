@@ -60,8 +60,8 @@ def test_a_rule_that_rewrites_gets_two_fixtures(tree: Path) -> None:
 def test_started_files_are_linted_formatted_and_typed(tree: Path) -> None:
     modules = [f"fsdp_migrate/rules/{name.replace('-', '_')}.py" for name in NAMES]
     tests = [f"tests/rules/test_{name.replace('-', '_')}.py" for name in NAMES]
-    run(tree, "ruff", "check", *modules, *tests, "fsdp_migrate/rules/__init__.py")
-    run(tree, "ruff", "format", "--check", *modules, *tests, "fsdp_migrate/rules/__init__.py")
+    run(tree, "ruff", "check", *modules, *tests, "fsdp_migrate/rules/every.py")
+    run(tree, "ruff", "format", "--check", *modules, *tests, "fsdp_migrate/rules/every.py")
     run(tree, "mypy", "--follow-imports=silent", *modules)
 
 
@@ -111,9 +111,10 @@ def test_what_to_do_next_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.new_rule.ROOT", tmp_path)
-    registry = tmp_path / "fsdp_migrate" / "rules" / "__init__.py"
+    registry = tmp_path / "fsdp_migrate" / "rules" / "every.py"
     registry.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "fsdp_migrate" / "rules" / "__init__.py", registry)
+    for name in ("every.py", "index.py"):
+        shutil.copy(ROOT / "fsdp_migrate" / "rules" / name, registry.parent)
     assert main([MANUAL, "fsdp-modules", "x"]) == 0
     output = capsys.readouterr().out
     assert "wrote fixtures/fsdp-modules/first/before.py\n" in output
@@ -156,6 +157,10 @@ def test_what_cannot_be_started_is_refused_in_one_line(
     assert captured.err.count("\n") == 1
 
 
+def test_the_index_with_started_rules_is_what_building_it_gives(tree: Path) -> None:
+    assert run(tree, "tools.build_rule_index") == "index.py is up to date\n"
+
+
 def test_a_rule_is_registered_in_both_lists_or_not_at_all() -> None:
     imports = "from fsdp_migrate.rules import (\n    a,\n    c,\n)\n\n"
     text = imports + "_RULES = (\n    *a.RULES,\n    c.RULE,\n)\nx = (\n    a,\n)\n"
@@ -163,7 +168,7 @@ def test_a_rule_is_registered_in_both_lists_or_not_at_all() -> None:
         "    c.RULE,\n", "    c.RULE,\n    b.RULE,\n"
     )
     assert registered(text, "b") == new
-    with pytest.raises(Refused, match=r"rules/__init__.py has no import list"):
+    with pytest.raises(Refused, match=r"rules/every.py has no import list"):
         registered(text.replace("_RULES = (", "_RULES = ["), "b")
 
 
@@ -174,4 +179,4 @@ def test_nothing_is_overwritten(tree: Path) -> None:
     with pytest.raises(Refused, match=r"tests/rules/test_fsdp_modules_2\.py is there already"):
         scaffold(tree, request)
     test.unlink()
-    assert len(scaffold(tree, request)) == 4
+    assert len(scaffold(tree, request)) == 5

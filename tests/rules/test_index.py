@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.rules import RULES, find
+from fsdp_migrate.rules.entry import Entry
+from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.screen import is_candidate
+from tools.build_rule_index import COMMAND, TARGET, index_text
+
+
+def test_the_index_says_what_the_rules_say() -> None:
+    assert TARGET.read_text(encoding="utf-8") == index_text(RULES), f"run `{COMMAND}`"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.code for entry in ENTRIES])
+def test_an_entry_loads_the_rule_with_its_code(entry: Entry) -> None:
+    rule = entry.load()
+    assert rule in RULES
+    assert rule.card.code == entry.code
+
+
+def test_an_entry_of_a_module_without_the_rule_is_an_error() -> None:
+    with pytest.raises(LookupError, match=r"rules\.unparsable has no rule FSDP999"):
+        Entry("FSDP999", "x", "unparsable", ()).load()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.code for entry in ENTRIES])
+def test_what_a_card_flags_passes_the_screen_of_the_rule_alone(entry: Entry) -> None:
+    for example in entry.load().card.flags:
+        assert is_candidate(example.before.encode(), (entry._replace(neighbour=False),))
+
+
+def test_a_card_is_found_by_code_and_by_name() -> None:
+    assert find("fsdp106") is find("optim-input") is next(r.card for r in RULES if r.card.code == "FSDP106")
+    assert find("nonsense") is None

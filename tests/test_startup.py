@@ -1,0 +1,45 @@
+"""What a start loads: `lint FILE` runs on every commit, and most of its time is importing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.test_process import ENVIRONMENT
+
+OWN = {
+    "fsdp_migrate",
+    *(f"fsdp_migrate.{name}" for name in "cli config files findings gitignore lint report runner source".split()),
+    *(f"fsdp_migrate.{name}" for name in "report.plain report.text rules rules.entry rules.index screen".split()),
+    "fsdp_migrate.torch_api",
+}
+# Beside what click loads anyway.
+STANDARD = {"bisect", "copy", "dataclasses"}
+
+
+def loaded_beyond_click(program: str) -> tuple[set[str], set[str]]:
+    """The modules of this package, and the public ones of others, that `program` loads and click does not."""
+    shown = "print(*set(sys.modules) - before, file=sys.stderr)"
+    code = f"import sys, click\nbefore = set(sys.modules)\n{program}\n{shown}"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    loaded = {name for name in result.stderr.split() if not name.startswith("_")}
+    own = {name for name in loaded if name.partition(".")[0] == "fsdp_migrate"}
+    # What click itself loads only once it runs is not ours to count.
+    return own, {name for name in loaded - own if name.partition(".")[0] not in ("click", "locale", "encodings")}
+
+
+def test_the_command_line_loads_nothing_that_linting_does_not_use(tmp_path: Path) -> None:
+    own, others = loaded_beyond_click("import fsdp_migrate.cli")
+    assert own <= OWN
+    assert others <= STANDARD
+
+
+def test_linting_a_file_with_nothing_to_report_loads_only_these_modules(tmp_path: Path) -> None:
+    clean = tmp_path / "a.py"
+    clean.write_text("import torch\n\nx = torch.ones(3)\n")
+    program = f"from fsdp_migrate.cli import cli\ncli(['lint', {str(clean)!r}], standalone_mode=False)"
+    own, others = loaded_beyond_click(program)
+    assert own == OWN
+    assert others <= STANDARD

@@ -1,0 +1,81 @@
+"""Write fsdp_migrate/rules/index.py: what choosing among the rules takes, so that linting loads only those it runs.
+
+    python -m tools.build_rule_index
+
+Run it whenever a rule is added or changes its code, name, needles or names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from fsdp_migrate.rules import every
+from fsdp_migrate.rules.card import Rule
+from fsdp_migrate.rules.changed_names import changed_names
+
+COMMAND = "python -m tools.build_rule_index"
+TARGET = Path(__file__).resolve().parent.parent / "fsdp_migrate" / "rules" / "index.py"
+_HEAD = f'''\
+"""The rules by code, as far as choosing among them takes: made from their modules by `{COMMAND}`."""
+# fmt: off
+
+from __future__ import annotations
+
+from fsdp_migrate.rules.entry import Entry
+
+ENTRIES: tuple[Entry, ...] = (
+'''
+
+
+def main() -> int:
+    """Bring the index up to date."""
+    text = index_text(every.RULES)
+    if TARGET.read_text(encoding="utf-8") == text:
+        print(f"{TARGET.name} is up to date")
+    else:
+        TARGET.write_text(text, encoding="utf-8", newline="\n")
+        print(f"wrote {TARGET.name}")
+    return 0
+
+
+def index_text(rules: Iterable[Rule]) -> str:
+    """The whole module, a line for each rule."""
+    return _HEAD + "".join(f"    {row(rule, _module_of(rule))},\n" for rule in rules) + ")\n"
+
+
+def row(rule: Rule, module: str) -> str:
+    """The line of one rule that stands in `module`."""
+    fields = [_literal(rule.card.code), _literal(rule.card.name), _literal(module), _literal(rule.needles)]
+    if rule.neighbour:
+        fields.append("neighbour=True")
+    if rule.names is changed_names:
+        fields.append("changed=True")
+    elif rule.names is not None:
+        fields.append(f"names={_literal(tuple(sorted(rule.names())))}")
+    if rule.everywhere:
+        fields.append("everywhere=True")
+    return f"Entry({', '.join(fields)})"
+
+
+def _module_of(rule: Rule) -> str:
+    """The name of the module that has the rule, by itself or in a tuple."""
+    package = "fsdp_migrate.rules."
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(package) and module is not every:
+            for value in vars(module).values():
+                if value is rule or (isinstance(value, tuple) and any(one is rule for one in value)):
+                    return name.removeprefix(package)
+    raise LookupError(f"no module has the rule {rule.card.code}")
+
+
+def _literal(value: str | tuple[str, ...]) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    inside = ", ".join(_literal(part) for part in value)
+    return f"({inside},)" if len(value) == 1 else f"({inside})"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
