@@ -6,13 +6,15 @@ import functools
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from fsdp_migrate import __version__, config, files, runner
-from fsdp_migrate.config import ConfigError, Settings
+from fsdp_migrate.config import ConfigError, ConfigFileError, Layer
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import Discovery, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, text
@@ -36,12 +38,10 @@ class Request:
     """What the options shared by `lint` and `rewrite` ask for."""
 
     discovery: Discovery
-    settings: Settings
-    by_project: bool
-    stdin: bool
+    configuration: Configuration
+    stdin: bytes | None
     json: bool
     quiet: bool
-    fail_on: Severity
     exit_zero: bool
 
     def exit(self, code: int) -> NoReturn:
@@ -80,6 +80,12 @@ def cli() -> None:
     """
 
 
+class UnusableConfig(click.ClickException):
+    """A configuration file that cannot be used."""
+
+    exit_code = 2
+
+
 def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TorchRange | None:
     try:
         return None if value is None else TorchRange.parse(value)
@@ -93,6 +99,14 @@ OUTPUT_FORMAT = click.option(
     default="text",
     show_default=True,
     help="For people or for programs.",
+)
+
+CONFIG_FILE = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The configuration file for all files, instead of the nearest one above each.",
 )
 
 SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
@@ -121,15 +135,23 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         multiple=True,
         help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
     ),
-    click.option("--hints", is_flag=True, help="Also show what is not wrong yet."),
+    click.option("--hints/--no-hints", default=None, help="Also show what is not wrong yet."),
+    click.option(
+        "--exclude",
+        metavar="PATTERN",
+        multiple=True,
+        help="Leave out what the pattern names, as in a .gitignore, where folders are searched.",
+    ),
+    click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
+    CONFIG_FILE,
+    click.option("--isolated", is_flag=True, help="Read no configuration files."),
     OUTPUT_FORMAT,
     click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(
         "--fail-on",
         type=click.Choice([severity.value for severity in Severity]),
-        default=Severity.DEPRECATED.value,
-        show_default=True,
+        show_default=Severity.DEPRECATED.value,
         help="The least severe finding that makes the exit code 1; 'hint' brings --hints with it.",
     ),
     click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
@@ -142,17 +164,15 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def read_options(**options: Any) -> None:
         take = options.pop
-        paths, torch, fail_on = take("paths"), take("torch"), Severity(take("fail_on"))
-        hints = take("hints") or fail_on is Severity.HINT
         show_ranges = take("show_torch_range")
+        configuration = _configuration(take, options.pop("unsafe_fixes", None))
+        stdin, discovery = _discovery(take, configuration)
         request = Request(
-            settings=_settings(torch or TorchRange.default(), take("select"), take("ignore"), hints),
-            by_project=torch is None,
-            discovery=_discovery(paths, take("stdin_filename")),
-            stdin=STDIN in paths,
+            discovery=discovery,
+            configuration=configuration,
+            stdin=stdin,
             json=take("output_format") == "json",
             quiet=take("quiet"),
-            fail_on=fail_on,
             exit_zero=take("exit_zero"),
         )
         if show_ranges:
@@ -167,7 +187,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show_torch_ranges(request: Request) -> None:
-    run = runner.torch_ranges(request.discovery, request.settings, by_project=request.by_project)
+    run = runner.torch_ranges(request.discovery, request.configuration)
     if request.json:
         from fsdp_migrate.report import json_format
 
@@ -177,27 +197,51 @@ def _show_torch_ranges(request: Request) -> None:
     request.exit(3 if run.failed else 0)
 
 
-def _settings(torch: TorchRange, select: tuple[str, ...], ignore: tuple[str, ...], hints: bool) -> Settings:
-    if not select and not ignore:
-        return Settings(torch, hints=hints)
-    from fsdp_migrate.rules.index import ENTRIES
+def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
+    select, ignore, fail_on = take("select"), take("ignore"), take("fail_on")
+    known: dict[str, str] = {}
+    if select or ignore:
+        from fsdp_migrate.rules.index import ENTRIES
 
-    known = {entry.code: entry.name for entry in ENTRIES}
+        known = {entry.code: entry.name for entry in ENTRIES}
+    only, isolated = take("config_file"), take("isolated")
+    if only is not None and isolated:
+        raise click.UsageError("give --config or --isolated, not both")
     try:
-        return Settings(torch, config.selectors(select, known), config.selectors(ignore, known), hints)
+        options = Layer(
+            torch=take("torch"),
+            select=config.selectors(select, known) or None,
+            ignore=config.selectors(ignore, known) or None,
+            unsafe_fixes=unsafe_fixes,
+            hints=take("hints"),
+            fail_on=None if fail_on is None else Severity(fail_on),
+            exclude=take("exclude") or None,
+        )
+        return Configuration(options, ConfigFiles(only, isolated=isolated))
+    except ConfigFileError as error:
+        raise UnusableConfig(f"{error.path}: {error}") from None
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _discovery(paths: tuple[str, ...], stdin_filename: str | None) -> Discovery:
-    if STDIN not in paths:
-        if stdin_filename is not None:
-            raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
-        return files.discover(paths or (".",))
-    if len(paths) > 1:
-        raise click.UsageError("'-' (stdin) cannot be combined with other paths")
-    raw = sys.stdin.buffer.read()
-    return Discovery((SourceFile(STDIN, stdin_filename or "<stdin>", raw),))
+def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:
+    """The text from stdin, if it is asked for, and the files to look at."""
+    paths, name, force_exclude = take("paths"), take("stdin_filename"), take("force_exclude")
+    try:
+        if STDIN not in paths:
+            if name is not None:
+                raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
+            raw, found = None, files.discover(paths or (".",), configuration.choice, force_exclude=force_exclude)
+        else:
+            if len(paths) > 1:
+                raise click.UsageError("'-' (stdin) cannot be combined with other paths")
+            raw = sys.stdin.buffer.read()
+            left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
+            found = Discovery(() if left_out else (SourceFile(STDIN, name or "<stdin>", raw),))
+        configuration.check(found.files)
+    except ConfigFileError as error:
+        raise UnusableConfig(f"{error.path}: {error}") from None
+    return raw, found
 
 
 @cli.command(
@@ -216,14 +260,14 @@ def lint(request: Request, statistics: bool) -> None:
 
     Folders are searched for .py and .pyi files, without what .gitignore names. '-' reads stdin.
     """
-    run = runner.lint(request.discovery, request.settings, by_project=request.by_project)
+    run = runner.lint(request.discovery, request.configuration)
     if request.json:
         from fsdp_migrate.report import json_format
 
         text.print_document(json_format.lint_report(run, statistics=statistics))
     else:
         text.print_lint(run, quiet=request.quiet, statistics=statistics)
-    request.exit(run.exit_code(request.fail_on))
+    request.exit(run.exit_code)
 
 
 @cli.command(
@@ -239,30 +283,35 @@ With --diff or --check, 1 means that a file would change."""
 @_shared
 @click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
 @click.option("--check", is_flag=True, help="Print nothing, write nothing: the exit code tells.")
-@click.option("--unsafe-fixes", is_flag=True, help="Also apply fixes after which something observable differs.")
-def rewrite(request: Request, diff: bool, check: bool, unsafe_fixes: bool) -> None:
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="Also apply fixes after which something observable differs.",
+)
+def rewrite(request: Request, diff: bool, check: bool) -> None:
     """Fix in place what can be fixed in PATHS (default: the current folder), and list what is left.
 
     '-' reads stdin and prints the new text.
     """
-    if request.json and (diff or check or request.stdin):
+    if request.json and (diff or check or request.stdin is not None):
         raise click.UsageError("--output-format json cannot be combined with --diff, --check or '-'")
-    settings = replace(request.settings, unsafe_fixes=unsafe_fixes)
     preview = diff or check
-    write = not (preview or request.stdin)
-    run, changes = runner.rewrite(request.discovery, settings, write=write, by_project=request.by_project)
+    write = not (preview or request.stdin is not None)
+    run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
     if preview:
         _print_preview(run, changes if diff else (), summary=diff and not request.quiet)
         request.exit(3 if run.failed else int(bool(changes)))
-    if request.stdin:
-        _print_stdin(request, run, changes)
+    if request.stdin is not None:
+        # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
+        text.write_bytes(changes[0].after if changes else request.stdin)
+        text.print_left(run)
     elif request.json:
         from fsdp_migrate.report import json_format
 
         text.print_document(json_format.rewrite_report(run))
     else:
         text.print_rewrite(run, quiet=request.quiet)
-    request.exit(run.exit_code(request.fail_on))
+    request.exit(run.exit_code)
 
 
 def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> None:
@@ -274,13 +323,6 @@ def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> N
     text.print_failures(run)
     if summary:
         text.print_preview_summary(run)
-
-
-def _print_stdin(request: Request, run: Run, changes: tuple[Change, ...]) -> None:
-    (file,) = request.discovery.files
-    # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
-    text.write_bytes(changes[0].after if changes else files.read(file))
-    text.print_left(run)
 
 
 @cli.command(epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter")
@@ -317,6 +359,38 @@ def rules(output_format: str) -> None:
         text.print_document(json_format.rules_report(cards))
     else:
         text.print_rules(cards)
+
+
+@cli.command(
+    "config",
+    epilog="""\b
+Examples:
+  fsdp-migrate config
+  fsdp-migrate config src/train.py
+  fsdp-migrate config --schema > fsdp-migrate.schema.json""",
+)
+@click.argument("path", default=".", type=click.Path(exists=True))
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the settings instead.")
+@CONFIG_FILE
+@OUTPUT_FORMAT
+def show_config(path: str, schema: bool, config_file: str | None, output_format: str) -> None:
+    """Print the settings that hold for PATH (default: the current folder), and where each comes from.
+
+    They stand under [tool.fsdp-migrate] in the nearest pyproject.toml above a file, or in a fsdp-migrate.toml.
+    """
+    from fsdp_migrate.config import effective
+
+    if schema:
+        text.print_document(effective.SCHEMA.read_text(encoding="utf-8").rstrip("\n"))
+        return
+    try:
+        found = effective.effective(path, ConfigFiles(config_file))
+    except ConfigFileError as error:
+        raise UnusableConfig(f"{error.path}: {error}") from None
+    if output_format == "json":
+        text.print_document(effective.document(path, found))
+    else:
+        text.print_document("\n".join(effective.lines(found)))
 
 
 @cli.command(

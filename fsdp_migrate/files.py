@@ -6,11 +6,15 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from fsdp_migrate import gitignore
 from fsdp_migrate.gitignore import GitIgnore
+
+if TYPE_CHECKING:
+    from fsdp_migrate.config.choice import Choice
 
 SUFFIXES = (".py", ".pyi")
 
@@ -70,22 +74,48 @@ class _Entry:
     named: bool = False
 
 
-def discover(paths: Sequence[str]) -> Discovery:
+# What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
+# about files; None where it says nothing.
+Choices = Callable[[str, Collection[str] | None], "Choice | None"]
+
+
+def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
+    return None
+
+
+def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
     """Find the Python files that `paths` mean.
 
     A file that is named is taken whatever its suffix and whatever ignores it; a folder that is named is walked for
     `.py` and `.pyi`, without what the `.gitignore` files up to the repository's root name and without build and
-    environment folders. Links to folders are not followed below a named folder.
+    environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
+    found in folders; with `force_exclude` what they leave out is left out even if it is named.
     """
-    walk = _Walk()
+    walk = _Walk(choices)
     for path in paths:
         shown = _shown(path)
+        if force_exclude and left_out(path, choices):
+            continue
         if os.path.isdir(path):
             walk.folder(path, "" if shown == "." else shown)
         else:
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
     files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
     return Discovery(tuple(files), tuple(sorted(walk.failures, key=lambda failure: failure.path)))
+
+
+def left_out(path: str, choices: Choices) -> bool:
+    """Whether `choices` leave out a path, or a folder that it lies in."""
+    here = os.path.abspath(path)
+    entry = os.path.join(here, "") if os.path.isdir(here) else here
+    while (choice := choices(os.path.dirname(here), None)) is not None:
+        if choice.leaves_out(entry):
+            return True
+        if here == os.path.dirname(here):
+            break
+        here = os.path.dirname(here)
+        entry = os.path.join(here, "")
+    return False
 
 
 def read(file: SourceFile) -> bytes:
@@ -174,6 +204,7 @@ def _sync_folder(folder: str) -> None:
 class _Walk:
     """Collects files by their real path, so that no file comes twice."""
 
+    choices: Choices
     found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -201,13 +232,16 @@ class _Walk:
         if not folder.named and _is_artefact(folder, names):
             return []
         folder = self._with_own_ignores(folder, names)
+        here = os.path.abspath(folder.path)
+        choice = self.choices(here, names)
         deeper = []
         for entry in entries:
             below = _below(folder, entry.name)
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_FOLDERS and not gitignore.ignored(folder.ignores, below.real + "/"):
+                ignored = entry.name in SKIPPED_FOLDERS or gitignore.ignored(folder.ignores, below.real + "/")
+                if not ignored and not (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
                     deeper.append(below)
-            elif entry.name.endswith(SUFFIXES) and not gitignore.ignored(folder.ignores, below.real):
+            elif _wanted(choice, os.path.join(here, entry.name)) and not gitignore.ignored(folder.ignores, below.real):
                 self._take(entry, below)
         return deeper
 
@@ -242,6 +276,12 @@ class _Walk:
             if os.path.lexists(os.path.join(folder, gitignore.NAME)):
                 ignores += self._load(folder, printable(folder))
         return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
+
+
+def _wanted(choice: Choice | None, path: str) -> bool:
+    if choice is None:
+        return path.endswith(SUFFIXES)
+    return choice.takes(path) and not choice.leaves_out(path)
 
 
 def _is_artefact(folder: _Entry, names: set[str]) -> bool:

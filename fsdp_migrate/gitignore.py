@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,15 +16,16 @@ _FOLDER_GROUP = "ps_d"
 
 
 @dataclass(frozen=True)
-class _Pattern:
+class Pattern:
     """One line of a `.gitignore`.
 
     A pattern without a slash (`by_name`) is about names, any other about the path from its folder; `folder/**`
-    (`contents_only`) is about what is in the folder.
+    (`contents_only`) is about what is in the folder. `any_name` says that its last part is nothing but stars.
     """
 
     by_name: bool
     contents_only: bool
+    any_name: bool
     regex: re.Pattern[str]
     include: bool
 
@@ -37,11 +38,16 @@ class _Pattern:
         subject = path[path.rstrip("/").rfind("/") + 1 :] if self.by_name else path
         if self.contents_only:
             subject = subject.rstrip("/")
-        match = self.regex.search(subject)
+        reach = self.reach(subject)
+        return None if reach is None or reach < len(subject) else self.include
+
+    def reach(self, path: str) -> int | None:
+        """How much of `path` this line speaks of: less than all of it if it names a folder on the way; None if none."""
+        match = self.regex.search(path)
         if match is None:
             return None
         of_folder = _FOLDER_GROUP in self.regex.groupindex and match.start(_FOLDER_GROUP) >= 0
-        return None if of_folder and match.end(_FOLDER_GROUP) < len(subject) else self.include
+        return match.end(_FOLDER_GROUP) if of_folder else len(path)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class GitIgnore:
     """One `.gitignore`: the folder that it stands in (with a trailing separator) and its lines, the last one first."""
 
     base: str
-    patterns: tuple[_Pattern, ...]
+    patterns: tuple[Pattern, ...]
 
     @cached_property
     def anything(self) -> re.Pattern[str]:
@@ -74,7 +80,7 @@ def load(folder: str) -> GitIgnore:
     """
     with open(os.path.join(folder, NAME), encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
         lines = [line.rstrip("\n").removesuffix("\r") for line in stream]
-    return GitIgnore(os.path.join(folder, ""), _patterns(lines))
+    return GitIgnore(os.path.join(folder, ""), patterns(lines))
 
 
 def ignored(ignores: Iterable[GitIgnore], real: str) -> bool:
@@ -96,7 +102,8 @@ def parents_in_repository(real: str) -> list[str]:
     return parents
 
 
-def _patterns(lines: list[str]) -> tuple[_Pattern, ...]:
+def patterns(lines: Sequence[str]) -> tuple[Pattern, ...]:
+    """The patterns that `lines` hold, the last one first; lines that make no sense to git hold none."""
     from pathspec import GitIgnoreSpec
 
     found = []
@@ -107,5 +114,6 @@ def _patterns(lines: list[str]) -> tuple[_Pattern, ...]:
                 if pattern.include is not None and pattern.regex is not None:
                     body = line.strip()
                     by_name, contents_only = "/" not in body.rstrip("/"), body.endswith("/**")
-                    found.append(_Pattern(by_name, contents_only, pattern.regex, pattern.include))
+                    any_name = not body.rstrip("/").rpartition("/")[2].strip("*")
+                    found.append(Pattern(by_name, contents_only, any_name, pattern.regex, pattern.include))
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -84,11 +85,23 @@ def _checked(
 
     facts = ModuleFacts(source, path, settings.torch, exports)
     in_force = [entry.load() for entry in rules if not entry.neighbour or uses_distributed(facts)]
-    findings = [finding for rule in in_force for finding in rule.check(facts, rule.card)]
+    findings = [_graded(finding, settings) for rule in in_force for finding in rule.check(facts, rule.card)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
     return FileReport(path, tuple(kept), suppressed=len(findings) - len(kept))
+
+
+def _graded(finding: Finding, settings: Settings) -> Finding:
+    """The finding as the settings trust its fix; one without a fix stays as it is."""
+    grade = settings.grade(finding.code)
+    if grade is None or finding.fix is None or finding.applicability is grade:
+        return finding
+    if grade is Applicability.SAFE:
+        return replace(finding, applicability=grade, reason=None)
+    if grade is Applicability.UNSAFE:
+        return replace(finding, applicability=grade, reason="the settings call the fixes of this rule unsafe")
+    return replace(finding, applicability=grade, reason="the settings trust no fix of this rule", fix=None)
 
 
 def _unparsable(source: Source, path: str, error: SyntaxError) -> Finding:

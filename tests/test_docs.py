@@ -131,15 +131,23 @@ def test_the_command_writes_what_is_not_up_to_date_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(build_rule_docs, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "fsdp_migrate" / "config").mkdir(parents=True)
+    (tmp_path / "docs" / "configuration.md").write_text("<!-- settings -->\n<!-- /settings -->\n")
     (tmp_path / "README.md").write_text("# A\n\n<!-- rules -->\nold\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
-    assert capsys.readouterr().out == "wrote docs/rules.md\nwrote README.md\n"
+    assert capsys.readouterr().out == (
+        "wrote docs/rules.md\nwrote README.md\nwrote fsdp_migrate/config/schema.json\nwrote docs/configuration.md\n"
+    )
     assert (tmp_path / "docs" / "rules.md").read_text(encoding="utf-8") == rules_page(CARDS)
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert readme.startswith("# A\n\n<!-- rules -->\n| code | name |")
     assert readme.endswith(" |\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
-    assert capsys.readouterr().out == "docs/rules.md is up to date\nREADME.md is up to date\n"
+    assert capsys.readouterr().out == (
+        "docs/rules.md is up to date\nREADME.md is up to date\n"
+        "fsdp_migrate/config/schema.json is up to date\ndocs/configuration.md is up to date\n"
+    )
 
 
 def guide_block(language: str, word: str) -> str:

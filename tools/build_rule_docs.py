@@ -1,4 +1,4 @@
-"""Write docs/rules.md, and the table of rules in README.md, from the rule cards.
+"""Write docs/rules.md, the table of rules in README.md, and what tells of the settings, from their tables.
 
 python -m tools.build_rule_docs
 """
@@ -14,6 +14,7 @@ from fsdp_migrate.report.cards import facts
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
+from tools import build_config_docs
 
 COMMAND = "python -m tools.build_rule_docs"
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,12 +48,14 @@ What `fsdp-migrate explain CODE` prints, for all rules.
 
 
 def main() -> None:
-    """Bring both files up to date."""
+    """Bring the files up to date."""
     cards = [rule.card for rule in RULES]
-    readme = ROOT / "README.md"
+    readme, settings = ROOT / "README.md", ROOT / build_config_docs.PAGE
     pages = {
         ROOT / "docs" / "rules.md": rules_page(cards),
         readme: with_table(readme.read_text(encoding="utf-8"), cards),
+        ROOT / build_config_docs.SCHEMA: build_config_docs.schema(cards),
+        settings: build_config_docs.with_settings(settings.read_text(encoding="utf-8")),
     }
     for path, text in pages.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:

@@ -1,12 +1,15 @@
-"""Which torch releases the project of a file supports, found in the project's own files."""
+"""Which torch releases the project of a file supports: what its configuration states, else what its files say."""
 
 from __future__ import annotations
 
 import os
 
 from fsdp_migrate.config import Project
+from fsdp_migrate.config.configuration import located
+from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import SourceFile
-from fsdp_migrate.projects.inference import NO_PROJECT, inferred, listing, stated
+from fsdp_migrate.projects.inference import NO_PROJECT, inferred, listing
+from fsdp_migrate.reading import display
 
 _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 
@@ -14,15 +17,15 @@ _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 class Projects:
     """The projects of the files of a run; every folder is looked into once.
 
-    The nearest range that is stated above a file decides. Else it is what the nearest folder says that describes a
-    package or speaks of torch, up to the root of the repository.
+    If the configuration file of a file states a range, that decides. Else it is what the nearest folder says that
+    describes a package or speaks of torch, up to the root of the repository.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, configured: ConfigFiles | None = None) -> None:
+        self._configured = configured or ConfigFiles()
         self._used: dict[str, Project] = {}
         self._of_folder: dict[str, Project] = {}
         self._names: dict[str, frozenset[str]] = {}
-        self._stated: dict[str, Project | None] = {}
         self._inferred: dict[str, Project | None] = {}
 
     @property
@@ -34,22 +37,20 @@ class Projects:
         """The project of a file, which need not exist: text from stdin belongs where its name says.
 
         Raises:
-            ConfigFileError: the settings above the file cannot be used.
+            ConfigFileError: the configuration file cannot be used.
         """
-        path = file.path if file.raw is None else file.shown
-        folder = os.path.dirname(os.path.abspath(path))
+        folder = os.path.dirname(located(file))
         if folder not in self._of_folder:
-            self._of_folder[folder] = self._stated_above(folder) or self._inferred_above(folder) or NO_PROJECT
+            self._of_folder[folder] = self._stated(folder) or self._inferred_above(folder) or NO_PROJECT
         project = self._of_folder[folder]
         self._used[project.root] = project
         return project
 
-    def _stated_above(self, folder: str) -> Project | None:
-        if folder not in self._stated:
-            above = os.path.dirname(folder)
-            found = stated(folder, self._names_in(folder))
-            self._stated[folder] = found or (self._stated_above(above) if above != folder else None)
-        return self._stated[folder]
+    def _stated(self, folder: str) -> Project | None:
+        config = self._configured.at(folder)
+        if config is None or config.layer.torch is None:
+            return None
+        return Project(display(config.folder), config.layer.torch, f"set in {display(config.path)}")
 
     def _inferred_above(self, folder: str) -> Project | None:
         if folder not in self._inferred:

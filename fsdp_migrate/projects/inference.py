@@ -1,4 +1,4 @@
-"""The torch range of one folder: what its own table states, or what its project files admit from below."""
+"""The torch range of one folder: what its project files admit from below."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from fsdp_migrate.config import ConfigFileError, Project
+from fsdp_migrate.config import Project
 from fsdp_migrate.projects import conda_environment, pipfile, pyproject, requirement_lists, setup_cfg, setup_script
-from fsdp_migrate.projects.mentions import FileFault, Mention, Mentions, display
-from fsdp_migrate.projects.own_table import own_table
+from fsdp_migrate.projects.mentions import Mention, Mentions
+from fsdp_migrate.reading import FileFault, display
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 DEFAULT = TorchRange.default()
@@ -31,24 +31,6 @@ _READERS: dict[str, Reader] = {
 
 
 NO_PROJECT = Project("(no project)", DEFAULT, "default; no project file lies above")
-
-
-def stated(folder: str, names: Collection[str]) -> Project | None:
-    """The project whose range a folder's own table gives outright, None if it gives none.
-
-    Raises:
-        ConfigFileError: the table cannot be used.
-    """
-    found = own_table(folder, names)
-    if found is None or "torch" not in found.values:
-        return None
-    path, text = found.path, found.values["torch"]
-    try:
-        if not isinstance(text, str):
-            raise RangeError(f"a string is wanted, such as '>=2.1', not {text!r}")
-        return Project(display(folder), TorchRange.parse(text), f"set in {display(path)}")
-    except RangeError as error:
-        raise ConfigFileError(display(path), f"torch: {error}") from None
 
 
 def inferred(folder: str, names: Collection[str]) -> Project | None:

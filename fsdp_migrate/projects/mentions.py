@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import codecs
 import io
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from fsdp_migrate.files import printable
 from fsdp_migrate.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
+from fsdp_migrate.reading import display, read_bytes
 
 Written = TypeVar("Written")
-
-
-class FileFault(Exception):
-    """A project file that cannot be read; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +82,3 @@ def read_lines(path: str) -> list[str]:
     utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = raw.decode("utf-16" if utf16 else "utf-8-sig", "replace")
     return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
-
-
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file.
-
-    Raises:
-        FileFault: the file cannot be read.
-    """
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        raise FileFault(error.strerror or str(error)) from None
-
-
-def display(path: str) -> str:
-    """`path` as messages show it: from the current folder where that is shorter, on one line."""
-    try:
-        return printable(min(os.path.relpath(path), path, key=len))
-    except ValueError:  # another drive
-        return printable(path)

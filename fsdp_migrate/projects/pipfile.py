@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fsdp_migrate.projects.mentions import Mentions
 from fsdp_migrate.projects.requirement import Requirement, UnreadableError, pip_requirement
-from fsdp_migrate.projects.toml import load, table
+from fsdp_migrate.toml import load, table
 
 
 def read(path: str, _root: str) -> Mentions:

@@ -8,7 +8,7 @@ from typing import Any
 from fsdp_migrate.projects import requirement_lists
 from fsdp_migrate.projects.mentions import Mentions
 from fsdp_migrate.projects.requirement import poetry_requirement
-from fsdp_migrate.projects.toml import load, table
+from fsdp_migrate.toml import load, table
 
 
 def read(path: str, root: str) -> Mentions:

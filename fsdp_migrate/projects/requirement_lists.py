@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
-from fsdp_migrate.projects.mentions import FileFault, Mentions, display, read_lines
+from fsdp_migrate.projects.mentions import Mentions, read_lines
 from fsdp_migrate.projects.requirement import pip_requirement
+from fsdp_migrate.reading import FileFault, display
 
 _INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(.+)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")

@@ -29,7 +29,8 @@ class Run:
     `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
     text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
-    the positions of `findings` mean, for every file that has any.
+    the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
+    makes the run fail.
     """
 
     torch: str
@@ -42,6 +43,7 @@ class Run:
     fixed: tuple[Finding, ...] = ()
     changed: tuple[str, ...] = ()
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    fail_on: Mapping[str, Severity] = field(default_factory=dict, repr=False)
 
     @property
     def tally(self) -> Tally:
@@ -67,9 +69,12 @@ class Run:
         """Whether some file could not be read, parsed or written."""
         return bool(self.failures) or any(finding.code == UNPARSABLE for finding in self.findings)
 
-    def exit_code(self, fail_on: Severity = Severity.DEPRECATED) -> int:
-        """0 nothing to report, 1 findings at least as severe as `fail_on`, 3 some file failed."""
-        if self.failed:
-            return 3
-        severe = list(Severity)[: list(Severity).index(fail_on) + 1]
-        return int(any(finding.severity in severe for finding in self.findings))
+    @property
+    def exit_code(self) -> int:
+        """0 nothing to report, 1 findings that make the run fail, 3 some file failed."""
+        return 3 if self.failed else int(any(self._fails(finding) for finding in self.findings))
+
+    def _fails(self, finding: Finding) -> bool:
+        order = list(Severity)
+        least = self.fail_on.get(finding.path, Severity.DEPRECATED)
+        return order.index(finding.severity) <= order.index(least)

@@ -8,7 +8,7 @@ import pytest
 
 from fsdp_migrate.files import SourceFile
 from fsdp_migrate.projects import Projects
-from tests.projects.trees import plant, project_of
+from tests.trees import plant, project_of
 
 METADATA = '[project]\nname = "x"\ndependencies = ["{}"]\n'
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.projects.trees import project_of, torch_of
+from tests.trees import project_of, torch_of
 
 SETUP = "from setuptools import setup\n"
 

@@ -1,0 +1,13 @@
+"""What a run is asked to do: options and configuration files, and what follows from them for each file."""
+
+from fsdp_migrate.config.settings import (
+    ConfigError,
+    ConfigFileError,
+    Layer,
+    Project,
+    Settings,
+    closest,
+    selectors,
+)
+
+__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "closest", "selectors"]

@@ -1,0 +1,123 @@
+"""What holds for each file of a run: the options, then what its configuration file states, then the defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.config.nearest import ConfigFile, ConfigFiles
+from fsdp_migrate.config.settings import Layer, Settings
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    from fsdp_migrate.config.choice import Choice
+    from fsdp_migrate.files import SourceFile
+
+# Whether a path is one that the rules of `per-file-ignores` are for, and these rules.
+_Exemption = tuple[Callable[[str], bool], tuple[str, ...]]
+
+NOTHING = Layer()
+
+
+class Configuration:
+    """The settings of a run's files. Everything a configuration file decides is worked out once."""
+
+    def __init__(self, options: Layer = NOTHING, files: ConfigFiles | None = None) -> None:
+        """`options` are those of the command line; their patterns start from the current folder."""
+        self.options = options
+        self.files = files or ConfigFiles()
+        self._settings: dict[str | None, Settings] = {}
+        self._choices: dict[str | None, Choice | None] = {}
+        self._exemptions: dict[str | None, list[_Exemption]] = {}
+
+    def check(self, files: Iterable[SourceFile]) -> None:
+        """Find the configuration of every file, so that a fault is known before anything is done.
+
+        Raises:
+            ConfigFileError: one of them cannot be used.
+        """
+        for file in files:
+            self.files.at(os.path.dirname(located(file)))
+
+    def of(self, file: SourceFile) -> Settings:
+        """The settings of a file; where neither an option nor its configuration file gives a torch range, the default.
+
+        Raises:
+            ConfigFileError: its configuration file cannot be used.
+        """
+        path = located(file)
+        config = self.files.at(os.path.dirname(path))
+        key = None if config is None else config.path
+        if key not in self._settings:
+            self._settings[key] = _settings(self._combined(config))
+            self._exemptions[key] = _exemptions(config, self._combined(config))
+        settings = self._settings[key]
+        ignored = [code for exempt, codes in self._exemptions[key] if exempt(path) for code in codes]
+        return replace(settings, ignored_here=tuple(ignored)) if ignored else settings
+
+    def choice(self, folder: str, names: Collection[str] | None) -> Choice | None:
+        """What `include` and `exclude` say in a folder, an absolute path; None if nothing.
+
+        Raises:
+            ConfigFileError: the configuration file of the folder cannot be used.
+        """
+        config = self.files.at(folder, names)
+        key = None if config is None else config.path
+        if key not in self._choices:
+            self._choices[key] = self._choice(config)
+        return self._choices[key]
+
+    def _combined(self, config: ConfigFile | None) -> Layer:
+        """What the options state, and what they leave to the configuration file."""
+        if config is None:
+            return self.options
+        stated = {f.name: value for f in fields(Layer) if (value := getattr(self.options, f.name)) is not None}
+        return replace(config.layer, **stated)
+
+    def _choice(self, config: ConfigFile | None) -> Choice | None:
+        layer = self._combined(config)
+        if layer.include is None and layer.exclude is None:
+            return None
+        from fsdp_migrate.config.choice import Choice, spec
+
+        here, folder = os.getcwd(), os.getcwd() if config is None else config.folder
+        include = None if layer.include is None else spec(folder, layer.include)
+        exclude = None if layer.exclude is None else spec(here if self.options.exclude else folder, layer.exclude)
+        return Choice(include, exclude)
+
+
+def located(file: SourceFile) -> str:
+    """The absolute path of a file, which need not exist: text from stdin belongs where its name says."""
+    return os.path.abspath(file.path if file.raw is None else file.shown)
+
+
+def _settings(layer: Layer) -> Settings:
+    fail_on = layer.fail_on or Severity.DEPRECATED
+    return Settings(
+        torch=layer.torch or TorchRange.default(),
+        select=layer.select or (),
+        ignore=layer.ignore or (),
+        hints=bool(layer.hints) or fail_on is Severity.HINT,
+        unsafe_fixes=bool(layer.unsafe_fixes),
+        grades=layer.fixes or (),
+        fail_on=fail_on,
+        baseline=layer.baseline,
+    )
+
+
+def _exemptions(config: ConfigFile | None, layer: Layer) -> list[_Exemption]:
+    if config is None or not layer.per_file_ignores:
+        return []
+    return [(_fits(config.folder, pattern), codes) for pattern, codes in layer.per_file_ignores]
+
+
+def _fits(folder: str, pattern: str) -> Callable[[str], bool]:
+    """Whether a path fits a pattern, or a folder that it lies in does; not, if the pattern starts with `!`."""
+    from pathspec import GitIgnoreSpec
+
+    spec, wanted = GitIgnoreSpec.from_lines([pattern.removeprefix("!")]), not pattern.startswith("!")
+    base = os.path.join(folder, "")
+    return lambda path: (path.startswith(base) and spec.match_file(path[len(base) :])) is wanted
