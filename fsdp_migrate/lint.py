@@ -81,11 +81,12 @@ def _checked(
 ) -> FileReport:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.distributed import uses_distributed
+    from fsdp_migrate.rules.running import findings_of
     from fsdp_migrate.suppressions import Suppressions
 
     facts = ModuleFacts(source, path, settings.torch, exports)
-    in_force = [entry.load() for entry in rules if not entry.neighbour or uses_distributed(facts)]
-    findings = [_graded(finding, settings) for rule in in_force for finding in rule.check(facts, rule.card)]
+    in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
+    findings = [_graded(finding, settings) for entry in in_force for finding in findings_of(facts, entry)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))

@@ -7,6 +7,7 @@ Run it whenever a rule is added or changes its code, name, needles or names.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,6 +49,9 @@ def index_text(rules: Iterable[Rule]) -> str:
 def row(rule: Rule, module: str) -> str:
     """The line of one rule that stands in `module`."""
     fields = [_literal(rule.card.code), _literal(rule.card.name), _literal(module), _literal(rule.needles)]
+    marks = _marks(rule)
+    if marks:
+        fields.append(f"marks={_literal(marks)}")
     if rule.neighbour:
         fields.append("neighbour=True")
     if rule.names is changed_names:
@@ -57,6 +61,16 @@ def row(rule: Rule, module: str) -> str:
     if rule.everywhere:
         fields.append("everywhere=True")
     return f"Entry({', '.join(fields)})"
+
+
+def _marks(rule: Rule) -> tuple[str, ...]:
+    """What one of must be written where the rule finds something, the names of the API data apart."""
+    marks = rule.marks
+    if marks is None:
+        names = () if rule.names is None or rule.names is changed_names else rule.names()
+        # What stands in front of a name may be spelt in other ways, or on another line.
+        marks = tuple(re.split(r"[. ]", text)[-1] for text in (*rule.needles, *names))
+    return tuple(sorted(m for m in set(marks) if not any(other != m and other in m for other in marks)))
 
 
 def _module_of(rule: Rule) -> str:

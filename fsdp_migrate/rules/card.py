@@ -73,6 +73,9 @@ class Rule:
     all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as
     well as `needles` can; they are looked for by `fsdp_migrate.written_names`. A rule that is `everywhere` has needles
     of no own: it looks at the files that rules about FSDP look at.
+
+    Whatever brings a file to the rules, this one finds nothing in it unless one of its `marks` is written there: the
+    last parts of its needles and names where it does not say others.
     """
 
     card: RuleCard
@@ -81,6 +84,7 @@ class Rule:
     neighbour: bool = False
     names: Callable[[], Iterable[str]] | None = None
     everywhere: bool = False
+    marks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

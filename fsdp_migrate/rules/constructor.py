@@ -302,6 +302,7 @@ group get keywords.""",
         url=_URL,
     ),
     needles=("CPUOffload", "BackwardPrefetch", "WrapPolicy", "wrap_policy", "MixedPrecision"),
+    marks=(*_CLASSES, "_policy"),
     check=check_positions,
 )
 

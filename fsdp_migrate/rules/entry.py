@@ -13,13 +13,15 @@ class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule.
 
     `needles`, `neighbour`, `names` and `everywhere` are the rule's own; `changed` says that all names of the API data
-    which changed between releases can trigger it too.
+    which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is written and
+    none of those names.
     """
 
     code: str
     name: str
     module: str
     needles: tuple[str, ...]
+    marks: tuple[str, ...] = ()
     neighbour: bool = False
     names: tuple[str, ...] = ()
     changed: bool = False

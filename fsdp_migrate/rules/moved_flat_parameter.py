@@ -357,5 +357,6 @@ from fairscale.nn.misc.flatten_params_wrapper import FlatParameter
         url="https://github.com/pytorch/pytorch/blob/v2.2.2/torch/distributed/fsdp/_flat_param.py",
     ),
     needles=("FlatParameter", "flat_param", "flatten_params_wrapper"),
+    marks=("FlatParameter", *HOMES),
     check=check,
 )

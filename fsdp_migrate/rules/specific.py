@@ -5,6 +5,7 @@ from __future__ import annotations
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.source import Span
 
 GENERAL = ("FSDP500", "FSDP600")
@@ -16,6 +17,6 @@ def spoken_for(facts: ModuleFacts) -> tuple[Span, ...]:
 
 
 def _spoken_for(facts: ModuleFacts) -> tuple[Span, ...]:
-    specific = (entry.load() for entry in ENTRIES if entry.code not in GENERAL)
-    found = (finding for rule in specific for finding in rule.check(facts, rule.card))
+    specific = (entry for entry in ENTRIES if entry.code not in GENERAL)
+    found = (finding for entry in specific for finding in findings_of(facts, entry))
     return tuple(finding.span for finding in found if finding.severity is not Severity.HINT)

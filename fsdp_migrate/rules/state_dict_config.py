@@ -170,6 +170,7 @@ def save(model):
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
     needles=("OptimStateDictConfig",),
+    marks=("state_dict_type",),
     check=check_wrong_class,
 )
 
