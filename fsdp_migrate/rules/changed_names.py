@@ -18,7 +18,7 @@ FILE = "changed_names.txt.gz"
 
 @cache
 def changed_names() -> frozenset[str]:
-    """Full names that some release lacks or gives another signature, members of classes as `Class.member`."""
+    """Full names that some release lacks, deprecates or gives another signature, members as `Class.member`."""
     text = gzip.decompress(files("fsdp_migrate.torch_api").joinpath(FILE).read_bytes()).decode()
     return frozenset(_read(text))
 
@@ -45,7 +45,7 @@ def _is_public_to_python(name: str) -> bool:
 
 def _changed(name: str) -> bool:
     present = {api.exists(name, release) for release in PUBLISHED}
-    if {True, False} <= present:
+    if {True, False} <= present or any(api.deprecation(name, release) for release in PUBLISHED):
         return True
     signatures = {api.signature_text(name, release) for release in PUBLISHED if api.exists(name, release)}
     return len(signatures) > 1

@@ -16,7 +16,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
-from fsdp_migrate.rules.specific import spoken_for
+from fsdp_migrate.rules.specific import is_spoken_for
 from fsdp_migrate.rules.torch_places import chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import (
     IMPORTING,
@@ -56,11 +56,10 @@ class _Lack:
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
     lacks = [*_imported(facts), *_chained(facts), *_looked_up(facts)]
-    spans = spoken_for(facts) if lacks else ()
     told: set[tuple[str, tuple[Version, ...]]] = set()
     for together in _grouped(lacks):
         lack = together[0]
-        if any(facts.source.span(one.place).overlaps(span) for one in together for span in spans):
+        if is_spoken_for(facts, *(one.place for one in together)):
             continue
         grade = severity(facts, lack.node, lack.missing, lack.releases)
         if (lack.path, lack.missing) in told and not lack.gone:

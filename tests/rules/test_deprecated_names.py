@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.checks import check_manual, check_noop, lint
+
+DIST = "import torch.distributed as dist\n"
+C10D = "from torch.distributed import distributed_c10d as c10d\n"
+
+
+def found(text: str, torch: str = ">=2.1") -> list[tuple[int, str, str | None]]:
+    return [(finding.line, finding.severity.value, finding.reason) for finding in lint(text, "FSDP610", torch)]
+
+
+def test_the_newest_supported_release_decides() -> None:
+    text = DIST + "dist.all_gather_into_tensor(a, b)\n"
+    check_noop(text, "FSDP610", torch=">=2.1")
+    check_noop(text, "FSDP610", torch=">=2.1,<2.13")
+    check_manual(text, "FSDP610", "torch points to `torch.distributed.all_gather_single`", torch=">=2.1,<2.15")
+
+
+def test_a_name_is_said_where_it_is_imported_if_it_is_used() -> None:
+    text = "from torch.distributed.distributed_c10d import _set_pg_timeout\n"
+    check_noop(text, "FSDP610", torch=">=2.3")
+    expected = [(1, "deprecated", "torch points to `torch.distributed.set_timeout`")]
+    assert found(text + "_set_pg_timeout(t)\n", ">=2.3") == expected
+    check_noop(text + "_set_pg_timeout(t)\n", "FSDP610", torch=">=2.3,<2.14")
+
+
+def test_a_warning_without_a_successor_is_told_in_its_own_words() -> None:
+    ((_, _, reason),) = found(DIST + "dist.all_reduce_coalesced(ts)\n")
+    assert reason == 'torch says "`torch.distributed.all_reduce_coalesced` will be deprecated"'
+
+
+def test_the_successor_is_no_name_of_something_else() -> None:
+    ((_, _, reason),) = found("from torch.distributed.optim import _FunctionalAdam\n_FunctionalAdam(ps)\n")
+    assert "torch.compile" in (reason or "")
+
+
+def test_distributed_checkpointing_gives_hints_only() -> None:
+    ((_, severity, _),) = found("from torch.distributed import checkpoint as c\nc.save_state_dict(sd, w)\n")
+    assert severity == "hint"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FSDP.state_dict_type(m, t)\n",
+        "FSDP.full_optim_state_dict(m, o)\n",
+        "FSDP(m, sharding_strategy=ShardingStrategy.NO_SHARD)\n",
+        "dist._all_gather_base(a, b)\n",
+        "dist.reduce_op.SUM\n",
+        "x = strategy == ShardingStrategy.NO_SHARD\n",
+    ],
+)
+def test_it_is_silent_where_a_rule_of_its_own_speaks(text: str) -> None:
+    imports = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy\n"
+    check_noop(DIST + imports + text, "FSDP610")
+
+
+def test_it_is_silent_at_an_import_whose_uses_a_rule_of_its_own_mends() -> None:
+    check_noop(DIST + "from torch.cuda.amp import autocast\nwith autocast():\n    pass\n", "FSDP610")
+    check_noop("from torch.distributed.distributed_c10d import _get_global_rank\n_get_global_rank(g, 0)\n", "FSDP610")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f = dist.all_gather_into_tensor if hasattr(dist, 'all_gather_into_tensor') else dist._all_gather_base\n",
+        "if 'set_timeout' not in dir(dist):\n    c10d._set_pg_timeout(t)\n",
+        "try:\n    dist.set_timeout(t)\nexcept AttributeError:\n    c10d._set_pg_timeout(t)\n",
+        "class C:\n    def _set_pg_timeout(self):\n        pass\nC()._set_pg_timeout()\n",
+    ],
+)
+def test_the_old_arm_of_a_choice_is_left_alone(text: str) -> None:
+    check_noop(DIST + C10D + text, "FSDP610", torch=">=2.3")
+
+
+def test_what_gives_a_warning_to_others_does_not_warn_itself() -> None:
+    text = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF._warn_legacy_optim_state_dict('a', 'b')\n"
+    )
+    check_noop(text, "FSDP610")
