@@ -17,6 +17,7 @@ from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.rules.fallback_arms import is_old_arm
+from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.releases import uses_of
 from fsdp_migrate.rules.specific import is_spoken_for
 from fsdp_migrate.rules.torch_places import bindings_of, chains, imports
@@ -58,6 +59,7 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast
         for path, node in chain.links:
             if path not in brought and not excused(facts, node, READING, too_new=False):
                 yield path, node, node
+    yield from ((path, node, node) for path, node in members(facts) if not excused(facts, node, READING, too_new=False))
 
 
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:

@@ -16,6 +16,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
+from fsdp_migrate.rules.instance_members import MESH, MESHES, members
 from fsdp_migrate.rules.specific import is_spoken_for
 from fsdp_migrate.rules.torch_places import chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import (
@@ -35,6 +36,19 @@ from fsdp_migrate.rules.torch_presence import (
 from fsdp_migrate.torch_api import data
 
 _MOST_CANDIDATES = 2
+# What to write for members of device meshes that are gone (catalogue dt-device-mesh).
+_SUCCESSORS = {
+    f"{MESH}.get_dim_groups": "`get_group(mesh_dim)` is the group of one dimension",
+    f"{MESH}.get_coordinate_on_dim": "`get_local_rank(mesh_dim)` is the rank along one dimension",
+    f"{MESH}.backend": "ask for the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
+    **{
+        f"{MESH}.{name}": f"call `dist.{name}` with `group=mesh.get_group(mesh_dim)`"
+        for name in ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "scatter")
+    },
+    f"{MESHES}.get_parent_mesh": "it is `get_root_mesh` since torch 2.5, and `mesh._get_root_mesh()` since 2.10",
+    f"{MESHES}.create_child_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
+    f"{MESHES}.create_sub_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +69,7 @@ class _Lack:
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
-    lacks = [*_imported(facts), *_chained(facts), *_looked_up(facts)]
+    lacks = [*_imported(facts), *_chained(facts), *_looked_up(facts), *_read_off_models(facts)]
     told: set[tuple[str, tuple[Version, ...]]] = set()
     for together in _grouped(lacks):
         lack = together[0]
@@ -141,6 +155,14 @@ def _looked_up(facts: ModuleFacts) -> Iterator[_Lack]:
             yield lack
 
 
+def _read_off_models(facts: ModuleFacts) -> Iterator[_Lack]:
+    for path, node in members(facts):
+        lack = _lack(facts, path, node, node)
+        lack = None if lack is None else _past_import(path.rpartition(".")[0], lack)
+        if lack is not None and not _is_excused(facts, lack, READING):
+            yield lack
+
+
 def _is_excused(facts: ModuleFacts, lack: _Lack, errors: frozenset[str]) -> bool:
     return excused(facts, lack.node, errors, too_new=not lack.gone)
 
@@ -182,6 +204,8 @@ def _message(together: Sequence[_Lack]) -> str:
 def _advice(together: Sequence[_Lack]) -> str:
     lack = together[0]
     newest = max(lack.releases)
+    if lack.path in _SUCCESSORS and lack.gone:
+        return _SUCCESSORS[lack.path]
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
         return f"look for it before it is used, or support torch>={least} only"

@@ -15,6 +15,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
+from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.specific import spoken_for
 from fsdp_migrate.rules.torch_places import torch_path
 from fsdp_migrate.rules.torch_presence import (
@@ -44,18 +45,40 @@ class Misfit:
     text: str
 
 
+@dataclass(frozen=True)
+class _Callee:
+    """Something of torch that is called by its full name, or, `bound`, as a method of an object."""
+
+    path: str
+    bound: bool = False
+
+    def parameters(self, release: Version) -> Sequence[Parameter] | None:
+        """What a call gives; a method called by its full name takes its object first, and is not judged."""
+        unknown = ("property",) if self.bound else ("method", "property")
+        return None if data.kind(self.path, release) in unknown else data.signature(self.path, release)
+
+
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
+    methods: dict[ast.expr, str] = {node: path for path, node in members(facts)}
     for call in facts.structure.calls:
-        path = torch_path(facts, call.func) if _is_plain(call) else None
-        if path is None or not has_changed(path) or not concerned(facts, path):
+        callee = _callee(facts, call, methods) if _is_plain(call) else None
+        if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
             continue
         releases = running(facts, call)
-        if isinstance(call.func, ast.Attribute) and lacking(path, releases):
+        if isinstance(call.func, ast.Attribute) and lacking(callee.path, releases):
             continue  # The name is missing, which another rule says.
-        misfits = _misfits(path, call, releases)
-        if misfits and _fits_somewhere(path, call) and not _is_left_to_others(facts, call, misfits, releases):
-            yield _finding(facts, card, path, call, misfits, releases)
+        misfits = _misfits(callee, call, releases)
+        if misfits and _fits_somewhere(callee, call) and not _is_left_to_others(facts, call, misfits, releases):
+            yield _finding(facts, card, callee, call, misfits, releases)
+
+
+def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str]) -> _Callee | None:
+    """What of torch is called, None if it is something else."""
+    if call.func in methods:
+        return _Callee(methods[call.func], bound=True)
+    path = torch_path(facts, call.func)
+    return None if path is None else _Callee(path)
 
 
 def _is_plain(call: ast.Call) -> bool:
@@ -64,26 +87,21 @@ def _is_plain(call: ast.Call) -> bool:
     return not starred and all(keyword.arg is not None for keyword in call.keywords)
 
 
-def _misfits(path: str, call: ast.Call, releases: frozenset[Version]) -> dict[Version, Misfit]:
+def _misfits(callee: _Callee, call: ast.Call, releases: frozenset[Version]) -> dict[Version, Misfit]:
     """The releases that reject the call, oldest first, each with what it rejects."""
     found = {}
     for release in sorted(releases):
-        parameters = _parameters(path, release)
+        parameters = callee.parameters(release)
         misfit = None if parameters is None else misfit_of(call, parameters)
         if misfit is not None:
             found[release] = misfit
     return found
 
 
-def _parameters(path: str, release: Version) -> Sequence[Parameter] | None:
-    """The parameters of what can be called by its full name; a method is no such thing."""
-    return None if data.kind(path, release) in ("method", "property") else data.signature(path, release)
-
-
-def _fits_somewhere(path: str, call: ast.Call) -> bool:
+def _fits_somewhere(callee: _Callee, call: ast.Call) -> bool:
     """Whether some known release accepts the call; a call that none does has another fault, or the data has."""
     for release in RELEASES:
-        parameters = _parameters(path, release)
+        parameters = callee.parameters(release)
         if parameters is not None and misfit_of(call, parameters) is None:
             return True
     return False
@@ -125,7 +143,7 @@ def _is_left_to_others(
 def _finding(
     facts: ModuleFacts,
     card: RuleCard,
-    path: str,
+    callee: _Callee,
     call: ast.Call,
     misfits: Mapping[Version, Misfit],
     releases: frozenset[Version],
@@ -135,14 +153,14 @@ def _finding(
     misfit = misfits[shown]
     same = [release for release, other in misfits.items() if other.text == misfit.text]
     place = call.func if misfit.argument is None else misfit.argument
-    message = f"`{path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
-    verdict = manual(_advice(path, call, misfits, releases))
+    message = f"`{callee.path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
+    verdict = manual(_advice(callee, misfits, releases))
     grade = severity(facts, call, missing, releases)
     return finding(facts, card, place, facts.statement(call), message, verdict, grade)
 
 
-def _advice(path: str, call: ast.Call, misfits: Mapping[Version, Misfit], releases: frozenset[Version]) -> str:
-    parameters = _parameters(path, max(misfits)) or ()
+def _advice(callee: _Callee, misfits: Mapping[Version, Misfit], releases: frozenset[Version]) -> str:
+    parameters = callee.parameters(max(misfits)) or ()
     listed = [f"`{parameter.name}`" for parameter in parameters]
     shown = ", ".join(listed[:_MOST_LISTED]) + (", ..." if len(listed) > _MOST_LISTED else "")
     accepted = f"it takes {shown or 'nothing'}"

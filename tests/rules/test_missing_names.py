@@ -224,3 +224,24 @@ def test_the_range_decides(torch: str, expected: list[str]) -> None:
     )
     messages = [message for _, message in found(text, torch)]
     assert [message.split("`")[1].removeprefix("torch.distributed.") for message in messages] == expected
+
+
+def test_members_of_a_mesh_are_told_with_their_successors() -> None:
+    text = "from torch.distributed._tensor import DeviceMesh\nmesh = DeviceMesh('cuda', ranks)\nmesh.{0}\n"
+    for member, reason in (
+        ("get_dim_groups()", "`get_group(mesh_dim)` is the group of one dimension"),
+        ("get_coordinate_on_dim(0)", "`get_local_rank(mesh_dim)` is the rank along one dimension"),
+        ("all_reduce(x)", "call `dist.all_reduce` with `group=mesh.get_group(mesh_dim)`"),
+    ):
+        (finding,) = lint(text.format(member), "FSDP600")
+        assert (finding.severity, finding.reason) == (Severity.BREAKS, reason)
+    check_noop(text.format("get_group(0)"), "FSDP600", torch=">=2.2")
+
+
+def test_members_of_the_registry_of_meshes_are_told_with_their_successors() -> None:
+    text = "from torch.distributed.device_mesh import _mesh_resources\nroot = _mesh_resources.get_parent_mesh(mesh)\n"
+    (finding,) = lint(text, "FSDP600", ">=2.2")
+    assert finding.message.endswith("._MeshEnv.get_parent_mesh` is gone since torch 2.5")
+    assert "get_root_mesh" in (finding.reason or "")
+    warned = lint(text.replace("get_parent_mesh", "get_root_mesh"), "FSDP610", ">=2.5")
+    assert [one.line for one in warned] == [2]

@@ -187,3 +187,30 @@ def test_the_constructor_of_a_class_is_what_its_call_is_bound_to() -> None:
     parameters = signature("torch.distributed.fsdp.FullyShardedDataParallel", RELEASES[-1])
     assert parameters is not None
     assert parameters[0].name == "module"
+
+
+MESH = "from torch.distributed.device_mesh import DeviceMesh, init_device_mesh\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mesh = init_device_mesh('cuda', (2,))\nmesh.size(dim=0)\n",
+        "def f(mesh: DeviceMesh):\n    return mesh.size(dim=0)\n",
+        "DeviceMesh('cuda', [0, 1]).size(dim=0)\n",
+    ],
+)
+def test_a_method_of_a_mesh_is_judged_without_its_object(text: str) -> None:
+    assert [finding.message for finding in lint(MESH + text, "FSDP500", ">=2.2")] == [
+        "`size` of torch 2.2 to 2.15 takes no `dim`"
+    ]
+    check_noop(MESH + text.replace("dim=0", "0"), "FSDP500", torch=">=2.2")
+
+
+def test_methods_of_what_may_be_anything_are_not_judged() -> None:
+    check_noop(MESH + "def f(mesh):\n    return mesh.size(dim=0)\n", "FSDP500", torch=">=2.2")
+    check_noop(MESH + "mesh = init_device_mesh(a, b) if x else torch.ones(2)\nmesh.size(dim=0)\n", "FSDP500")
+
+
+def test_a_method_called_through_the_class_is_not_judged() -> None:
+    check_noop(f"{FSDP}FSDP.clip_grad_norm_(model, 1.0)\n", "FSDP500")

@@ -1,0 +1,84 @@
+"""Members of objects whose class a file makes plain: FSDP models, modules of FSDP2, device meshes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.rules.torch_places import imports, torch_path
+from fsdp_migrate.rules.torch_presence import having
+
+# Classes by a path that the oldest releases have, and the newest ones as a stand-in.
+FSDP2 = "torch.distributed._composable.fsdp.FSDPModule"
+MESH = "torch.distributed._tensor.DeviceMesh"
+MESHES = "torch.distributed.device_mesh._MeshEnv"
+_OTHER_FSDP2 = ("torch.distributed.fsdp.fully_shard", "torch.distributed.fsdp.FSDPModule")
+_MESH_NAMES = ("DeviceMesh", "init_device_mesh")
+_ALL_MESHES = "torch.distributed.device_mesh._mesh_resources"
+# Names of setters are FSDP2's own; others, such as `unshard`, may belong to anything.
+_OWN = "set_"
+
+
+def members(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
+    """Attributes read off such an object, with their full names, in order."""
+    return facts.memo(members, lambda: tuple(_members(facts)))
+
+
+def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
+    fsdp2, meshes = _uses_fsdp2(facts), _uses_meshes(facts)
+    for node in facts.structure.attributes:
+        if not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
+            continue
+        if facts.fsdp.is_instance(node.value, node.attr):
+            yield f"{FSDP}.{node.attr}", node
+        elif fsdp2 and node.attr.startswith(_OWN) and having(f"{FSDP2}.{node.attr}"):
+            yield f"{FSDP2}.{node.attr}", node
+        elif meshes and torch_path(facts, node.value) == _ALL_MESHES:
+            yield f"{MESHES}.{node.attr}", node
+        elif meshes and is_mesh(facts, node.value):
+            yield f"{MESH}.{node.attr}", node
+
+
+def is_given(facts: ModuleFacts, name: str) -> bool:
+    """Whether the file has a member of this name of its own: a method, an assigned attribute, or one it asks for."""
+    return name in facts.memo(is_given, lambda: frozenset(_given(facts)))
+
+
+def _given(facts: ModuleFacts) -> Iterator[str]:
+    yield from (getattr(function, "name", "") for function in facts.structure.functions)
+    yield from (node.attr for node in facts.structure.attributes if not isinstance(node.ctx, ast.Load))
+    yield from (constant.value for constant in facts.structure.strings if isinstance(constant.value, str))
+
+
+def _uses_fsdp2(facts: ModuleFacts) -> bool:
+    owner = FSDP2.rpartition(".")[0]
+    return any(taken.path.startswith(owner) or taken.path in _OTHER_FSDP2 for taken in imports(facts))
+
+
+def _uses_meshes(facts: ModuleFacts) -> bool:
+    return any("mesh" in taken.path.lower() or taken.path.startswith("torch.distributed") for taken in imports(facts))
+
+
+def is_mesh(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether `node` is a name that holds nothing but device meshes: built or annotated as such in this file."""
+    if not isinstance(node, ast.Name):
+        return isinstance(node, ast.Call) and _is_mesh_name(facts, node.func)
+    bindings = facts.names.bindings(node)
+    return bool(bindings) and all(_binds_mesh(facts, binding) for binding in bindings)
+
+
+def _binds_mesh(facts: ModuleFacts, binding: Binding) -> bool:
+    if binding.kind is Kind.PARAMETER:
+        annotation = getattr(binding.node, "annotation", None)
+        return annotation is not None and _is_mesh_name(facts, annotation)
+    return isinstance(binding.value, ast.Call) and _is_mesh_name(facts, binding.value.func)
+
+
+def _is_mesh_name(facts: ModuleFacts, node: ast.expr) -> bool:
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    path = torch_path(facts, node) or ""
+    return path.startswith("torch.distributed.") and path.rpartition(".")[2] in _MESH_NAMES

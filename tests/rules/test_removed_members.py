@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from packaging.version import Version
+
+from fsdp_migrate.facts.fsdp import FSDP as CLASS
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.rules.removed_members import MEMBERS, Member
+from fsdp_migrate.torch_api import PUBLISHED
+from fsdp_migrate.torch_api.data import exists
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+BUILT = FSDP + "model = FSDP(net)\n"
+
+
+@pytest.mark.parametrize("member", [member for member in MEMBERS if member.method], ids=lambda member: member.name)
+def test_the_data_agrees_with_the_rows(member: Member) -> None:
+    having = [release for release in PUBLISHED if exists(f"{CLASS}.{member.name}", release)]
+    assert having
+    assert min(release for release in PUBLISHED if release > having[-1]) == Version(f"{member.removed}.0")
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_a_member_of_a_model_built_here_breaks(member: Member) -> None:
+    (finding,) = lint(f"{BUILT}x = model.{member.name}\n", "FSDP611")
+    assert finding.severity is Severity.BREAKS
+    assert finding.message == f"FSDP has no `{member.name}` since torch {member.removed}"
+    check_noop(f"{BUILT}x = model.{member.name}\n", "FSDP611", torch=f"<{member.removed}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Trainer:\n    def __init__(self, net):\n        self.net = FSDP(net)\n        self.net._lazy_init()\n",
+        "class Sharded(FSDP):\n    def forward(self, x):\n        self._lazy_init()\n",
+        "def f(model: FSDP):\n    model._lazy_init()\n",
+        "FSDP(net)._lazy_init()\n",
+        "init = FSDP._lazy_init\n",
+    ],
+)
+def test_every_way_to_a_model_counts(text: str) -> None:
+    check_manual(FSDP + text, "FSDP611", "_runtime_utils")
+
+
+def test_names_of_fsdp_alone_are_found_on_anything_in_a_file_with_fsdp() -> None:
+    check_manual(
+        f"{FSDP}for m in FSDP.fsdp_modules(x):\n    m._rebuild_full_params()\n", "FSDP611", "summon_full_params"
+    )
+    check_noop("m._rebuild_full_params()\n", "FSDP611")
+    check_noop("from fairscale.nn import FullyShardedDataParallel as FSDP\nFSDP(m)._rebuild_full_params()\n", "FSDP611")
+
+
+def test_names_that_others_have_too_need_a_known_model() -> None:
+    check_noop(f"{FSDP}import torch\ntorch.cuda._lazy_init()\nx._handles\ny._reshard()\n", "FSDP611")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if hasattr(model, '_handles'):\n    model._handles\n",
+        "handles = getattr(model, '_handles', None)\n",
+        "model._handles = []\nmodel._handles.append(1)\n",
+        "try:\n    model._handles\nexcept AttributeError:\n    model._handle\n",
+        "import torch\nif torch.__version__ < '2.1':\n    model._handles\n",
+        "class Net:\n    def _handles(self):\n        pass\nmodel._handles()\n",
+    ],
+)
+def test_a_file_that_asks_or_has_the_name_itself_is_left_alone(text: str) -> None:
+    check_noop(BUILT + text, "FSDP611")
+
+
+def test_the_parameters_with_gradients_become_the_list_that_they_were() -> None:
+    check_transformed(
+        BUILT + "for p in model.params_with_grad:  # clip\n    p.grad.clamp_(-1, 1)\n",
+        BUILT + "for p in [p for p in model.parameters() if p.grad is not None]:  # clip\n    p.grad.clamp_(-1, 1)\n",
+        "FSDP611",
+    )
+    check_manual(FSDP + "def f(model):\n    return model.params_with_grad\n", "FSDP611", "write `[p for p in")
+    check_manual(BUILT + "print(f'{model.params_with_grad}')\n", "FSDP611", "write `[p for p in")
+
+
+def test_a_member_is_told_once() -> None:
+    assert [finding.code for finding in lint(BUILT + "model._lazy_init()\n", "FSDP6")] == ["FSDP611"]
+
+
+def test_a_member_that_is_too_new_is_told_by_the_general_rule() -> None:
+    text = BUILT + "model.register_comm_hook(state, hook)\n"
+    assert [f.message for f in lint(text, "FSDP600", ">=1.12")] == [
+        "`torch.distributed.fsdp.FullyShardedDataParallel.register_comm_hook` is new in torch 1.13"
+    ]
+    check_noop(text, "FSDP600", torch=">=1.13")
+    check_noop(BUILT + "model.own_method()\nmodel.layers\nmodel.parameters()\n", "FSDP600", torch=">=1.11")
+
+
+def test_a_setter_of_fsdp2_that_is_too_new_is_told_by_the_general_rule() -> None:
+    text = "from torch.distributed.fsdp import fully_shard\nmodel = fully_shard(net)\n"
+    setter = "model.set_custom_all_gather(comm)\n"
+    (found,) = lint(text + setter, "FSDP600", ">=2.6")
+    assert found.message.endswith(".set_custom_all_gather` is new in torch 2.9")
+    check_noop(text + setter, "FSDP600", torch=">=2.9")
+    check_noop(text + f"if hasattr(model, 'set_custom_all_gather'):\n    {setter}", "FSDP600", torch=">=2.6")
+    check_noop(text + "model.set_requires_gradient_sync(True)\nmodel.set_epoch(1)\n", "FSDP600", torch=">=2.6")
