@@ -85,10 +85,10 @@ def _is_portable(facts: ModuleFacts, call: ast.Call, case: Case) -> bool:
     """Whether a placement is made without an argument, or with one whose new form can be written."""
     if not call.args and not call.keywords:
         return True
-    return not case.guard and _reduction(facts, call) is not None
+    return not case.guard and reduction(facts, call) is not None
 
 
-def _reduction(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, str] | None:
+def reduction(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, str] | None:
     """The only argument of a placement and the name that takes its place, None unless it is a plain `ReduceOp`."""
     values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reduce_op")]
     path = torch_path(facts, values[0]) if len(values) == 1 and len(call.args) + len(call.keywords) == 1 else None
@@ -103,7 +103,7 @@ def argument_edits(facts: ModuleFacts, taken: Import, case: Case) -> tuple[Repla
     edits = []
     for use in (use for binding in bindings_of(facts, taken) for use in uses_of(binding)):
         call = facts.structure.parents[use]
-        found = _reduction(facts, call) if isinstance(call, ast.Call) and call.func is use else None
+        found = reduction(facts, call) if isinstance(call, ast.Call) and call.func is use else None
         if found is not None:
             edits.append(Replace(facts.source.span(found[0]), f'"{found[1]}"'))
     return tuple(edits)

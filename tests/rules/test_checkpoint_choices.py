@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.torch_api import RELEASES
+from fsdp_migrate.torch_api.data import signature
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+COMPOSABLE = "from torch.distributed._composable import checkpoint\n"
+MODULE = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+WRAP = f"from functools import partial\nfrom {MODULE} import CheckpointImpl, checkpoint_wrapper\n"
+
+
+def test_the_data_agrees_with_the_cards() -> None:
+    for release in RELEASES:
+        known = signature("torch.distributed._composable.checkpoint", release) or ()
+        if (2, 0) <= release.release[:2] <= (2, 4):
+            assert any(one.name == "use_reentrant" for one in known) is (release.release[:2] == (2, 0))
+        wrapper = {one.name: one.default for one in signature(f"{MODULE}.checkpoint_wrapper", release) or ()}
+        if release.release[:2] >= (1, 12):
+            wanted = "NO_REENTRANT" if release.release[:2] >= (2, 2) else "REENTRANT"
+            assert wrapper["checkpoint_impl"] == f"CheckpointImpl.{wanted}"
+
+
+def test_what_is_so_anyway_since_2_1_is_dropped() -> None:
+    check_transformed(f"{COMPOSABLE}checkpoint(m, use_reentrant=False)\n", f"{COMPOSABLE}checkpoint(m)\n", "FSDP835")
+    check_manual(f"{COMPOSABLE}checkpoint(m, use_reentrant=False)\n", "FSDP835", "needs torch>=2.1", torch=">=2.0")
+
+
+@pytest.mark.parametrize("value", ["True", "flag"])
+def test_a_reentrant_form_is_manual(value: str) -> None:
+    text = f"{COMPOSABLE}checkpoint(m, use_reentrant={value})\n"
+    check_manual(text, "FSDP835", "no reentrant form")
+    assert [finding.severity for finding in lint(text, "FSDP835")] == [Severity.BREAKS]
+    check_noop(text, "FSDP835", torch=">=2.0,<2.1")
+
+
+def test_the_default_of_torch_2_0_is_another_one() -> None:
+    (finding,) = lint(f"{COMPOSABLE}checkpoint(m)\n", "FSDP835", ">=2.0")
+    assert finding.severity is Severity.CHANGES
+
+
+def test_other_functions_of_the_name_are_left_alone() -> None:
+    check_noop("from torch.utils.checkpoint import checkpoint\ncheckpoint(f, x, use_reentrant=False)\n", "FSDP835")
+    check_noop(f"{COMPOSABLE}checkpoint(m, **options)\n", "FSDP835")
+
+
+@pytest.mark.parametrize("call", ["checkpoint_wrapper(m)", "partial(checkpoint_wrapper, preserve_rng_state=False)"])
+def test_torchs_own_choice_is_a_hint_where_it_changed(call: str) -> None:
+    check_manual(f"{WRAP}f = {call}\n", "FSDP836", "to have one on all releases", torch=">=2.1")
+    check_noop(f"{WRAP}f = {call}\n", "FSDP836", torch=">=2.2")
+
+
+@pytest.mark.parametrize("call", ["checkpoint_wrapper(m, {0})", "partial(checkpoint_wrapper, checkpoint_impl={0})"])
+def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: str) -> None:
+    text = f"{WRAP}f = {call.format('CheckpointImpl.REENTRANT')}\n"
+    assert [finding.severity for finding in lint(text, "FSDP836", ">=2.1")] == [Severity.HINT]
+    assert [finding.severity for finding in lint(text, "FSDP836", ">=2.1,<2.11")] == [Severity.DEPRECATED]
+    check_noop(text, "FSDP836", torch=">=2.11")
+
+
+@pytest.mark.parametrize("call", ["checkpoint_wrapper(m, checkpoint_fn=f)", "checkpoint_wrapper(m, **kw)", "other(m)"])
+def test_calls_that_leave_nothing_to_torch_are_left_alone(call: str) -> None:
+    check_noop(f"{WRAP}f = {call}\n", "FSDP836")
+    check_noop(f"{WRAP}f = checkpoint_wrapper(m, CheckpointImpl.NO_REENTRANT)\n", "FSDP836")

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+PARTIAL = "from torch.distributed.tensor import Partial\n"
+DIST = "import torch.distributed as dist\n"
+MODULE = "from torch.distributed.tensor import distribute_module\n"
+
+
+@pytest.mark.parametrize("name", ["SUM", "AVG", "MIN", "MAX", "PRODUCT"])
+def test_a_reduction_becomes_its_name(name: str) -> None:
+    text = DIST + PARTIAL + "x = [Partial({0}), Partial(reduce_op={0})]\n"
+    after = text.format(f'"{name.lower()}"')
+    check_transformed(text.format(f"dist.ReduceOp.{name}"), after, "FSDP612", torch=">=2.5")
+
+
+def test_an_import_that_nothing_else_uses_goes() -> None:
+    text = "from torch.distributed import ReduceOp\n" + PARTIAL + "x = Partial(ReduceOp.SUM)\n"
+    check_transformed(text, PARTIAL + 'x = Partial("sum")\n', "FSDP612", torch=">=2.5")
+
+
+@pytest.mark.parametrize("module", ["tensor.placement_types", "_tensor", "_tensor.placement_types"])
+def test_every_place_of_the_placement_counts(module: str) -> None:
+    text = DIST + f"from torch.distributed.{module} import Partial\nx = Partial(dist.ReduceOp.SUM)\n"
+    assert [finding.severity for finding in lint(text, "FSDP612", ">=2.5")] == [Severity.BREAKS]
+    assert [finding.severity for finding in lint(text, "FSDP612", ">=2.5,<2.10")] == [Severity.CHANGES]
+
+
+def test_a_reduction_without_a_name_is_manual() -> None:
+    check_manual(DIST + PARTIAL + "x = Partial(dist.ReduceOp.BXOR)\n", "FSDP612", "takes the name", torch=">=2.5")
+
+
+@pytest.mark.parametrize("argument", ["", "'avg'", "operation", "*args"])
+def test_other_arguments_are_left_alone(argument: str) -> None:
+    check_noop(f"{DIST}{PARTIAL}x = Partial({argument})\n", "FSDP612", torch=">=2.5")
+    check_noop(f"{DIST}from functools import partial as Partial\nPartial(dist.ReduceOp.SUM)\n", "FSDP612")
+
+
+DEF = "def enter({}inputs, mesh):\n    return inputs\n\n"
+
+
+def test_a_callback_of_the_file_gets_the_module() -> None:
+    call = "distribute_module(m, mesh, f, enter, output_fn=enter)\n"
+    check_transformed(MODULE + DEF.format("") + call, MODULE + DEF.format("module, ") + call, "FSDP613", torch=">=2.5")
+
+
+def test_a_lambda_gets_a_name_that_is_free() -> None:
+    text = MODULE + "distribute_module(m, mesh, output_fn=lambda {}out, mesh: module.f(out))\n"
+    check_transformed(text.format(""), text.format("_module, "), "FSDP613", torch=">=2.5")
+
+
+@pytest.mark.parametrize("other", ["enter(x, mesh)\n", "hooks = [enter]\n", "enter.x = 1\n"])
+def test_a_callback_that_is_used_elsewhere_too_is_manual(other: str) -> None:
+    text = MODULE + DEF.format("") + "distribute_module(m, mesh, input_fn=enter)\n" + other
+    check_manual(text, "FSDP613", "used elsewhere too", torch=">=2.5")
+
+
+def test_the_older_place_has_the_callbacks_from_torch_2_3_on() -> None:
+    text = "from torch.distributed._tensor import distribute_module\ndistribute_module(m, d, None, lambda i, d: i)\n"
+    check_manual(text, "FSDP613", "needs torch>=2.3", torch=">=2.1")
+    check_noop(text, "FSDP613", torch=">=2.1,<2.3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DEF.format("module, ") + "distribute_module(m, mesh, input_fn=enter)\n",
+        "distribute_module(m, mesh, input_fn=self.enter)\n",
+        "distribute_module(m, mesh, input_fn=lambda *args: args[0])\n",
+        "distribute_module(m, mesh, partition_fn=lambda name, module: None)\n",
+        "from x import enter\ndistribute_module(m, mesh, input_fn=enter)\n",
+    ],
+)
+def test_other_callbacks_are_left_alone(text: str) -> None:
+    check_noop(MODULE + text, "FSDP613", torch=">=2.5")
