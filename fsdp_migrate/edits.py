@@ -118,6 +118,18 @@ class EditImport:
 
 
 @dataclass(frozen=True)
+class EditComment:
+    """Put `text` where `span` is, which holds the comment `old` and nothing else but blank space.
+
+    `text` is a comment too, or empty: this is the only edit that may take a comment away.
+    """
+
+    span: Span
+    old: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ImportBinding:
     """A name that the `from ... import` at `statement` binds, and every place that uses it.
 
@@ -138,7 +150,7 @@ class Release:
     binding: ImportBinding
 
 
-Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport
+Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | EditComment
 
 
 def touched(edit: Edit) -> tuple[Span, ...]:

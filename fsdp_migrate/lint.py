@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.screen import is_candidate, may_be_unused
 from fsdp_migrate.source import Source, SourceError, Span, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 
@@ -89,8 +89,14 @@ def _checked(
     findings = [_graded(finding, settings) for entry in in_force for finding in findings_of(facts, entry)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
+    suppressed = len(findings) - len(kept)
+    if may_be_unused(source.data, rules):
+        from fsdp_migrate.rules.unused_suppression import unused
+
+        checked = {rule.card.code for rule in in_force}
+        kept += (_graded(finding, settings) for finding in unused(facts, suppressions, checked))
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
-    return FileReport(path, tuple(kept), suppressed=len(findings) - len(kept))
+    return FileReport(path, tuple(kept), suppressed)
 
 
 def _graded(finding: Finding, settings: Settings) -> Finding:

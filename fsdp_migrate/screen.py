@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.findings import UNUSED_SUPPRESSION
 from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 # One of these is written in every file that `facts.distributed.uses_distributed` holds for.
 NEAR = ("distributed", "fsdp", "FSDP", "FullyShardedDataParallel")
 _NEAR = tuple(needle.encode() for needle in NEAR)
+_SUPPRESSION = rb"noqa\s*:[^\r\n]*FSDP\d|fsdp-migrate:\s*ignore"
 
 
 def needles(entries: Iterable[Entry]) -> frozenset[str]:
@@ -48,4 +51,19 @@ def is_candidate(raw: bytes, entries: tuple[Entry, ...]) -> bool:
     if any(needle in raw for needle in _encoded(entries, False)):
         return True
     near = any(needle in raw for needle in _NEAR)
-    return near and (any(needle in raw for needle in _encoded(entries, True)) or _vocabulary(entries).is_written(raw))
+    if near and (any(needle in raw for needle in _encoded(entries, True)) or _vocabulary(entries).is_written(raw)):
+        return True
+    return may_be_unused(raw, entries)
+
+
+def may_be_unused(raw: bytes, entries: tuple[Entry, ...]) -> bool:
+    """Whether `raw` can hold a suppression of this tool's rules, if the rules find those that are not used."""
+    # The pattern is slow where it has nothing to find, and these words are rare.
+    if b"fsdp-migrate:" not in raw and b"FSDP" not in raw:
+        return False
+    return _finds_unused(entries) and re.search(_SUPPRESSION, raw, re.IGNORECASE) is not None
+
+
+@lru_cache(maxsize=8)
+def _finds_unused(entries: tuple[Entry, ...]) -> bool:
+    return any(entry.code == UNUSED_SUPPRESSION for entry in entries)

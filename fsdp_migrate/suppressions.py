@@ -1,45 +1,95 @@
-"""Comments that silence findings: `# noqa`, `# noqa: FSDP101` and `# fsdp-migrate: ignore[FSDP101]`."""
+"""Comments that silence findings.
+
+`# noqa`, `# noqa: FSDP101` and `# fsdp-migrate: ignore[FSDP101]` speak for their statement,
+`# fsdp-migrate: ignore-file[FSDP101]` for the whole file; without codes, for every rule.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.source import Source
+from fsdp_migrate.source import Source, Span
 
 _NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
-_IGNORE = re.compile(r"#\s*fsdp-migrate:\s*ignore(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
-_EVERYTHING = ""
+_OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[\s,]+")
+
+
+@dataclass
+class Directive:
+    """One suppression: what it says, and where it stands in the text of its comment.
+
+    `codes` are as they were written, None where it means every rule. `whole_file` and `own` tell the kinds apart: an
+    own one speaks to this tool alone, a `noqa` to others too. `used` are the codes that have silenced something ("" for
+    every rule).
+    """
+
+    comment: Span
+    text: str
+    line: int
+    start: int
+    end: int
+    codes: tuple[str, ...] | None
+    codes_at: tuple[int, int]
+    own: bool
+    whole_file: bool
+    used: set[str] = field(default_factory=set)
+
+    def matching(self, code: str, name: str) -> list[str]:
+        """The written codes that mean a rule: its code, the start of it, or its name."""
+        if self.codes is None:
+            return [""]
+        return [word for word in self.codes if code.startswith(word.upper()) or word.lower() == name]
 
 
 class Suppressions:
-    """The suppressing comments of one file, by line."""
+    """The suppressing comments of one file."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
 
     @cached_property
-    def by_line(self) -> dict[int, set[str]]:
-        """Suppressed code prefixes (in capitals) or rule names by line; an empty prefix suppresses everything."""
-        lines: dict[int, set[str]] = {}
-        for span, comment in self.source.comments:
-            found = [match for pattern in (_NOQA, _IGNORE) if (match := pattern.search(comment))]
-            for match in found:
-                codes = match["codes"]
-                wanted = (
-                    {_EVERYTHING} if codes is None else {code.upper() for code in re.split(r"[\s,]+", codes) if code}
-                )
-                lines.setdefault(self.source.position(span.start).line, set()).update(wanted)
+    def directives(self) -> list[Directive]:
+        """All of them, in order."""
+        return [directive for span, text in self.source.comments for directive in self._read(span, text)]
+
+    @cached_property
+    def _by_line(self) -> dict[int, list[Directive]]:
+        lines: dict[int, list[Directive]] = {}
+        for directive in self.directives:
+            lines.setdefault(0 if directive.whole_file else directive.line, []).append(directive)
         return lines
 
     def silences(self, finding: Finding) -> bool:
-        """Whether a comment on any line of the finding's statement silences it."""
-        statement = finding.statement
-        first = self.source.position(statement.start).line
-        last = self.source.position(max(statement.start, statement.end - 1)).line
-        return any(
-            code == _EVERYTHING or finding.code.startswith(code) or code == finding.name.upper()
-            for line in range(first, last + 1)
-            for code in self.by_line.get(line, ())
-        )
+        """Whether a comment on any line of the finding's statement, or one for the file, silences it."""
+        silent = False
+        for line in (0, *self.lines(finding)):
+            for directive in self._by_line.get(line, ()):
+                words = directive.matching(finding.code, finding.name)
+                directive.used.update(words)
+                silent = silent or bool(words)
+        return silent
+
+    def lines(self, finding: Finding) -> list[int]:
+        """The lines, from 1, on which a comment silences a finding: those of its statement, and its own."""
+        lines: set[int] = set()
+        # An `except` or a `case` is no statement, and does not stand in the header of the one it belongs to.
+        for span in (finding.statement, finding.span):
+            first = self.source.position(span.start).line
+            lines.update(range(first, self.source.position(max(span.start, span.end - 1)).line + 1))
+        return sorted(lines)
+
+    def _read(self, comment: Span, text: str) -> Iterator[Directive]:
+        line = self.source.position(comment.start).line
+        for pattern in (_NOQA, _OWN):
+            for match in pattern.finditer(text):
+                written = match["codes"]
+                codes = None if written is None else tuple(word for word in _SEPARATOR.split(written) if word)
+                own = pattern is _OWN
+                whole_file = own and match["file"] is not None
+                start, end = match.span()
+                yield Directive(comment, text, line, start, end, codes, match.span("codes"), own, whole_file)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fsdp_migrate.config import Settings
+from fsdp_migrate.edits import EditComment
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
@@ -107,12 +108,14 @@ def _applied(raw: bytes, chosen: Sequence[Finding]) -> tuple[bytes, list[Replace
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
 
     source = Source(raw)
-    changes = replacements(source, edits_of(source, fixes))
-    return _checked(source, splice(source.data, changes)), changes
+    edits = edits_of(source, fixes)
+    changes = replacements(source, edits)
+    comments = [edit for edit in edits if isinstance(edit, EditComment)]
+    return _checked(source, splice(source.data, changes), comments), changes
 
 
-def _checked(old: Source, data: bytes) -> bytes:
-    """The bytes for the disk of a new text, which has to parse and must have lost no comment.
+def _checked(old: Source, data: bytes, edited: Sequence[EditComment]) -> bytes:
+    """The bytes for the disk of a new text, which has to parse and have all comments but for those that were edited.
 
     Raises:
         RewriteError: it does not, or has.
@@ -124,7 +127,9 @@ def _checked(old: Source, data: bytes) -> bytes:
         before, after = (Counter(text for _, text in source.comments) for source in (old, new))
     except (SourceError, UnicodeEncodeError, SyntaxError, tokenize.TokenError) as error:
         raise RewriteError(f"the new text does not parse ({' '.join(str(error).split())})") from None
-    if before != after:
+    before.subtract(edit.old for edit in edited)
+    before.update(edit.text for edit in edited if edit.text)
+    if +before != after:
         comment = next(iter((before - after) + (after - before)))
         raise RewriteError(f"the comment {comment!r} would be lost or doubled")
     return raw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fsdp_migrate.edits import Edit, EditImport, Hoist, Replace, RewriteCall, Unwrap, Wrap
+from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
 from fsdp_migrate.rewrite.imports import edited
 from fsdp_migrate.rewrite.splicing import Replacement, splice
@@ -33,6 +33,7 @@ def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
     return [
         *(Replacement(edit.span, new_text(source, edit)) for edit in alone),
         *blocks,
+        *(Replacement(edit.span, edit.text) for edit in different if isinstance(edit, EditComment)),
         *(unwrapped(source, edit) for edit in different if isinstance(edit, Unwrap)),
         *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
         *edited(source, [edit for edit in different if isinstance(edit, EditImport)]),

@@ -124,12 +124,12 @@ def finding(
     facts: ModuleFacts,
     card: RuleCard,
     place: ast.AST | Span,
-    statement: ast.stmt,
+    statement: ast.stmt | Span,
     message: str,
     verdict: Verdict,
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding of `card` at `place`, a node or a span inside `statement`."""
+    """A finding of `card` at `place`, a node or a span inside `statement` (or what stands for one)."""
     from fsdp_migrate.source import Span
 
     source = facts.source
@@ -145,7 +145,7 @@ def finding(
         reason=verdict.reason,
         path=facts.path,
         span=span,
-        statement=facts.header(statement),
+        statement=statement if isinstance(statement, Span) else facts.header(statement),
         line=start.line,
         column=start.column,
         end_line=end.line,

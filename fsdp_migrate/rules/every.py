@@ -36,12 +36,14 @@ from fsdp_migrate.rules import (
     type_is_flat_parameter,
     unaccepted_arguments,
     unparsable,
+    unused_suppression,
     wrap_policies,
 )
 from fsdp_migrate.rules.card import Rule
 
 _RULES = (
     unparsable.RULE,
+    unused_suppression.RULE,
     dead_gate.RULE,
     *legacy_cards.RULES,
     optim_input.RULE,

@@ -1,0 +1,66 @@
+"""`lint --add-noqa`: a suppression for every finding, so that only new ones are reported from now on."""
+
+from __future__ import annotations
+
+import tokenize
+from collections.abc import Iterable
+
+from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION, Finding
+from fsdp_migrate.source import Source, Span
+from fsdp_migrate.suppressions import Directive, Suppressions
+
+# No comment silences the first, and the second is mended by taking a comment away.
+_NEVER = (UNPARSABLE, UNUSED_SUPPRESSION)
+
+
+def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
+    """The bytes of a file with a `# noqa` of the right codes on a line of every finding's statement.
+
+    Raises:
+        SourceError: the bytes cannot be decoded.
+    """
+    source = Source(raw)
+    suppressions = Suppressions(source)
+    open_lines = _lines_for_comments(source)
+    wanted: dict[int, set[str]] = {}
+    for finding in findings:
+        lines = suppressions.lines(finding)
+        if finding.code in _NEVER or any(finding.code in wanted.get(line, ()) for line in lines):
+            continue
+        own = source.position(finding.span.start).line
+        line = next((line for line in lines if line >= own and line in open_lines), None)
+        if line is not None:
+            wanted.setdefault(line, set()).add(finding.code)
+    noqa = {d.line: d for d in suppressions.directives if not d.own and d.codes is not None}
+    data = source.data
+    for line in sorted(wanted, reverse=True):
+        at, text = _insertion(source, line, sorted(wanted[line]), noqa.get(line))
+        data = data[:at] + text.encode() + data[at:]
+    return source.encode(data)
+
+
+def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | None) -> tuple[int, str]:
+    """Where on a line to put codes, as what text: behind those of a `noqa` that is there, else at the end."""
+    if noqa is not None:
+        at = noqa.comment.start + len(noqa.text[: noqa.end].encode())
+        return at, "".join(f", {code}" for code in codes)
+    content = source.text_lines[line - 1].rstrip()
+    return source.line_starts[line - 1] + len(content.encode()), f"  # noqa: {', '.join(codes)}"
+
+
+def _lines_for_comments(source: Source) -> set[int]:
+    """The lines, from 1, at whose end a comment can stand: not within a string, nor before a backslash."""
+    lines: set[int] = set()
+    inside: list[Span] = []
+    opened: list[int] = []
+    remaining = iter(source.text_lines)
+    for token in tokenize.generate_tokens(lambda: next(remaining, "")):
+        name = tokenize.tok_name[token.type]
+        if name in ("NEWLINE", "NL"):
+            lines.add(token.start[0])
+        elif name in ("FSTRING_START", "TSTRING_START"):  # Python 3.12 and 3.14
+            opened.append(token.start[0])
+        elif name in ("FSTRING_END", "TSTRING_END"):
+            inside.append(Span(opened.pop(), token.end[0]))
+    # Comments inside the braces of an f-string are an error before Python 3.12.
+    return {line for line in lines if not any(span.start <= line < span.end for span in inside)}

@@ -1,0 +1,138 @@
+"""FSDP002: a comment that suppresses a finding which is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from fsdp_migrate.edits import EditComment
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import UNUSED_SUPPRESSION, Finding, Fix, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding
+from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.source import Source, Span
+from fsdp_migrate.suppressions import Directive, Suppressions
+
+_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+
+CARD = RuleCard(
+    code=UNUSED_SUPPRESSION,
+    name="unused-suppression",
+    summary="a comment that suppresses a finding which is not there",
+    explanation="""\
+The comment silences a rule that finds nothing in its statement (for `ignore-file`, in its file), or that does not
+exist. It would hide the next real finding, so `rewrite` removes it: only the code that is not needed, or the whole
+comment if no other code and no other words stand in it.
+
+Whether a rule finds something depends on the torch range; code that is checked for several ranges may need the comment
+for one of them. A plain `# noqa` and the codes of other tools are never reported.""",
+    applicability="safe",
+    severity=Severity.DEPRECATED,
+    flags=(
+        Example(
+            f"{_IMPORT}osd = FSDP.optim_state_dict(model, optim)  # noqa: FSDP101\n",
+            f"{_IMPORT}osd = FSDP.optim_state_dict(model, optim)\n",
+            "left over from `full_optim_state_dict`",
+        ),
+        Example(
+            f"{_IMPORT}osd = FSDP.optim_state_dict(model, optim)  # noqa: E501, FSDP101 - long\n",
+            f"{_IMPORT}osd = FSDP.optim_state_dict(model, optim)  # noqa: E501 - long\n",
+            "what others need stays",
+        ),
+        Example(
+            "# fsdp-migrate: ignore-file[FSDP999]\nimport torch\n",
+            "import torch\n",
+            "there is no such rule",
+        ),
+    ),
+    leaves=(
+        f"{_IMPORT}osd = FSDP.full_optim_state_dict(model, optim)  # noqa: FSDP101\n",
+        f"{_IMPORT}osd = FSDP.optim_state_dict(model, optim)  # noqa\n",
+    ),
+)
+
+
+def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    return iter(())  # only when all others have spoken it is known what is not needed
+
+
+RULE = Rule(CARD, (), _check)
+
+
+def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[str]) -> Iterator[Finding]:
+    """A finding for every comment that silences nothing.
+
+    `checked` are the rules about whose findings the comments have been asked. The other rules that they name are
+    checked here: what silences a rule that is not selected is no waste.
+    """
+    for entry in ENTRIES:
+        if entry.code not in checked and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
+            rule = entry.load()
+            for found in rule.check(facts, rule.card):
+                suppressions.silences(found)
+    wanted = {d.line for d in suppressions.directives if _names_this(d)}
+    for directive in suppressions.directives:
+        idle = _idle(directive)
+        if idle is not None and directive.line not in wanted:
+            yield _finding(facts, directive, idle)
+
+
+def _names_this(directive: Directive) -> bool:
+    return any(word.upper() == CARD.code or word.lower() == CARD.name for word in directive.codes or ())
+
+
+def _idle(directive: Directive) -> tuple[str, ...] | None:
+    """The codes that silenced nothing, () if it has none and silenced nothing; None if all of it is needed."""
+    if not directive.codes:
+        needless = directive.own and not directive.used
+        return () if needless else None
+    idle = tuple(word for word in directive.codes if word not in directive.used and _is_judged(word, directive))
+    return idle or None
+
+
+def _is_judged(word: str, directive: Directive) -> bool:
+    """Whether a code is one of this tool's, rather than another's that a `noqa` names too."""
+    return directive.own or word.upper().startswith("FSDP")
+
+
+def _finding(facts: ModuleFacts, directive: Directive, idle: tuple[str, ...]) -> Finding:
+    place = Span(
+        directive.comment.start + len(directive.text[: directive.start].encode()),
+        directive.comment.start + len(directive.text[: directive.end].encode()),
+    )
+    where = "in this file" if directive.whole_file else "here"
+    known = {word for entry in ENTRIES for word in (entry.name, *_starts(entry.code))}
+    unknown = [word for word in idle if word.lower() not in known and word.upper() not in known]
+    what = ", ".join(f"`{word}`" for word in idle) or f"`{facts.source.segment(place)}`"
+    message = f"{what} suppresses nothing {where}"
+    if unknown:
+        message += f": there is no rule {' or '.join(unknown)}"
+    fix = Fix((_edit(facts.source, directive.comment, directive.text, _without(directive, idle)),))
+    return finding(facts, CARD, place, directive.comment, message, Verdict(fix))
+
+
+def _starts(code: str) -> Iterator[str]:
+    return (code[:length] for length in range(len("FSDP"), len(code) + 1))
+
+
+def _without(directive: Directive, idle: tuple[str, ...]) -> str:
+    """The text of the comment without what is not needed."""
+    text, left = directive.text, [word for word in directive.codes or () if word not in idle]
+    if left:
+        start, end = directive.codes_at
+        return text[:start] + ", ".join(left) + text[end:]
+    before, after = text[: directive.start].rstrip(), text[directive.end :].strip()
+    if before:
+        return f"{before}  {after}" if after.startswith("#") else f"{before} {after}".rstrip()
+    after = after if after.startswith("#") else after.lstrip("-:,;\u2013\u2014 ")
+    return after if not after or after.startswith("#") else f"# {after}"
+
+
+def _edit(source: Source, comment: Span, old: str, new: str) -> EditComment:
+    if new:
+        return EditComment(comment, old, new)
+    start = source.line_start(comment.start)
+    before = source.data[start : comment.start]
+    if before.strip():
+        return EditComment(Span(start + len(before.rstrip()), comment.end), old, "")
+    following = [offset for offset in source.line_starts if offset > comment.end]
+    return EditComment(Span(start, following[0] if following else comment.end), old, "")

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.lint import lint_bytes, worth_linting
+from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.torch_api import TorchRange
+
+TORCH = TorchRange.parse(">=2.1")
+SETTINGS = Settings(TORCH)
+IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+OLD = "x = FSDP.full_optim_state_dict(model, optim)"
+
+
+def messages(text: str, settings: Settings = SETTINGS) -> list[str]:
+    report = lint_bytes(text.encode(), "x.py", settings)
+    assert report.error is None
+    return [finding.message for finding in report.findings if finding.code == "FSDP002"]
+
+
+def rewritten(text: str) -> str:
+    result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
+    assert result.error is None
+    assert result.left == ()
+    return result.raw.decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 1  # noqa: FSDP101\n", "x = 1\n"),
+        ("x = 1  # noqa: FSDP101", "x = 1"),
+        ("x = 1\t# NOQA:FSDP101,FSDP3\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
+        ("x = 1  # noqa: E501, FSDP101\n", "x = 1  # noqa: E501\n"),
+        ("x = 1  # noqa: FSDP101 E501,W1 why\n", "x = 1  # noqa: E501, W1 why\n"),
+        ("x = 1  # noqa: FSDP101 - torch 2.0 needs it\n", "x = 1  # torch 2.0 needs it\n"),
+        ("x = 1  # noqa: FSDP101  # pragma: no cover\n", "x = 1  # pragma: no cover\n"),
+        ("x = 1  # type: ignore  # noqa: FSDP101\n", "x = 1  # type: ignore\n"),
+        ("x = 1  # type: ignore  # noqa: FSDP101  # é\n", "x = 1  # type: ignore  # é\n"),
+        ("x = 1  # fsdp-migrate: ignore\n", "x = 1\n"),
+        ("x = 1  # fsdp-migrate: ignore[]\n", "x = 1\n"),
+        ("x = 1  # fsdp-migrate: ignore[FSDP101, no-shard]\n", "x = 1\n"),
+        ("x = 1  # fsdp-migrate: ignore[FSDP101]  # fsdp-migrate: ignore[FSDP3]\n", "x = 1\n"),
+        ("x = 1\n    # fsdp-migrate: ignore-file\ny = 2\n", "x = 1\ny = 2\n"),
+        ("#!/usr/bin/python\n# fsdp-migrate: ignore-file[FSDP1]\n\nx = 1\n", "#!/usr/bin/python\n\nx = 1\n"),
+        ("# fsdp-migrate: ignore-file[FSDP1]", ""),
+        ("f(\n    1,  # noqa: FSDP101\n    # noqa: FSDP102\n)\n", "f(\n    1,\n)\n"),
+    ],
+)
+def test_what_silences_nothing_is_taken_away_and_nothing_else(before: str, after: str) -> None:
+    assert worth_linting(before.encode(), SETTINGS)
+    assert rewritten(before) == after
+    assert messages(after) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{OLD}  # noqa: FSDP101\n",
+        f"{OLD}  # noqa: FSDP1, E501\n",
+        f"{OLD}  # noqa: FSDP101 # fsdp-migrate: ignore\n",
+        f"{OLD}  # fsdp-migrate: ignore[full-optim-state-dict]\n",
+        f"# fsdp-migrate: ignore-file[FSDP101]\n{OLD}\n",
+        "x = 1  # noqa\n",
+        "x = 1  # noqa: E501\n",
+        "x = 1  # noqa: FSDP101, FSDP002\n",
+        "x = 1  # fsdp-migrate: ignore[FSDP3]  # noqa: FSDP002\n",
+        "x = '# noqa: FSDP101'\n",
+        "x = 1  # fsdp-migrate: it was rewritten\n",
+    ],
+)
+def test_what_is_needed_or_for_others_stays(text: str) -> None:
+    text = IMPORT + text
+    assert messages(text) == []
+    assert rewritten(text) == text
+
+
+def test_of_several_codes_the_idle_ones_are_named() -> None:
+    text = f"{IMPORT}{OLD}  # noqa: FSDP101, FSDP102, FSDP3\n"
+    assert messages(text) == ["`FSDP102`, `FSDP3` suppresses nothing here"]
+    assert rewritten(text) == f"{IMPORT}{OLD}  # noqa: FSDP101\n"
+
+
+def test_a_rule_that_does_not_exist_is_told_as_such() -> None:
+    assert messages("x = 1  # noqa: FSDP999\n") == ["`FSDP999` suppresses nothing here: there is no rule FSDP999"]
+    assert messages("x = 1  # fsdp-migrate: ignore[no-shrad]\n") == [
+        "`no-shrad` suppresses nothing here: there is no rule no-shrad"
+    ]
+    assert messages("# fsdp-migrate: ignore-file\n") == [
+        "`# fsdp-migrate: ignore-file` suppresses nothing in this file"
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(TORCH, select=("FSDP002",)),
+        Settings(TORCH, select=("FSDP3", "FSDP002")),
+        Settings(TORCH, ignore=("FSDP101",)),
+        Settings(TORCH, ignored_here=("FSDP1",)),
+    ],
+)
+def test_what_a_rule_that_is_not_selected_would_need_is_not_idle(settings: Settings) -> None:
+    assert messages(f"{IMPORT}{OLD}  # noqa: FSDP101\n", settings) == []
+    assert len(messages(f"{IMPORT}x = 1  # noqa: FSDP101\n", settings)) == 1
+
+
+def test_nothing_is_said_where_the_rule_is_not_selected() -> None:
+    for settings in (Settings(TORCH, select=("FSDP1",)), Settings(TORCH, ignore=("unused", "FSDP002"))):
+        assert messages("x = 1  # noqa: FSDP101\n", settings) == []
+        assert not worth_linting(b"x = 1  # noqa: FSDP101\n", settings)
+
+
+def test_a_hint_that_is_silenced_is_reason_enough() -> None:
+    text = f"{IMPORT}with FSDP.state_dict_type(model, kind):  # noqa: FSDP210\n    pass\n"
+    assert messages(text) == []
+
+
+def test_a_suppression_that_a_rewrite_makes_idle_goes_with_it() -> None:
+    text = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+optim.load_state_dict(FSDP.optim_state_dict_to_load(state, model, optim))  # noqa: FSDP101
+"""
+    after = rewritten(text)
+    assert "noqa" not in after
+    assert "model=model" in after
+
+
+def test_the_place_is_the_suppression_in_code_points() -> None:
+    (finding,) = lint_bytes("x = 'é'  # ü # noqa: FSDP101 why\n".encode(), "x.py", SETTINGS).findings
+    assert (finding.line, finding.column, finding.end_column) == (1, 14, 29)
