@@ -19,13 +19,16 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
     Raises:
         SourceError: the bytes cannot be decoded.
     """
+    reported = [finding for finding in findings if finding.code not in _NEVER]
+    if not reported:
+        return raw
     source = Source(raw)
     suppressions = Suppressions(source)
     open_lines = _lines_for_comments(source)
     wanted: dict[int, set[str]] = {}
-    for finding in findings:
+    for finding in reported:
         lines = suppressions.lines(finding)
-        if finding.code in _NEVER or any(finding.code in wanted.get(line, ()) for line in lines):
+        if any(finding.code in wanted.get(line, ()) for line in lines):
             continue
         own = source.position(finding.span.start).line
         line = next((line for line in lines if line >= own and line in open_lines), None)

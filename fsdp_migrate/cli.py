@@ -255,12 +255,15 @@ Examples:
 )
 @_shared
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
-def lint(request: Request, statistics: bool) -> None:
+@click.option(
+    "--add-noqa", is_flag=True, help="Write a '# noqa' for every finding, so that from now on only new ones show."
+)
+def lint(request: Request, statistics: bool, add_noqa: bool) -> None:
     """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
 
     Folders are searched for .py and .pyi files, without what .gitignore names. '-' reads stdin.
     """
-    run = runner.lint(request.discovery, request.configuration)
+    run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
     if request.json:
         from fsdp_migrate.report import json_format
 
@@ -268,6 +271,15 @@ def lint(request: Request, statistics: bool) -> None:
     else:
         text.print_lint(run, quiet=request.quiet, statistics=statistics)
     request.exit(run.exit_code)
+
+
+def _with_noqa(request: Request) -> Run:
+    if request.stdin is not None or request.json:
+        raise click.UsageError("--add-noqa cannot be combined with '-' or --output-format json")
+    done = runner.add_noqa(request.discovery, request.configuration)
+    if not request.quiet:
+        text.print_suppressed(done.findings, done.files)
+    return done.run
 
 
 @cli.command(

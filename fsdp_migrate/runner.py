@@ -145,6 +145,37 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     return gathered.run(), tuple(changes)
 
 
+@dataclass(frozen=True)
+class Suppressed:
+    """How many findings got a suppression in how many files, and what the files are like with it."""
+
+    findings: int
+    files: int
+    run: Run
+
+
+def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
+    """Write a `# noqa` for everything that `lint` reports, but not into notebooks."""
+    from fsdp_migrate.add_noqa import with_noqa
+
+    before = lint(discovery, configuration)
+    failures, changed = [], 0
+    for file in discovery.files:
+        findings = [finding for finding in before.findings if finding.path == file.shown and finding.cell is None]
+        if not findings:
+            continue
+        raw = before.sources[file.shown]
+        new = with_noqa(raw, findings)
+        try:
+            if new != raw:
+                files.write(file, new, raw)
+                changed += 1
+        except FileError as error:
+            failures.append(Failure(file.shown, str(error)))
+    after = lint(replace(discovery, failures=(*discovery.failures, *failures)), configuration)
+    return Suppressed(len(before.findings) - len(after.findings), changed, after)
+
+
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
     """Find the projects of all files and look at nothing else."""
     gathered = _Gathered(configuration, list(discovery.failures))

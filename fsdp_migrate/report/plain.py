@@ -86,6 +86,11 @@ def rewrite_summary(run: Run, *, done: bool) -> list[str]:
     return [*lines, *notes(run)]
 
 
+def suppressed_line(findings: int, files: int) -> str:
+    """What `--add-noqa` did."""
+    return f"Suppressed {_count(findings, 'finding')} in {_count(files, 'file')}."
+
+
 def notes(run: Run) -> list[str]:
     """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines."""
     every = [f"{project.note}." for project in run.projects if project.note is not None]

@@ -47,6 +47,11 @@ def print_rewrite(run: Run, *, quiet: bool) -> None:
         _print(plain.rewrite_summary(run, done=True))
 
 
+def print_suppressed(findings: int, files: int) -> None:
+    """Print what `--add-noqa` did."""
+    _print([plain.suppressed_line(findings, files)])
+
+
 def print_left(run: Run) -> None:
     """Print to stderr what a rewrite leaves, for runs whose stdout is the new text itself."""
     _print((plain.finding_line(finding) for finding in run.findings), error=True)
