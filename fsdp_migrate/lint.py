@@ -93,7 +93,7 @@ def _checked(
     if may_be_unused(source.data, rules):
         from fsdp_migrate.rules.unused_suppression import unused
 
-        checked = {rule.card.code for rule in in_force}
+        checked = {entry.code for entry in in_force}
         kept += (_graded(finding, settings) for finding in unused(facts, suppressions, checked))
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
     return FileReport(path, tuple(kept), suppressed)

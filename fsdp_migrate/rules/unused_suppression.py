@@ -9,6 +9,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import UNUSED_SUPPRESSION, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding
 from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.suppressions import Directive, Suppressions
 
@@ -55,7 +56,7 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     return iter(())  # only when all others have spoken it is known what is not needed
 
 
-RULE = Rule(CARD, (), _check)
+RULE = Rule(CARD, (), _check, marks=("noqa", "NOQA", "fsdp-migrate:"))
 
 
 def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[str]) -> Iterator[Finding]:
@@ -66,8 +67,7 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
     """
     for entry in ENTRIES:
         if entry.code not in checked and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
-            rule = entry.load()
-            for found in rule.check(facts, rule.card):
+            for found in findings_of(facts, entry):
                 suppressions.silences(found)
     wanted = {d.line for d in suppressions.directives if _names_this(d)}
     for directive in suppressions.directives:
