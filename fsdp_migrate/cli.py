@@ -261,7 +261,7 @@ Examples:
 def lint(request: Request, statistics: bool, add_noqa: bool) -> None:
     """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
 
-    Folders are searched for .py and .pyi files, without what .gitignore names. '-' reads stdin.
+    Folders are searched for .py, .pyi and .ipynb files, without what .gitignore names. '-' reads stdin.
     """
     run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
     if request.json:

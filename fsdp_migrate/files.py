@@ -16,7 +16,7 @@ from fsdp_migrate.gitignore import GitIgnore
 if TYPE_CHECKING:
     from fsdp_migrate.config.choice import Choice
 
-SUFFIXES = (".py", ".pyi")
+SUFFIXES = (".py", ".pyi", ".ipynb")
 
 SKIPPED_FOLDERS = frozenset(
     [
@@ -84,11 +84,11 @@ def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
 
 
 def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
-    """Find the Python files that `paths` mean.
+    """Find the Python files and notebooks that `paths` mean.
 
     A file that is named is taken whatever its suffix and whatever ignores it; a folder that is named is walked for
-    `.py` and `.pyi`, without what the `.gitignore` files up to the repository's root name and without build and
-    environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
+    `.py`, `.pyi` and `.ipynb`, without what the `.gitignore` files up to the repository's root name and without build
+    and environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
     found in folders; with `force_exclude` what they leave out is left out even if it is named.
     """
     walk = _Walk(choices)

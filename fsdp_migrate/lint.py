@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import is_candidate, may_be_unused
-from fsdp_migrate.source import Source, SourceError, Span, declared_encoding
+from fsdp_migrate.source import Source, SourceError, declared_encoding, is_notebook, read_source
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.names import ExportLookup
     from fsdp_migrate.rules.entry import Entry
 
-_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_ESCAPED_BLANK = re.compile(rb"\\[nrt]")
 
 
 def lint_source(
@@ -48,25 +48,35 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup 
     for names of other modules of the project.
     """
     rules = selected_rules(settings)
-    if not is_candidate(raw, rules):
+    if not _is_candidate(raw, path, rules):
         return FileReport(path)
     try:
-        source = Source(raw)
+        source = read_source(raw, path)
     except SourceError as error:
         return FileReport(path, error=str(error))
+    # What a notebook says outside of its code does not count.
+    if is_notebook(path) and not is_candidate(source.written, rules):
+        return FileReport(path)
     try:
         source.tree  # noqa: B018 - parsing is what may fail
     except SyntaxError as error:
-        return FileReport(path, (_unparsable(source, path, error),))
+        from fsdp_migrate.rules.unparsable import unparsable
+
+        return FileReport(path, (unparsable("the file", error, source.text_lines, path),))
     try:
         return _checked(source, path, settings, rules, exports)
     except RecursionError:
         return FileReport(path, error="too deeply nested to analyse")
 
 
-def worth_linting(raw: bytes, settings: Settings) -> bool:
+def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
     """Whether a file can hold a finding: the look at its bytes that most files end at."""
-    return is_candidate(raw, selected_rules(settings))
+    return _is_candidate(raw, path, selected_rules(settings))
+
+
+def _is_candidate(raw: bytes, path: str, rules: tuple[Entry, ...]) -> bool:
+    # In the strings of a notebook a newline is two characters, the last of which looks like part of a word.
+    return is_candidate(_ESCAPED_BLANK.sub(b"\n", raw) if is_notebook(path) else raw, rules)
 
 
 @lru_cache(maxsize=8)
@@ -86,15 +96,19 @@ def _checked(
 
     facts = ModuleFacts(source, path, settings.torch, exports)
     in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
-    findings = [_graded(finding, settings) for entry in in_force for finding in findings_of(facts, entry)]
+    findings = [finding for entry in in_force for finding in findings_of(facts, entry)]
     suppressions = Suppressions(source)
     kept = [finding for finding in findings if not suppressions.silences(finding)]
     suppressed = len(findings) - len(kept)
     if may_be_unused(source.data, rules):
         from fsdp_migrate.rules.unused_suppression import unused
 
-        checked = {entry.code for entry in in_force}
-        kept += (_graded(finding, settings) for finding in unused(facts, suppressions, checked))
+        kept += unused(facts, suppressions, {entry.code for entry in in_force})
+    if is_notebook(path):
+        from fsdp_migrate.notebook.review import reviewed
+
+        kept = reviewed(source, path, kept)
+    kept = [_graded(finding, settings) for finding in kept]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
     return FileReport(path, tuple(kept), suppressed)
 
@@ -109,28 +123,3 @@ def _graded(finding: Finding, settings: Settings) -> Finding:
     if grade is Applicability.UNSAFE:
         return replace(finding, applicability=grade, reason="the settings call the fixes of this rule unsafe")
     return replace(finding, applicability=grade, reason="the settings trust no fix of this rule", fix=None)
-
-
-def _unparsable(source: Source, path: str, error: SyntaxError) -> Finding:
-    from fsdp_migrate.rules.unparsable import CARD
-
-    lines = source.text_lines
-    row = min(max(error.lineno or 1, 1), len(lines))
-    line = lines[row - 1].rstrip("\r\n")
-    column = min(max(error.offset or 1, 1), len(line) + 1)
-    start = source.line_starts[row - 1] + len(line[: column - 1].encode())
-    return Finding(
-        code=CARD.code,
-        name=CARD.name,
-        message=f"the file does not parse: {error.msg}",
-        severity=Severity.BREAKS,
-        applicability=Applicability.MANUAL,
-        reason=f"mend it, or run with the Python that the file needs (this is {_PYTHON}); nothing else was checked",
-        path=path,
-        span=Span(start, start),
-        statement=Span(start, start),
-        line=row,
-        column=column,
-        end_line=row,
-        end_column=column,
-    )

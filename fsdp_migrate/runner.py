@@ -111,7 +111,7 @@ def lint(discovery: Discovery, configuration: Configuration) -> Run:
     for file in discovery.files:
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.of(file)
-            if not worth_linting(raw, settings):
+            if not worth_linting(raw, file.shown, settings):
                 gathered.add(file, raw, settings)
                 continue
             settings = gathered.settings_of(file)
@@ -130,7 +130,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     for file in discovery.files:
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.of(file)
-            if not worth_linting(raw, settings):
+            if not worth_linting(raw, file.shown, settings):
                 gathered.add(file, raw, settings)
                 continue
             settings = gathered.settings_of(file)

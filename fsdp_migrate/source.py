@@ -11,9 +11,17 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsdp_migrate.rewrite.splicing import Replacement
+
+NOTEBOOK_SUFFIX = ".ipynb"
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 class SourceError(Exception):
@@ -76,8 +84,8 @@ class Source:
             self.data = text.encode("utf-8")
         self.text = text
 
-    def encode(self, data: bytes) -> bytes:
-        """Bytes for the disk of `data`, an edited UTF-8 text."""
+    def encode(self, data: bytes, changes: Sequence[Replacement] = ()) -> bytes:
+        """Bytes for the disk of `data`, the UTF-8 text that `changes` made of this one."""
         if self.encoding == "utf-8":
             return self.bom + data
         return self.bom + data.decode("utf-8").encode(self.encoding)
@@ -95,19 +103,12 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The syntax tree, parsed once; warnings about the code under analysis are not ours to print.
+        """The syntax tree, parsed once.
 
         Raises:
-            SyntaxError: as `ast.parse` does (null bytes and recursion limits included).
+            SyntaxError: as `parse` does.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return ast.parse(self.text)
-            except ValueError as error:  # null bytes, before Python 3.12
-                raise SyntaxError(str(error)) from None
-            except (RecursionError, MemoryError):
-                raise SyntaxError("too deeply nested to parse") from None
+        return parse(self.text)
 
     @cached_property
     def comments(self) -> list[tuple[Span, str]]:
@@ -150,6 +151,19 @@ class Source:
         """The place of a byte offset in the file: its position, unless the file holds the text in cells."""
         return self.position(offset)
 
+    @property
+    def written(self) -> bytes:
+        """The text as it is written, as UTF-8: `data` with what it leaves out."""
+        return self.data
+
+    def piece(self, offset: int) -> Span:
+        """What belongs together around an offset: the whole text, unless the file holds it in cells."""
+        return Span(0, len(self.data))
+
+    def lines(self, cell: int | None) -> list[str]:
+        """The lines, with their newlines, that the locations in a cell mean (None where there are no cells)."""
+        return self.text_lines
+
     def line_start(self, offset: int) -> int:
         """Byte offset at which the line of `offset` starts."""
         return self.line_starts[bisect_right(self.line_starts, offset) - 1]
@@ -157,6 +171,45 @@ class Source:
     def has_comment(self, span: Span) -> bool:
         """Whether a comment starts inside `span`."""
         return any(span.start <= comment.start < span.end for comment, _ in self.comments)
+
+
+def is_notebook(path: str) -> bool:
+    """Whether a file of this name holds its text in the cells of a notebook."""
+    return path.endswith(NOTEBOOK_SUFFIX)
+
+
+def read_source(raw: bytes, path: str) -> Source:
+    """The Python text in a file's bytes; its name tells whether it is a notebook.
+
+    Raises:
+        SourceError: it cannot be read as what its name says.
+    """
+    if is_notebook(path):
+        from fsdp_migrate.notebook import Notebook  # brings JSON, which other files do not need
+
+        return Notebook(raw)
+    return Source(raw)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text with their newlines, by Python's own newlines only."""
+    return _LINE.findall(text)
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a text, without the warnings that Python has about it.
+
+    Raises:
+        SyntaxError: as `ast.parse` does (null bytes and recursion limits included).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except ValueError as error:  # null bytes, before Python 3.12
+            raise SyntaxError(str(error)) from None
+        except (RecursionError, MemoryError):
+            raise SyntaxError("too deeply nested to parse") from None
 
 
 def declared_encoding(text: str) -> str:

@@ -50,7 +50,7 @@ def lint_bytes(raw: bytes, path: str, settings: Settings) -> FileReport:
     return FileReport(path, tuple(findings), suppressed)
 
 
-def worth_linting(raw: bytes, settings: Settings) -> bool:
+def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from rich.cells import cell_len, set_cell_size
@@ -11,7 +12,7 @@ from rich.theme import Theme
 
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run, plain
-from fsdp_migrate.source import Source, SourceError
+from fsdp_migrate.source import Source, SourceError, read_source
 
 _TAB = 4
 
@@ -34,18 +35,18 @@ def console() -> Console:
 
 def print_findings(to: Console, run: Run) -> None:
     """Print each finding with its frame."""
-    _print_framed(to, run.findings, _lines_by_path(run))
+    _print_framed(to, run.findings, _by_path(run))
 
 
 def print_rewrite(to: Console, run: Run, *, quiet: bool) -> None:
     """Print file by file one line for what was fixed (unless `quiet`) and a frame for what is left."""
-    lines = _lines_by_path(run)
+    sources = _by_path(run)
     for fixed, left in run.by_file():
         if fixed and not quiet:
             for finding in fixed:
                 to.print(_head(finding).append(" [fixed]", "green"))
             to.print()
-        _print_framed(to, left, lines)
+        _print_framed(to, left, sources)
 
 
 def print_diff(to: Console, diff: bytes) -> None:
@@ -56,13 +57,13 @@ def print_diff(to: Console, diff: bytes) -> None:
         to.print(Text(_visible(line.removesuffix("\r")), style))
 
 
-def _print_framed(to: Console, findings: Iterable[Finding], lines: dict[str, list[str]]) -> None:
+def _print_framed(to: Console, findings: Iterable[Finding], sources: dict[str, Source]) -> None:
     for finding in findings:
         to.print(_head(finding))
-        source = lines.get(finding.path, [])
+        lines = sources[finding.path].lines(finding.cell) if finding.path in sources else []
         gutter = " " * len(str(finding.line))
-        if finding.line <= len(source):
-            to.print(_frame(finding, source[finding.line - 1].rstrip("\r\n"), gutter, to.width))
+        if finding.line <= len(lines):
+            to.print(_frame(finding, lines[finding.line - 1].rstrip("\r\n"), gutter, to.width))
         remedy = Text.assemble((f"{gutter} = ", "blue"), (plain.remedy(finding), _REMEDY_STYLE[finding.applicability]))
         to.print(remedy, end="\n\n")
 
@@ -105,14 +106,12 @@ def _window(text: str, start: int, width: int) -> tuple[str, int]:
     return text, cut
 
 
-def _lines_by_path(run: Run) -> dict[str, list[str]]:
-    lines = {}
+def _by_path(run: Run) -> dict[str, Source]:
+    sources = {}
     for path, raw in run.sources.items():
-        try:
-            lines[path] = Source(raw).text_lines
-        except SourceError:
-            lines[path] = []
-    return lines
+        with contextlib.suppress(SourceError):
+            sources[path] = read_source(raw, path)
+    return sources
 
 
 def _visible(text: str) -> str:

@@ -75,7 +75,7 @@ def _joining(source: Source, block: _Block, wrap: Wrap, replaces: list[Replace])
     if wrap.span == first.span:
         return []
     gap = Span(block.span.end, wrap.span.start)
-    if gap.start > gap.end:
+    if gap.start > gap.end or source.piece(gap.start) != source.piece(gap.end):
         return None
     inside = [replace for replace in replaces if gap.contains(replace.span)]
     text = _spliced(source, gap, inside)

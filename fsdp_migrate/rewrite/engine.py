@@ -13,7 +13,7 @@ from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
-from fsdp_migrate.source import Source, SourceError
+from fsdp_migrate.source import Source, SourceError, read_source
 
 MOST_PASSES = 20
 
@@ -51,9 +51,9 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
             willing = [f for f, origin in live if _is_shown(f, settings) and _fault_of(origin, refused) is None]
             chosen = [] if report.failed else selected(willing, settings.unsafe_fixes)
             try:
-                new, replacements = _applied(current, chosen)
+                new, replacements = _applied(current, path, chosen)
             except RewriteError:
-                faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(current, finding))]
+                faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(current, path, finding))]
                 if not faults:
                     raise
                 refused += [(o, fault) for f, o in live if (fault := _fault_of(f, faults)) is not None]
@@ -87,10 +87,10 @@ def _left_out(finding: Finding, fault: str | None) -> Finding:
     return replace(finding, applicability=Applicability.MANUAL, reason=reason, fix=None)
 
 
-def _fault_alone(raw: bytes, finding: Finding) -> str | None:
+def _fault_alone(raw: bytes, path: str, finding: Finding) -> str | None:
     """What is wrong with a fix when it is applied alone, None when nothing is."""
     try:
-        _applied(raw, [finding])
+        _applied(raw, path, [finding])
     except RewriteError as error:
         return str(error)
     return None
@@ -100,29 +100,29 @@ def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: finding.place))
 
 
-def _applied(raw: bytes, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:
+def _applied(raw: bytes, path: str, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:
     """The text after one pass, and what was put where in UTF-8."""
     fixes = [finding.fix for finding in chosen if finding.fix is not None]
     if not fixes:
         return raw, []
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
 
-    source = Source(raw)
+    source = read_source(raw, path)
     edits = edits_of(source, fixes)
     changes = replacements(source, edits)
     comments = [edit for edit in edits if isinstance(edit, EditComment)]
-    return _checked(source, splice(source.data, changes), comments), changes
+    return _checked(source, changes, comments, path), changes
 
 
-def _checked(old: Source, data: bytes, edited: Sequence[EditComment]) -> bytes:
-    """The bytes for the disk of a new text, which has to parse and have all comments but for those that were edited.
+def _checked(old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str) -> bytes:
+    """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
 
     Raises:
         RewriteError: it does not, or has.
     """
     try:
-        raw = old.encode(data)
-        new = Source(raw)
+        raw = old.encode(splice(old.data, changes), changes)
+        new = read_source(raw, path)
         new.tree  # noqa: B018 - parsing is the check
         before, after = (Counter(text for _, text in source.comments) for source in (old, new))
     except (SourceError, UnicodeEncodeError, SyntaxError, tokenize.TokenError) as error:

@@ -74,11 +74,12 @@ def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], li
 
 def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool) -> int:
     """Where to go on behind a removed line: blank lines below give way to those above, or to an opening block."""
-    row = source.line_starts.index(line_start)
-    above = len(list(takewhile(lambda line: not line.strip(" \t\r\n"), reversed(source.text_lines[:row]))))
-    most = above if not opens_block and above < row else len(source.text_lines)
+    piece = source.piece(line_start)
+    first, row = (source.line_starts.index(offset) for offset in (piece.start, line_start))
+    above = len(list(takewhile(lambda line: not line.strip(" \t\r\n"), reversed(source.text_lines[first:row]))))
+    most = above if not opens_block and above < row - first else len(source.text_lines)
     for _ in range(most):
-        blank = _BLANK_LINE.match(source.data, end)
+        blank = _BLANK_LINE.match(source.data, end, piece.end)
         if blank is None:
             break
         end = blank.end()

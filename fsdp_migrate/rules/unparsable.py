@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
+from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.rules.card import Rule, RuleCard
+from fsdp_migrate.source import Span
+
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 CARD = RuleCard(
     code=UNPARSABLE,
@@ -14,10 +18,40 @@ CARD = RuleCard(
     summary="a file with FSDP names that does not parse",
     explanation="""\
 The file holds a name that some rule looks for, but Python cannot parse it, so nothing in it was checked. The run ends
-with exit code 3; the other files are done. Mend the syntax error, or exclude the file.""",
+with exit code 3; the other files are done. Mend the syntax error, or exclude the file.
+
+In a notebook each such cell is named. The other cells are checked, but none is rewritten.""",
     applicability="manual",
     severity=Severity.BREAKS,
 )
+
+
+def unparsable(
+    what: str, error: SyntaxError, lines: Sequence[str], path: str, cell: int | None = None, start: int = 0
+) -> Finding:
+    """The finding for `what` does not parse; its lines start at byte `start` of the text."""
+    row = min(max(error.lineno or 1, 1), len(lines))
+    line = lines[row - 1].rstrip("\r\n")
+    column = min(max(error.offset or 1, 1), len(line) + 1)
+    before = "".join([*lines[: row - 1], line[: column - 1]])
+    offset = start + len(before.encode("utf-8", "surrogatepass"))
+    rest = "nothing else was checked" if cell is None else "the other cells were checked, none is rewritten"
+    return Finding(
+        code=CARD.code,
+        name=CARD.name,
+        message=f"{what} does not parse: {error.msg}",
+        severity=Severity.BREAKS,
+        applicability=Applicability.MANUAL,
+        reason=f"mend it, or run with the Python that it needs (this is {_PYTHON}); {rest}",
+        path=path,
+        span=Span(offset, offset),
+        statement=Span(offset, offset),
+        line=row,
+        column=column,
+        end_line=row,
+        end_column=column,
+        cell=cell,
+    )
 
 
 def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

@@ -1,0 +1,132 @@
+"""Notebooks: the Python cells of a `.ipynb` file as one module, and edits of it as edits of the file."""
+
+from __future__ import annotations
+
+import codecs
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.notebook.document import RawCell, read_cells
+from fsdp_migrate.notebook.magics import View, python_view
+from fsdp_migrate.source import Position, Source, SourceError, Span, split_lines
+
+if TYPE_CHECKING:
+    from fsdp_migrate.rewrite.splicing import Replacement
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell in the module: `span` is its text with the newline that ends it, `masked` what in it is no Python."""
+
+    raw: RawCell
+    text: str
+    span: Span
+    masked: tuple[Span, ...]
+    error: SyntaxError | None
+
+    @property
+    def number(self) -> int:
+        """Its place among the cells of every kind, from 1."""
+        return self.raw.number
+
+    def characters(self, span: Span) -> int:
+        """How many characters of the cell, and of the newline behind it, stand in a span of the module."""
+        start, end = (max(0, offset - self.span.start) for offset in (span.start, span.end))
+        return len(self.encoded[start:end].decode("utf-8", "surrogatepass"))
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The text with the newline that ends it, as UTF-8."""
+        return f"{self.text}\n".encode("utf-8", "surrogatepass")
+
+
+class Notebook(Source):
+    """The Python cells of a notebook, each ended by a newline, as one text; magics are masked in it."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Read the file.
+
+        Raises:
+            SourceError: it is not UTF-8, not JSON, or not a notebook.
+        """
+        self.bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
+        self.encoding = "utf-8"
+        try:
+            self.json = raw[len(self.bom) :].decode()
+        except UnicodeDecodeError as error:
+            raise SourceError(f"not valid utf-8: {error}") from None
+        self.cells: list[Cell] = []
+        self._starts: list[int] = []
+        text = []
+        size = 0
+        for cell in read_cells(self.json):
+            source = "".join(cell.source)
+            view = python_view(source)
+            text += [view.prefix, view.text, "\n"]
+            start = size + len(view.prefix.encode())
+            size = start + len(view.text.encode()) + 1
+            self._starts.append(start)
+            self.cells.append(_cell(cell, source, view, start))
+        self.text = "".join(text)
+        self.data = self.text.encode()
+
+    @cached_property
+    def newline(self) -> str:
+        """The first line ending inside a cell, LF where every cell is one line."""
+        ends = (line[len(line.rstrip("\r\n")) :] for cell in self.cells for line in split_lines(cell.text)[:1])
+        return next(filter(None, ends), "\n")
+
+    @property
+    def written(self) -> bytes:
+        """The text of the cells, magics included."""
+        return b"".join(cell.encoded for cell in self.cells)
+
+    @property
+    def broken(self) -> tuple[Cell, ...]:
+        """The cells that do not parse."""
+        return tuple(cell for cell in self.cells if cell.error is not None)
+
+    def cell_at(self, offset: int) -> Cell:
+        """The cell that a byte of the module stands in."""
+        return self.cells[self._index(offset)]
+
+    def piece(self, offset: int) -> Span:
+        """The cell around an offset, which no edit may leave."""
+        return self.cell_at(offset).span if self.cells else super().piece(offset)
+
+    def location(self, offset: int) -> Position:
+        """The cell of an offset, and line and column in it."""
+        cell = self.cell_at(offset)
+        line = self.position(offset).line - self.position(cell.span.start).line + 1
+        column = cell.characters(Span(self.line_start(offset), offset)) + 1
+        return Position(line, column, cell.number)
+
+    def lines(self, cell: int | None) -> list[str]:
+        """The lines of a cell as they are, magics included."""
+        return next((split_lines(known.text) for known in self.cells if known.number == cell), [])
+
+    def masks(self, span: Span) -> Iterator[Span]:
+        """What in a span the cells do not have like that."""
+        for cell in self.cells[self._index(span.start) : self._index(span.end) + 1]:
+            yield from (mask for mask in cell.masked if mask.overlaps(span))
+
+    def encode(self, data: bytes, changes: Sequence[Replacement] = ()) -> bytes:
+        """The bytes of the file after `changes`: its JSON with other strings in the changed cells.
+
+        Raises:
+            RewriteError: a change touches a magic or more than one cell.
+        """
+        from fsdp_migrate.notebook.splicing import spliced
+
+        return self.bom + spliced(self, changes).encode()
+
+    def _index(self, offset: int) -> int:
+        return max(0, bisect_right(self._starts, offset) - 1)
+
+
+def _cell(raw: RawCell, text: str, view: View, start: int) -> Cell:
+    masked = tuple(Span(start + span.start, start + span.end) for span in view.masked)
+    return Cell(raw, text, Span(start, start + len(view.text.encode()) + 1), masked, view.error)
