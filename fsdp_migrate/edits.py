@@ -130,6 +130,20 @@ class EditComment:
 
 
 @dataclass(frozen=True)
+class ImportBehind:
+    """Import the names `add` from `module` in a statement of its own, behind the import at `span`.
+
+    That import stands alone on its lines. Edits of one statement and module are united.
+    """
+
+    span: Span
+    module: str
+    add: tuple[str, ...]
+    indent: str
+    unit: str = "    "
+
+
+@dataclass(frozen=True)
 class ImportBinding:
     """A name that the `from ... import` at `statement` binds, and every place that uses it.
 
@@ -150,7 +164,7 @@ class Release:
     binding: ImportBinding
 
 
-Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | EditComment
+Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | ImportBehind | EditComment
 
 
 def touched(edit: Edit) -> tuple[Span, ...]:

@@ -57,10 +57,11 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The files found, in order of path, each once, and what could not be looked into."""
+    """The files found, in order of path, each once, what could not be looked into, and the folders that were named."""
 
     files: tuple[SourceFile, ...]
     failures: tuple[Failure, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_excl
         else:
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
     files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
-    return Discovery(tuple(files), tuple(sorted(walk.failures, key=lambda failure: failure.path)))
+    failures = tuple(sorted(walk.failures, key=lambda failure: failure.path))
+    return Discovery(tuple(files), failures, tuple(path for path in paths if os.path.isdir(path)))
 
 
 def left_out(path: str, choices: Choices) -> bool:

@@ -75,13 +75,28 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Consulted:
+    """Another file that a report depends on, by its absolute path, and a digest of the bytes that were looked at."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
 class FileReport:
-    """What linting one file gave: findings in order of place, and how many a comment suppressed."""
+    """What linting one file gave: findings in order of place, and how many a comment suppressed.
+
+    `consulted` are the files that it looked into besides its own, the modules that it imports; which modules there are
+    depends on the files of the project as well. `asked_all` says that it asked which files import it, and so may
+    change with any file of the run.
+    """
 
     path: str
     findings: tuple[Finding, ...] = ()
     suppressed: int = 0
     error: str | None = None
+    consulted: tuple[Consulted, ...] = ()
+    asked_all: bool = False
 
     @property
     def failed(self) -> bool:

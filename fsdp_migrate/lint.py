@@ -15,7 +15,7 @@ from fsdp_migrate.source import Source, SourceError, declared_encoding, is_noteb
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.names import ExportLookup
+    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
 
 _ESCAPED_BLANK = re.compile(rb"\\[nrt]")
@@ -41,10 +41,10 @@ def lint_source(
     return tuple(f for f in report.findings if hints or f.severity is not Severity.HINT)
 
 
-def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup | None = None) -> FileReport:
+def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere | None = None) -> FileReport:
     """The findings of one file, hints included, in order of place.
 
-    A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `exports` answers
+    A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `elsewhere` answers
     for names of other modules of the project.
     """
     rules = selected_rules(settings)
@@ -64,7 +64,7 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, exports: ExportLookup 
 
         return FileReport(path, (unparsable("the file", error, source.text_lines, path),))
     try:
-        return _checked(source, path, settings, rules, exports)
+        return _checked(source, path, settings, rules, elsewhere)
     except RecursionError:
         return FileReport(path, error="too deeply nested to analyse")
 
@@ -87,14 +87,14 @@ def selected_rules(settings: Settings) -> tuple[Entry, ...]:
 
 
 def _checked(
-    source: Source, path: str, settings: Settings, rules: tuple[Entry, ...], exports: ExportLookup | None
+    source: Source, path: str, settings: Settings, rules: tuple[Entry, ...], elsewhere: Elsewhere | None
 ) -> FileReport:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.distributed import uses_distributed
     from fsdp_migrate.rules.running import findings_of
     from fsdp_migrate.suppressions import Suppressions
 
-    facts = ModuleFacts(source, path, settings.torch, exports)
+    facts = ModuleFacts(source, path, settings.torch, elsewhere)
     in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
     findings = [finding for entry in in_force for finding in findings_of(facts, entry)]
     suppressions = Suppressions(source)
@@ -110,7 +110,10 @@ def _checked(
         kept = reviewed(source, path, kept)
     kept = [_graded(finding, settings) for finding in kept]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
-    return FileReport(path, tuple(kept), suppressed)
+    report = FileReport(path, tuple(kept), suppressed)
+    if elsewhere is None:
+        return report
+    return replace(report, consulted=tuple(elsewhere.consulted), asked_all=elsewhere.asked_all)
 
 
 def _graded(finding: Finding, settings: Settings) -> Finding:

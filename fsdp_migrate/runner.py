@@ -17,6 +17,8 @@ from fsdp_migrate.report import Run
 from fsdp_migrate.torch_api import DEFAULT_RANGE
 
 if TYPE_CHECKING:
+    from fsdp_migrate.modules import Modules
+    from fsdp_migrate.modules.view import View
     from fsdp_migrate.projects import Projects
 
 
@@ -36,6 +38,7 @@ class _Gathered:
     configuration: Configuration
     failures: list[Failure]
     projects: Projects | None = None
+    modules: Modules | None = None
     findings: list[Finding] = field(default_factory=list)
     fixed: list[Finding] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -65,6 +68,16 @@ class _Gathered:
 
             self.projects = Projects(self.configuration.files)
         return replace(settings, torch=self.projects.of(file).torch)
+
+    def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
+        """What a file can learn of the others of its project; nothing for a text from stdin."""
+        if file.raw is not None:
+            return None
+        if self.modules is None:
+            from fsdp_migrate.modules import Modules
+
+            self.modules = Modules(discovery.files, discovery.folders)
+        return self.modules.view(file.path, settings.torch)
 
     def add(
         self,
@@ -115,7 +128,7 @@ def lint(discovery: Discovery, configuration: Configuration) -> Run:
                 gathered.add(file, raw, settings)
                 continue
             settings = gathered.settings_of(file)
-            report = lint_bytes(raw, file.shown, settings)
+            report = lint_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
             gathered.add(file, raw, settings, report.findings, report.suppressed, report.error)
     return gathered.run()
 
@@ -134,7 +147,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 gathered.add(file, raw, settings)
                 continue
             settings = gathered.settings_of(file)
-            result = rewrite_bytes(raw, file.shown, settings)
+            result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
             if result.raw != raw:
                 if write:
                     files.write(file, result.raw, raw)

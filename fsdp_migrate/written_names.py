@@ -93,7 +93,7 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         module, names = _BLANK.sub(b"", match[1]), match[2]
         yield None, module
         if names == b"(":
-            names = _COMMENT.sub(b"", raw[match.end() : _closing(raw, match.end())])
+            names = _COMMENT.sub(b"", raw[match.end() : closing(raw, match.end())])
         for name, bound in _IMPORTED_NAME.findall(names.replace(b"\\", b" ")):
             yield bound or name, module + b"." + name
     for match in _IMPORT.finditer(raw):
@@ -101,8 +101,8 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
             yield bound or None, _BLANK.sub(b"", module)
 
 
-def _closing(raw: bytes, start: int) -> int:
-    """Where the parenthesis that holds imported names closes: the first one that is in no comment."""
+def closing(raw: bytes, start: int) -> int:
+    """Where the parenthesis closes that is open at `start` in an import: at the first one that is in no comment."""
     end = start
     while (end := raw.find(b")", end)) >= 0:
         line_start = max(raw.rfind(b"\n", start, end), raw.rfind(b"\r", start, end), start)

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from fsdp_migrate.facts.fsdp import Fsdp
-from fsdp_migrate.facts.names import ExportLookup, Names
+from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure, build
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.gates import Gates
 
 T = TypeVar("T")
@@ -24,10 +25,10 @@ _COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
 class ModuleFacts:
     """The facts of one module for one torch range.
 
-    `path` is what findings name; `exports` answers for other modules of the project (none by default).
+    `path` is what findings name; `elsewhere` answers for other modules of the project (none by default).
     """
 
-    def __init__(self, source: Source, path: str, torch: TorchRange, exports: ExportLookup | None = None) -> None:
+    def __init__(self, source: Source, path: str, torch: TorchRange, elsewhere: Elsewhere | None = None) -> None:
         """Parse `source`.
 
         Raises:
@@ -37,7 +38,7 @@ class ModuleFacts:
         self.path = path
         self.torch = torch
         self.structure: Structure = build(source.tree)
-        self.names = Names(self.structure, exports)
+        self.names = Names(self.structure, elsewhere)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)
         self._memo: dict[object, object] = {}
 
@@ -47,6 +48,11 @@ class ModuleFacts:
         from fsdp_migrate.facts.gates import Gates  # needed only where something is found
 
         return Gates(self.source.tree, self.names, self.torch.releases, self.structure.parents)
+
+    @cached_property
+    def written(self) -> bytes:
+        """The text with imports from torch itself for what the module imports from torch through its project."""
+        return self.source.data + self.names.direct_imports.encode()
 
     @cached_property
     def indent_unit(self) -> str:

@@ -42,7 +42,10 @@ class Flags:
         Nothing at all when one of the bindings is not understood. The last binding that surely runs on the release
         hides the ones before it.
         """
-        bindings = self.names.bindings(node) if self.names is not None else ()
+        return self.held(self.names.bindings(node) if self.names is not None else (), release)
+
+    def held(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[Held], bool]:
+        """As `in_force`, of a name with these bindings."""
         # A function may bind a global at any time, or never.
         ordered = len({binding.scope for binding in bindings}) == 1
         gated = any(self._is_gated(binding) for binding in bindings)

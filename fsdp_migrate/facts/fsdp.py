@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.facts.names import LOCAL, PACKAGE, Meaning, Names
+from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
@@ -78,7 +79,61 @@ class Fsdp:
 
     def _is_base(self, base: ast.expr, known: dict[str, ast.ClassDef]) -> bool:
         symbols = self.names.symbols(base)
-        return FSDP in symbols or any(s is not None and s.removeprefix(f"{LOCAL}.") in known for s in symbols)
+        if FSDP in symbols or any(self._foreign(symbol) is not None for symbol in symbols):
+            return True
+        return any(symbol is not None and symbol.removeprefix(f"{LOCAL}.") in known for symbol in symbols)
+
+    def _foreign(self, symbol: str | None) -> ForeignClass | None:
+        """The subclass of FSDP in another module of the project that a name stands for."""
+        if symbol is None or self.names.elsewhere is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
+            return None
+        return self.names.elsewhere.subclass(symbol)
+
+    def is_subclass(self, symbol: str) -> bool:
+        """Whether a canonical name is that of a subclass of FSDP, in this file or elsewhere in its project."""
+        if symbol.startswith(f"{LOCAL}."):
+            return symbol.removeprefix(f"{LOCAL}.") in self.subclasses
+        return self._foreign(symbol) is not None
+
+    def methods_of(self, cls: ast.ClassDef) -> frozenset[str]:
+        """The methods that a subclass of FSDP has of its own or from a base in the project, up to FSDP."""
+        found, waiting = set[str](), [cls]
+        seen: set[ast.ClassDef] = set()
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            found.update(s.name for s in current.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+            for symbol in (symbol for base in current.bases for symbol in self.names.symbols(base)):
+                foreign = self._foreign(symbol)
+                local = self.subclasses.get((symbol or "").removeprefix(f"{LOCAL}."))
+                found.update(foreign.methods if foreign is not None else ())
+                waiting += [local] if local is not None else []
+        return frozenset(found)
+
+    def overriding(self, method: str) -> str | None:
+        """The name of a subclass of FSDP, of this file or used in it, that has `method` of its own; None if none."""
+        own = ((name, self.methods_of(cls)) for name, cls in self.subclasses.items())
+        used = ((foreign.name, foreign.methods) for foreign in self._foreign_used)
+        return next((name for name, methods in (*own, *used) if method in methods), None)
+
+    @cached_property
+    def _foreign_used(self) -> tuple[ForeignClass, ...]:
+        """The subclasses of FSDP that the file imports from its project."""
+        targets = (target for binding in self._imports_anywhere for target in self.names.targets(binding))
+        return tuple(foreign for target in targets if (foreign := self._foreign(target)) is not None)
+
+    @cached_property
+    def _imports_anywhere(self) -> tuple[Binding, ...]:
+        bindings = (b for scope in self.structure.module.nested() for found in scope.bindings.values() for b in found)
+        return tuple(binding for binding in bindings if binding.kind is Kind.IMPORT)
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The full names of everything that the file imports, followed through the project."""
+        targets = (target for binding in self._imports_anywhere for target in self.names.targets(binding))
+        return frozenset(target for target in targets if target is not None)
 
     def is_class(self, node: ast.expr) -> bool:
         """Whether `node` certainly is FSDP or a subclass of it."""
@@ -99,8 +154,11 @@ class Fsdp:
             return False
         if symbol == FSDP:
             return True
-        cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}.")) if symbol.startswith(LOCAL) else None
-        return cls is not None and not (method and defines(cls, method))
+        if not symbol.startswith(f"{LOCAL}."):
+            foreign = self._foreign(symbol)
+            return foreign is not None and method not in foreign.methods
+        cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}."))
+        return cls is not None and not (method and method in self.methods_of(cls))
 
     def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
         """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
@@ -136,16 +194,18 @@ class Fsdp:
         None where it is something else, where the file has such a method of its own, or nothing of torch's FSDP.
         """
         node = func.value
-        if any(meaning.qualified is not None for meaning in self.names.meanings(node)) or self._defined_here(func.attr):
+        names = [m.qualified for m in self.names.meanings(node) if m.qualified is not None]
+        if any(not name.startswith(STAR) for name in names) or self._defined_here(func.attr):
             return None
-        if not self._uses_fsdp:
+        if not self._uses_fsdp and not names:
             return None
         return Receiver(node, (), f"`{ast.unparse(node)}` may be an FSDP module or class, which is not visible here")
 
     @cached_property
     def _uses_fsdp(self) -> bool:
-        bindings = (b for scope in self.structure.module.nested() for found in scope.bindings.values() for b in found)
-        return any(binding.target is not None and binding.target.startswith(PACKAGE) for binding in bindings)
+        if any(name.startswith(PACKAGE) for name in self.imported):
+            return True
+        return bool(self._foreign_used)
 
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)
@@ -166,7 +226,7 @@ class Fsdp:
             if argument.annotation is not None and self.is_class(argument.annotation):
                 return True
             cls = self._class_of_self(binding)
-            return cls is not None and not (method and defines(cls, method))
+            return cls is not None and not (method and method in self.methods_of(cls))
         value = binding.value
         if isinstance(value, ast.Call):
             return self.is_class(value.func)
@@ -218,7 +278,7 @@ class Fsdp:
                 binding
                 for bindings in outer.bindings.values()
                 for binding in bindings
-                if binding.target is not None and Meaning(binding.target).symbol == FSDP
+                if self.names.brings(binding, FSDP)
             )
             if found:
                 return found
@@ -303,17 +363,14 @@ class Fsdp:
 def _described(meaning: Meaning) -> str:
     if meaning.qualified is None:
         return "something else"
+    if meaning.qualified.startswith(f"{STAR}."):
+        return "what a star import brings"
     local = meaning.qualified.removeprefix(f"{LOCAL}.")
     return f"the `{local}` of this file" if local != meaning.qualified else meaning.qualified
 
 
 def _given(node: ast.expr | None) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) and node.value is None else node
-
-
-def defines(cls: ast.ClassDef, method: str) -> bool:
-    """Whether a class body has a method of this name."""
-    return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)) and s.name == method for s in cls.body)
 
 
 def instance_of_class(node: ast.expr) -> ast.expr | None:

@@ -46,7 +46,7 @@ class Gates:
         self.everywhere = sum(self.bits.values())
         self.names: Names = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
-        self._flags = Flags(names, self)
+        self.flags = Flags(names, self)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -63,7 +63,7 @@ class Gates:
 
     def truth(self, test: ast.expr, release: Version) -> bool | None:
         """The value of a condition on `release`, None when it depends on more than the torch version."""
-        return outcome(test, release, self.names, self._flags).value
+        return outcome(test, release, self.names, self.flags).value
 
     def guarded_import(self, node: ast.stmt) -> bool:
         """Whether an import may fail here: a handler of its ImportError imports or assigns something instead."""
@@ -100,7 +100,7 @@ class Gates:
     def _evaluate(self, test: ast.expr) -> tuple[int, int]:
         true = false = 0
         for release, bit in self.bits.items():
-            found = outcome(test, release, self.names, self._flags)
+            found = outcome(test, release, self.names, self.flags)
             if not found.varies:
                 return self.everywhere, self.everywhere
             true |= bit if found.value is not False else 0
@@ -253,6 +253,7 @@ class _Remembered:
 
     def __init__(self, names: Names) -> None:
         self.definition = names.definition
+        self.elsewhere = getattr(names, "elsewhere", None)
         self._resolve = names.qualified
         self._known: dict[ast.expr, str | None] = {}
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
+
 _MAX_DEPTH = 20
 LOCAL = "<file>"
+# In the place of a module that a star import takes everything from and that is not at hand.
+STAR = "<star>"
 
 PACKAGE = "torch.distributed.fsdp"
 # Names that the package itself exports, wherever below it a file takes them from.
@@ -36,7 +44,9 @@ _STARRED = {
     f"{PACKAGE}.fully_sharded_data_parallel": frozenset({"FullyShardedDataParallel", "OptimStateKeyType"}),
 }
 
-ExportLookup = Callable[[str, str], str | None]
+# Where the names of a module stand when whoever imports it reads them.
+_END = (1 << 62, 0)
+_NOT_IMPORTED = ("torch", "builtins", LOCAL, STAR)
 
 
 def canonical(qualified: str) -> str:
@@ -73,12 +83,12 @@ UNKNOWN = Meaning(None)
 class Names:
     """Resolves the expressions of one module.
 
-    `exports` is asked what a name of another project module stands for; without project facts it knows nothing.
+    `elsewhere` is asked what names of other modules of the project stand for; without it nothing is known of them.
     """
 
-    def __init__(self, structure: Structure, exports: ExportLookup | None = None) -> None:
+    def __init__(self, structure: Structure, elsewhere: Elsewhere | None = None) -> None:
         self.structure = structure
-        self.exports = exports
+        self.elsewhere = elsewhere
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
         """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
@@ -139,7 +149,7 @@ class Names:
             yield from self._name(node, depth)
         elif isinstance(node, ast.Attribute):
             for meaning in self._meanings(node.value, depth + 1):
-                yield self._attribute(meaning, node)
+                yield from self._attribute(meaning, node)
         elif isinstance(node, ast.IfExp):
             yield from self._meanings(node.body, depth + 1)
             yield from self._meanings(node.orelse, depth + 1)
@@ -149,22 +159,27 @@ class Names:
         elif not (isinstance(node, ast.Constant) and node.value is None):
             yield UNKNOWN
 
-    def _attribute(self, base: Meaning, node: ast.Attribute) -> Meaning:
+    def _attribute(self, base: Meaning, node: ast.Attribute) -> Iterator[Meaning]:
         if base.qualified is None:
-            return UNKNOWN
-        return Meaning(f"{base.qualified}.{node.attr}", base.binding, ast.unparse(node.value))
+            yield UNKNOWN
+            return
+        qualified = f"{base.qualified}.{node.attr}"
+        found = self._elsewhere(qualified)
+        if found is None:
+            yield Meaning(qualified, base.binding, ast.unparse(node.value))
+        else:
+            yield from (Meaning(other, base.binding) for other in found)
 
     def _name(self, node: ast.Name, depth: int) -> Iterator[Meaning]:
         bindings = self.bindings(node)
         if not bindings:
-            yield self._unbound(node)
+            yield from self._unbound(node)
         for binding in bindings:
             yield from self._bound(binding, depth)
 
     def _bound(self, binding: Binding, depth: int) -> Iterator[Meaning]:
         if binding.kind is Kind.IMPORT:
-            assert binding.target is not None
-            yield Meaning(self._imported(binding.target), binding)
+            yield from (Meaning(target, binding) for target in self.targets(binding))
         elif binding.kind is Kind.DEFINITION:
             yield Meaning(f"{LOCAL}.{binding.name}", binding)
         elif binding.value is not None and not is_absent(binding.value):
@@ -172,22 +187,80 @@ class Names:
         elif binding.value is None:
             yield UNKNOWN
 
-    def _imported(self, target: str) -> str:
-        if self.exports is not None and "." in target.lstrip("."):
-            module, _, name = target.rpartition(".")
-            return self.exports(module, name) or target
-        return target
+    def targets(self, binding: Binding) -> Sequence[str | None]:
+        """The full names that an import may bring, followed through the project; empty for other bindings."""
+        if binding.target is None:
+            return ()
+        found = self._elsewhere(binding.target)
+        return (binding.target,) if found is None else found
 
-    def _unbound(self, node: ast.Name) -> Meaning:
-        module = self.stars(self.structure.scopes[node], node.id)
-        return Meaning(f"{module or 'builtins'}.{node.id}")
+    def brings(self, binding: Binding, symbol: str) -> bool:
+        """Whether an import brings `symbol`, a canonical name, and nothing else."""
+        targets = self.targets(binding)
+        return bool(targets) and all(target is not None and canonical(target) == symbol for target in targets)
+
+    @cached_property
+    def direct_imports(self) -> str:
+        """Imports that bring from torch what this module's imports may bring through the project; nothing is parsed."""
+        elsewhere = self.elsewhere
+        if elsewhere is None:
+            return ""
+        scopes = list(self.structure.module.nested())
+        bindings = (binding for scope in scopes for found in scope.bindings.values() for binding in found)
+        named = {(binding.name, binding.target) for binding in bindings if binding.target is not None}
+        lines = [elsewhere.direct_import(name, target) for name, target in sorted(named)]
+        lines += [elsewhere.direct_import("*", module) for scope in scopes for module in scope.star_imports]
+        return "".join(lines)
+
+    def exported(self, name: str) -> list[Binding]:
+        """The bindings of a top-level name that may be in force for those who import it."""
+        found = self.structure.module.bindings.get(name)
+        return reaching(found, _END) if found else []
+
+    def meanings_of(self, binding: Binding) -> tuple[Meaning, ...]:
+        """Everything that one binding may stand for."""
+        return tuple(self._bound(binding, 0))
+
+    def starred(self, name: str) -> tuple[Meaning, ...]:
+        """What star imports at the top level make of a name that nothing else binds there."""
+        return tuple(self._from_stars(self.structure.module, name))
+
+    def _elsewhere(self, target: str) -> Sequence[str | None] | None:
+        if self.elsewhere is None or target.split(".")[0] in _NOT_IMPORTED:
+            return None
+        return self.elsewhere.meanings(target)
+
+    def _unbound(self, node: ast.Name) -> Iterator[Meaning]:
+        found = tuple(self._from_stars(self.structure.scopes[node], node.id))
+        yield from found or (Meaning(f"builtins.{node.id}"),)
+
+    def _from_stars(self, scope: Scope, name: str) -> Iterator[Meaning]:
+        """What the star imports seen from `scope` make of an unbound name; nothing where none brings it.
+
+        A module that is not at hand may bring any name, unless a module that is known does.
+        """
+        if scope.lookup(name) is not None:
+            return
+        hidden = False
+        for module in (module for outer in scope.enclosing() for module in reversed(outer.star_imports)):
+            if module.split(".")[0] == "torch":
+                found: Sequence[str | None] | None = [f"{module}.{name}"] if name in _STARRED.get(module, ()) else None
+            else:
+                path = module + name if module.endswith(".") else f"{module}.{name}"
+                found = self._elsewhere(path)
+                there = None if self.elsewhere is None else self.elsewhere.defines(path)
+                found = [path] if found is None and there else found
+                hidden = hidden or there is None
+            if found is not None:
+                yield from (Meaning(target) for target in found)
+                return
+        if hidden and not hasattr(builtins, name):
+            yield Meaning(f"{STAR}.{name}")
 
     def stars(self, scope: Scope, name: str) -> str | None:
-        """The FSDP module whose star import brings the unbound `name` to `scope`, None when there is none."""
-        if scope.lookup(name) is not None:
-            return None
-        modules = (module for outer in scope.enclosing() for module in reversed(outer.star_imports))
-        return next((module for module in modules if name in _STARRED.get(module, ())), None)
+        """The FSDP name that a star import alone brings to `scope` as `name`, None when there is none."""
+        found = tuple(self._from_stars(scope, name))
+        return found[0].symbol if len(found) == 1 else None
 
 
 def _defaults_to_none(argument: ast.arg, parents: Mapping[ast.AST, ast.AST]) -> bool:

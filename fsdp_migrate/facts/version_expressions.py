@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from fsdp_migrate.facts import version_calls
+from fsdp_migrate.facts import version_calls, version_homes
 from fsdp_migrate.facts.version_values import ATTRIBUTES, METHODS, TorchVersion, Unknown, allows
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.version_tests import Evaluator, Held
+    from fsdp_migrate.facts.version_tests import Evaluator
 
 LOCAL = "<file>"
 # Stands for an argument whose value is not known; it matters only if the function looks at it.
@@ -47,16 +47,7 @@ def _name(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
         raise Unknown
     held, gated = evaluator.flow.in_force(node, evaluator.release)
     evaluator.varies = evaluator.varies or gated
-    return evaluator.agreed(_held(evaluator, one, env) for one in held)
-
-
-def _held(evaluator: Evaluator, held: Held, env: Env) -> Any:
-    if held.target is not None:
-        return evaluator.symbol(held.target)
-    if held.value is None:
-        raise Unknown
-    value = evaluator.followed(held.value, env)
-    return value if held.index is None else value[held.index]
+    return evaluator.agreed(evaluator.held(one, env) for one in held)
 
 
 def _attribute(evaluator: Evaluator, node: ast.Attribute, env: Env) -> Any:
@@ -81,7 +72,10 @@ def _call(evaluator: Evaluator, node: ast.Call, env: Env) -> Any:
             return evaluator.called(definition, node, env)
     qualified = evaluator.names.qualified(node.func)
     if qualified is not None and not qualified.startswith(LOCAL):
-        known = version_calls.find(qualified)
+        try:
+            return version_homes.called(evaluator, qualified, node, env)
+        except Unknown:
+            known = version_calls.find(qualified)
         if known is not None:
             return known(evaluator, node, env)
     if not isinstance(node.func, ast.Attribute):

@@ -11,14 +11,17 @@ import ast
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from packaging.version import Version
 
-from fsdp_migrate.facts import version_names
+from fsdp_migrate.facts import version_homes, version_names
 from fsdp_migrate.facts.version_expressions import LOCAL, MISSING, VALUES, Env
 from fsdp_migrate.facts.version_values import Present, TorchVersion, Unknown
 from fsdp_migrate.torch_api import data
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.
 _BUILDS = ("", "+cu118")
@@ -212,6 +215,10 @@ class Evaluator:
             return Present()
         if module in ("", LOCAL):
             raise Unknown
+        try:
+            return version_homes.value(self, qualified)
+        except Unknown:
+            pass  # Its name may still tell.
         if (test := version_names.constant(name)) is not None:
             return self.named(test)
         if version_names.is_version(name):
@@ -238,19 +245,42 @@ class Evaluator:
             return values[0]
         raise Unknown
 
-    def called(self, function: ast.FunctionDef | ast.Lambda, call: ast.Call, env: Env) -> Any:
-        """What calling a function of this file returns."""
+    def called(
+        self, function: ast.FunctionDef | ast.Lambda, call: ast.Call, env: Env, home: Evaluator | None = None
+    ) -> Any:
+        """What calling a function of this file returns, or of the file that `home` evaluates."""
+        home = self if home is None else home
         inner = _bound(self, function.args, call, env)
         if isinstance(function, ast.Lambda):
-            return self.value(function.body, inner)
+            return home.value(function.body, inner)
         if not _is_plain(function):
             raise Unknown
-        if self.flow is None:
+        if home.flow is None:
             returned: Sequence[ast.expr] = _only_return(function)
         else:
-            returned, gated = self.flow.returned(function, self.release)
-            self.varies = self.varies or gated
-        return self.agreed(self.value(node, inner) for node in returned)
+            returned, gated = home.flow.returned(function, self.release)
+            home.varies = home.varies or gated
+        return home.agreed(home.value(node, inner) for node in returned)
+
+    def within(self, facts: ModuleFacts) -> Evaluator:
+        """An evaluator for another module, which goes on with the same budget."""
+        gates = facts.gates
+        inner = Evaluator(self.release, self.build, gates.names, gates.flags)
+        inner._steps, inner._depth = self._steps, self._depth + 1
+        return inner
+
+    def held(self, held: Held, env: Env) -> Any:
+        """The value of one of the things that a name may hold.
+
+        Raises:
+            Unknown: as `value`.
+        """
+        if held.target is not None:
+            return self.symbol(held.target)
+        if held.value is None:
+            raise Unknown
+        value = self.followed(held.value, env)
+        return value if held.index is None else value[held.index]
 
 
 def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) -> Env:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Finding, Severity
@@ -11,6 +12,9 @@ from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
 
 __all__ = ["RewriteResult", "Rewritten", "rewrite_bytes", "rewrite_source"]
 
@@ -31,9 +35,9 @@ class Rewritten(Generic[Text]):
     error: str | None = None
 
 
-def rewrite_bytes(raw: bytes, path: str, settings: Settings) -> RewriteResult:
-    """Rewrite one file's bytes; `path` is what the findings name."""
-    return rewrite(raw, path, settings, lint_bytes)
+def rewrite_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere | None = None) -> RewriteResult:
+    """Rewrite one file's bytes; `path` is what the findings name, `elsewhere` knows the rest of the project."""
+    return rewrite(raw, path, settings, partial(lint_bytes, elsewhere=elsewhere))
 
 
 def rewrite_source(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from fsdp_migrate.edits import EditImport
+from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.rewrite.blocks import fits
 from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed
@@ -34,6 +34,29 @@ def edited(source: Source, edits: Iterable[EditImport]) -> list[Replacement]:
     texts = {edit.span: _new_text(source, edit) for edit in united}
     replacements = [_with_comment(source, span, text) for span, text in texts.items() if text is not None]
     return replacements + removed(source, {span for span, text in texts.items() if text is None})
+
+
+def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacement]:
+    """New import statements on the lines behind others."""
+    united: dict[tuple[Span, str], list[ImportBehind]] = {}
+    for edit in edits:
+        united.setdefault((edit.span, edit.module), []).append(edit)
+    found = []
+    for rank, ((span, module), together) in enumerate(sorted(united.items())):
+        names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
+        indent, newline = together[0].indent, source.newline
+        line = f"{indent}from {module} import {', '.join(names)}"
+        if not fits(line):
+            each = "".join(f"{newline}{indent}{together[0].unit}{name}," for name in names)
+            line = f"{indent}from {module} import ({each}{newline}{indent})"
+        found.append(Replacement(_line_end(source, span.end), newline + line, rank))
+    return found
+
+
+def _line_end(source: Source, offset: int) -> Span:
+    rest = source.segment(Span(offset, len(source.data)))
+    end = offset + len(NEWLINE.split(rest, maxsplit=1)[0].encode())
+    return Span(end, end)
 
 
 def _with_comment(source: Source, span: Span, text: str) -> Replacement:

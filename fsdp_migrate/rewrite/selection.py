@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from fsdp_migrate.edits import Edit, EditImport, Hoist, ImportBinding, Replace, Wrap, touched
+from fsdp_migrate.edits import Edit, EditImport, Hoist, ImportBehind, ImportBinding, Replace, Wrap, touched
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
 
@@ -25,7 +25,7 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
 
 def _place(fix: Fix) -> tuple[int, int]:
     """What brings the earlier fix to the front, and of two that start together the outer one."""
-    body = [edit for edit in fix.edits if not isinstance(edit, EditImport)]
+    body = [edit for edit in fix.edits if not isinstance(edit, (EditImport, ImportBehind))]
     spans = [span for edit in body or fix.edits for span in touched(edit)]
     return min(span.start for span in spans), -max(span.end for span in spans)
 
@@ -34,7 +34,8 @@ def conflict(one: Edit, two: Edit) -> bool:
     """Whether two edits cannot be carried out together."""
     if one == two:
         return False
-    if isinstance(one, EditImport) and isinstance(two, EditImport) and one.span == two.span:
+    imports = (EditImport, ImportBehind)
+    if isinstance(one, imports) and type(one) is type(two) and one.span == two.span:
         return False
     if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
         return one.name == two.name or one.call.span.overlaps(two.call.span)

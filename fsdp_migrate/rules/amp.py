@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fsdp_migrate.edits import Argument, Replace, RewriteCall
+from fsdp_migrate.edits import Argument, Release, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix
@@ -88,6 +88,11 @@ def check_custom(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         yield _finding(facts, card, place, verdict)
 
 
+def _released(facts: ModuleFacts, place: Place, torch: str | None) -> tuple[Release, ...]:
+    """The use of an imported name that goes with the old one; the name of torch itself is used again."""
+    return () if ast.unparse(place.node).split(".")[0] == torch else release(facts, place.node)
+
+
 def _call(facts: ModuleFacts, place: Place) -> ast.Call | None:
     """The call of which a place is the callee."""
     parent = facts.structure.parents[place.node]
@@ -125,7 +130,7 @@ def _rewritten(facts: ModuleFacts, place: Place, call: ast.Call, arguments: tupl
     if trouble is not None:
         return manual(trouble)
     edit = RewriteCall(facts.source.span(call), None, arguments, callee=f"{torch}.amp.{place.name}")
-    return Verdict(Fix((edit,), release(facts, place.node)))
+    return Verdict(Fix((edit,), _released(facts, place, torch)))
 
 
 def _renamed(facts: ModuleFacts, place: Place, behind: str = "") -> Verdict:
@@ -135,7 +140,7 @@ def _renamed(facts: ModuleFacts, place: Place, behind: str = "") -> Verdict:
     if trouble is not None:
         return manual(trouble)
     edit = Replace(facts.source.span(place.node), f"{torch}.amp.{place.name}{behind}")
-    return Verdict(Fix((edit,), release(facts, place.node)))
+    return Verdict(Fix((edit,), _released(facts, place, torch)))
 
 
 def _finding(facts: ModuleFacts, card: RuleCard, place: Place, verdict: Verdict) -> Finding:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.fsdp import FSDP, defines
-from fsdp_migrate.facts.names import LOCAL, PACKAGE
+from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.source import Span
 
@@ -72,9 +72,7 @@ def constructs(facts: ModuleFacts, node: ast.expr) -> bool:
 def _is_fsdp(facts: ModuleFacts, symbol: str) -> bool:
     if symbol == FSDP:
         return True
-    classes = facts.fsdp.subclasses
-    known = symbol.startswith(f"{LOCAL}.") and symbol.removeprefix(f"{LOCAL}.") in classes
-    return known and not any(defines(cls, "__init__") for cls in classes.values())
+    return facts.fsdp.is_subclass(symbol) and facts.fsdp.overriding("__init__") is None
 
 
 def _constructions(facts: ModuleFacts) -> tuple[_Construction, ...]:

@@ -71,16 +71,10 @@ def check_recurse(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _uses_fsdp2(facts: ModuleFacts) -> bool:
     """Whether the file imports something of FSDP2."""
-    targets = (
-        binding.target or ""
-        for scope in facts.structure.module.nested()
-        for bindings in scope.bindings.values()
-        for binding in bindings
-    )
     return any(
         target.startswith("torch.distributed._composable.fsdp")
         or (target.startswith("torch.distributed.fsdp.") and target.endswith((".fully_shard", ".FSDPModule")))
-        for target in targets
+        for target in facts.fsdp.imported
     )
 
 

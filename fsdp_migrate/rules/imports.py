@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fsdp_migrate.edits import EditImport
+from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.names import PACKAGE, Meaning
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
 
 
@@ -24,7 +26,7 @@ class Supply:
     """The spelling of each symbol at one place, and what makes it valid: import edits, or statements in front."""
 
     spelling: dict[str, str] = field(default_factory=dict)
-    edits: list[EditImport] = field(default_factory=list)
+    edits: list[EditImport | ImportBehind] = field(default_factory=list)
     prologue: tuple[str, ...] = ()
 
 
@@ -91,12 +93,12 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
     wanted = f"{PACKAGE}.{symbol}"
     for outer in scope.enclosing():
         for name, bindings in outer.bindings.items():
-            imports = [b for b in bindings if b.target is not None and Meaning(b.target).symbol == wanted]
+            imports = [binding for binding in bindings if facts.names.brings(binding, wanted)]
             if len(imports) != len(bindings) or not imports or scope.lookup(name) is not outer:
                 continue
             if _certainly_ran(facts, imports, outer, at, receiver):
                 return name
-    return symbol if facts.names.stars(scope, symbol) else None
+    return symbol if facts.names.stars(scope, symbol) == wanted else None
 
 
 def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
@@ -188,25 +190,62 @@ def _offers(facts: ModuleFacts, module: str, symbol: str) -> bool:
 
 
 def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
-    """The `from ... import` statements that bring the receiver's class at run time."""
+    """The imports that bring the receiver's class at run time."""
     bindings = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(facts.scope(at))
     found = [_import_of(facts, binding) for binding in bindings]
     return [b for b in found if b is not None and not for_type_checking(facts, b.node) and facts.reached(b.node)]
 
 
-def _imported(facts: ModuleFacts, symbol: str, at: ast.AST, origins: list[Binding]) -> tuple[str, list[EditImport]]:
+def _imported(
+    facts: ModuleFacts, symbol: str, at: ast.AST, origins: list[Binding]
+) -> tuple[str, list[EditImport | ImportBehind]]:
     if not origins:
         raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
     for binding in origins:
-        assert isinstance(binding.node, ast.ImportFrom)
         if binding.name in binding.scope.declared_global:
             raise CannotSupply(f"`{binding.name}` is imported through `global`: import `{symbol}` as well")
-        module = binding.node.module or ""
-        if binding.node.level or not _offers(facts, module, symbol):
-            raise CannotSupply(f"`{symbol}` cannot be imported from `{'.' * binding.node.level}{module}`: import it")
+        _check_origin(facts, symbol, binding.node)
     name = _free_name(symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"
-    return name, [EditImport(facts.source.span(b.node), add=(added,), unit=facts.indent_unit) for b in origins]
+    return name, [_import_edit(facts, binding.node, added) for binding in origins]
+
+
+def _check_origin(facts: ModuleFacts, symbol: str, statement: ast.AST) -> None:
+    """Make sure that `symbol` can be imported where `statement` brings FSDP: by it, or behind it.
+
+    Raises:
+        CannotSupply: it cannot.
+    """
+    if _takes_from_torch(statement):
+        module = getattr(statement, "module", "")
+        if not _offers(facts, module, symbol):
+            raise CannotSupply(f"`{symbol}` cannot be imported from `{module}`: import it")
+    elif not _offers(facts, PACKAGE, symbol):
+        raise CannotSupply(f"`{symbol}` cannot be imported from `{PACKAGE}` on every supported torch")
+    elif not _is_alone(facts, statement):
+        text = " ".join(facts.source.segment(statement).split())
+        raise CannotSupply(f"`{text}` shares its line: put it on one of its own, or import `{symbol}`")
+
+
+def _takes_from_torch(statement: ast.AST) -> bool:
+    is_from = isinstance(statement, ast.ImportFrom) and not statement.level
+    return is_from and f"{getattr(statement, 'module', '')}.".startswith("torch.")
+
+
+def _import_edit(facts: ModuleFacts, statement: ast.AST, added: str) -> EditImport | ImportBehind:
+    span, unit = facts.source.span(statement), facts.indent_unit
+    if _takes_from_torch(statement):
+        return EditImport(span, add=(added,), unit=unit)
+    assert isinstance(statement, ast.stmt)
+    return ImportBehind(span, PACKAGE, (added,), facts.indentation(statement), unit)
+
+
+def _is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
+    """Whether nothing but a comment stands on the lines of a statement besides it."""
+    source, span = facts.source, facts.source.span(statement)
+    before = source.data[source.line_start(span.start) : span.start]
+    behind = re.split(r"[\r\n]", source.segment(Span(span.end, len(source.data))), maxsplit=1)[0].strip(" \t\f")
+    return not before.strip(b" \t\f") and (not behind or behind.startswith("#"))
 
 
 def _free_name(symbol: str, homes: list[Scope], at: Scope) -> str:
@@ -225,6 +264,9 @@ def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:
                 if meaning.binding is not None and meaning.binding is not binding:
                     return _import_of(facts, meaning.binding)
         return None
+    if isinstance(binding.node, ast.Import):
+        # `import torch...` is spelled as a chain; of a module of the project nothing of torch is to be expected.
+        return binding if (binding.target or "").split(".")[0] != "torch" else None
     return binding if isinstance(binding.node, ast.ImportFrom) else None
 
 

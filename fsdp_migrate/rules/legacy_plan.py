@@ -17,7 +17,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind
 from fsdp_migrate.facts.contexts import matching_context, type_set_on_part
 from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
-from fsdp_migrate.facts.fsdp import FSDP, Receiver, defines, instance_of_class
+from fsdp_migrate.facts.fsdp import FSDP, Receiver, instance_of_class
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
@@ -124,10 +124,10 @@ class _Planner:
             raise _Manual(f"`{text}` would be evaluated twice: call the method on the class")
         if all(meaning.symbol == FSDP for meaning in receiver.meanings) and receiver.meanings:
             return
-        for cls in self.facts.fsdp.subclasses.values():
-            for name in (method.new, "state_dict_type"):
-                if defines(cls, name):
-                    raise _Manual(f"`{cls.name}` has its own `{name}`: call the method on FSDP itself")
+        for name in (method.new, "state_dict_type"):
+            cls = self.facts.fsdp.overriding(name)
+            if cls is not None:
+                raise _Manual(f"`{cls}` has its own `{name}`: call the method on FSDP itself")
 
     def _order_doubt(self, method: Method, bound: dict[str, Bound]) -> str | None:
         """Whether `optim` may be None, so that the order came from the `optim_input` that goes."""

@@ -136,7 +136,7 @@ def _chain_trouble(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case)
     if template_around(facts, node) is not None:
         return "the name stands in an f-string: take it out"
     if not new.startswith(f"{chain.base}."):
-        return f"`{chain.root.id}` does not lead to `{new}`: import that"
+        return f"`{ast.unparse(chain.root)}` does not lead to `{new}`: import that"
     if case.guard:
         return "only an import can try both places: import the name"
     if facts.source.has_comment(facts.source.span(node)):
@@ -146,7 +146,7 @@ def _chain_trouble(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case)
 
 def _chain_fix(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case) -> Verdict:
     rest = (case.moved.new or "").removeprefix(f"{chain.base}.")
-    return Verdict(Fix((Replace(facts.source.span(node), f"{chain.root.id}.{rest}"),)))
+    return Verdict(Fix((Replace(facts.source.span(node), f"{ast.unparse(chain.root)}.{rest}"),)))
 
 
 def _looked_up(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

@@ -121,7 +121,8 @@ def _names(facts: ModuleFacts) -> Iterator[ast.Name]:
     for scope in facts.structure.module.nested():
         for name, uses in scope.uses.items():
             home = scope.lookup(name)
-            if home is not None and any((b.target or "").endswith(f".{_PREFIX}") for b in home.bindings[name]):
+            targets = () if home is None else (t for b in home.bindings[name] for t in facts.names.targets(b))
+            if any((target or "").endswith(f".{_PREFIX}") for target in targets):
                 yield from uses
 
 

@@ -91,13 +91,7 @@ def _is_alike(function: _Function) -> bool:
 
 def _is_torch_only(facts: ModuleFacts) -> bool:
     """Whether the file has something of torch's FSDP, and nothing of its relatives."""
-    targets = [
-        binding.target
-        for scope in facts.structure.module.nested()
-        for bindings in scope.bindings.values()
-        for binding in bindings
-        if binding.target is not None
-    ]
+    targets = facts.fsdp.imported
     return any(target.startswith(PACKAGE) for target in targets) and not any(
         target.split(".")[0] in _RELATIVES for target in targets
     )

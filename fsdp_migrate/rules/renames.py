@@ -131,6 +131,8 @@ def _import_new(facts: ModuleFacts, node: ast.Name, rename: Rename, edits: list[
     (binding,) = facts.names.bindings(node) if len(facts.names.bindings(node)) == 1 else (None,)
     if binding is None or not isinstance(binding.node, ast.ImportFrom):
         return f"`{rename.old}` is bound in several ways: use `{rename.new}` in all of them"
+    if binding.target not in rename.targets:
+        return f"`{binding.name}` comes from a module of the project: import `{rename.new}` from `{rename.modules[0]}`"
     wanted = f"{(binding.target or '').rpartition('.')[0]}.{rename.new}"
     homes = [scope for scope in facts.scope(node).enclosing() if rename.new in scope.bindings]
     taken = any(other.target != wanted for scope in homes for other in scope.bindings[rename.new])

@@ -19,8 +19,7 @@ def findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 
 def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
-    # What other modules lead to need not be written in this one.
-    if facts.names.exports is None and not may_find(entry, facts.source.data):
+    if not may_find(entry, facts.written):
         return ()
     rule = entry.load()
     return tuple(rule.check(facts, rule.card))

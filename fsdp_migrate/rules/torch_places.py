@@ -43,11 +43,11 @@ class Import:
 class Chain:
     """A name with the attributes behind it, as far as they go: `dist.fsdp.FlatParameter`.
 
-    `base` is what the name at its root stands for; `links` are the full names that follow from it, each with its
-    expression, the innermost first; the root is not among them.
+    `base` is what its root stands for, a name or what a module of the project has; `links` are the full names that
+    follow from it, each with its expression, the innermost first; the root is not among them.
     """
 
-    root: ast.Name
+    root: ast.expr
     base: str
     links: tuple[tuple[str, ast.Attribute], ...]
 
@@ -123,10 +123,14 @@ def _chains(facts: ModuleFacts) -> Iterator[Chain]:
                 yield chain
 
 
-def _chain(facts: ModuleFacts, root: ast.Name, attributes: list[ast.Attribute]) -> Chain | None:
+def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute]) -> Chain | None:
     meaning = _only_meaning(facts, root)
-    if meaning is None or meaning.qualified is None or meaning.qualified.split(".")[0] != "torch":
+    if meaning is None or meaning.qualified is None:
         return None
+    if meaning.qualified.split(".")[0] != "torch":
+        # A module of the project may be what leads to torch.
+        through_project = facts.names.elsewhere is not None and len(attributes) > 1
+        return _chain(facts, attributes[0], attributes[1:]) if through_project else None
     path = base = meaning.qualified
     links = []
     for attribute in attributes:
@@ -172,7 +176,7 @@ def _find_torch_names(facts: ModuleFacts) -> frozenset[str]:
         for name, binding in bound
         if binding.kind is Kind.IMPORT and (binding.target or "").split(".")[0] in ("torch", "")
     }
-    if facts.names.exports is not None:
+    if facts.names.elsewhere is not None:
         names.update(name for name, binding in bound if binding.kind is Kind.IMPORT)
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
     for _ in range(2):

@@ -128,12 +128,16 @@ def _has_namesake(facts: ModuleFacts) -> bool:
     for scope in facts.structure.module.nested():
         for bindings in scope.bindings.values():
             for binding in bindings:
-                target = binding.target or (f"{LOCAL}.{binding.name}" if isinstance(binding.node, ast.ClassDef) else "")
-                if target.startswith(("fairscale", "torch_xla")):
-                    return True
-                if target.rpartition(".")[2] == _NAME and not target.startswith(FLAT_PARAMETER.rpartition(".")[0]):
+                own = [f"{LOCAL}.{binding.name}"] if isinstance(binding.node, ast.ClassDef) else []
+                if any(_is_namesake(target or "") for target in (*facts.names.targets(binding), *own)):
                     return True
     return False
+
+
+def _is_namesake(target: str) -> bool:
+    if target.startswith(("fairscale", "torch_xla")):
+        return True
+    return target.rpartition(".")[2] == _NAME and not target.startswith(FLAT_PARAMETER.rpartition(".")[0])
 
 
 def _verdict(facts: ModuleFacts, test: _Test) -> Verdict:

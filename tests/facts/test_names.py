@@ -76,12 +76,6 @@ def test_a_symbol_has_one_name_whatever_module_it_comes_from() -> None:
     assert canonical(f"{base}.FullyShardedDataParallel.optim_state_dict") == f"{FSDP}.optim_state_dict"
 
 
-def test_an_import_is_looked_up_in_the_project_if_it_answers() -> None:
-    structure = build(ast.parse("from mylib.dist import FSDP\nprobe(FSDP)"))
-    names = Names(structure, lambda module, name: FSDP if (module, name) == ("mylib.dist", "FSDP") else None)
-    assert names.qualified(structure.calls[0].args[0]) == FSDP
-
-
 def test_the_chain_to_a_class_is_the_text_in_front_of_it() -> None:
     names, node = names_of("import torch.distributed as dist\nFSDP = dist.fsdp.FullyShardedDataParallel\nprobe(FSDP)")
     (meaning,) = names.meanings(node)

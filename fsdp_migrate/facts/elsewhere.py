@@ -1,0 +1,60 @@
+"""What the facts of one module ask of the other modules of its project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.findings import Consulted
+
+
+@dataclass(frozen=True)
+class ForeignClass:
+    """A subclass of FSDP in another module: its name, and the methods that it and its bases in the project have."""
+
+    name: str
+    methods: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A call in another module: the facts of that module, the call, and what to call its file in a message."""
+
+    facts: ModuleFacts
+    call: ast.Call
+    shown: str
+
+
+class Elsewhere(Protocol):
+    """Answers for names of other modules, written as the asking module imports them: `..dist.FSDP`, `mylib.FSDP`."""
+
+    asked_all: bool
+
+    @property
+    def consulted(self) -> Sequence[Consulted]:
+        """The files that the answers so far depend on."""
+
+    def meanings(self, name: str) -> Sequence[str | None] | None:
+        """The full names that `name` stands for, None among them for anything that has none.
+
+        None alone where `name` is not of the project, or is what its module defines itself.
+        """
+
+    def defines(self, name: str) -> bool | None:
+        """Whether the module of the project that `name` starts with has it, None when no such module is at hand."""
+
+    def subclass(self, name: str) -> ForeignClass | None:
+        """The class `name` if it derives from FSDP."""
+
+    def home(self, name: str) -> tuple[ModuleFacts, str] | None:
+        """The module that binds what may tell of torch's version under `name`, and its name there."""
+
+    def is_imported(self, name: str) -> bool:
+        """Whether another module of the project takes the top-level `name` of the asking module."""
+
+    def callers(self, name: str) -> Sequence[Caller] | None:
+        """The calls in other modules of the asking module's function `name`, None when there may be more of them."""

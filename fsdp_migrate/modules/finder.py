@@ -1,0 +1,135 @@
+"""Which file a module is, as the imports of another file name it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from fsdp_migrate.files import SKIPPED_FOLDERS
+
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+_REPOSITORY_MARKS = (".git", ".hg")
+_INIT = "__init__.py"
+_SOURCES = "src"
+
+
+class Finder:
+    """Finds modules below the root of the repository or project that the importing file is in, and nowhere else.
+
+    An absolute name is looked for where Python would with the file's package installed or its folder first on the
+    path: beside the outermost package around the file, in its own folder, then in each folder above and its `src`, and
+    at last in the packages beside those. Two places of equal right make it unknown.
+    """
+
+    def __init__(self, named: Sequence[str] = ()) -> None:
+        """`named` are the folders that the run was asked to look at."""
+        self._named = tuple(os.path.abspath(folder) for folder in named)
+        self._names: dict[str, frozenset[str]] = {}
+        self._limits: dict[str, str] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
+        self._beside: dict[str, dict[str, set[str]]] = {}
+
+    def find(self, module: str, path: str) -> str | None:
+        """The file of `module` as it is imported in the file `path` (absolute), None when it is not in the project."""
+        folder = os.path.dirname(path)
+        key = (folder, module)
+        if key not in self._found:
+            self._found[key] = (
+                self._relative(module, folder) if module.startswith(".") else self._absolute(module, folder)
+            )
+        return self._found[key]
+
+    def _relative(self, module: str, folder: str) -> str | None:
+        name = module.lstrip(".")
+        for _ in range(len(module) - len(name) - 1):
+            folder = os.path.dirname(folder)
+        return self._below(folder, name.split(".")) if name else self._package(folder)
+
+    def _absolute(self, module: str, folder: str) -> str | None:
+        parts = module.split(".")
+        for place in self._places(folder):
+            found = self._below(place, parts)
+            if found is not None:
+                return found
+        limit = self._limit(folder)
+        for above in _upwards(folder, limit):
+            places = self._packages_beside(above).get(parts[0], set())
+            hits = {found for place in places if (found := self._below(place, parts)) is not None}
+            if hits:
+                return hits.pop() if len(hits) == 1 else None
+        return None
+
+    def _places(self, folder: str) -> Iterator[str]:
+        """Folders from which absolute imports may start, the likeliest first, each once."""
+        outermost = folder
+        while _INIT in self._names_in(outermost) and os.path.dirname(outermost) != outermost:
+            outermost = os.path.dirname(outermost)
+        seen: set[str] = set()
+        above = _upwards(folder, self._limit(folder))
+        for place in (outermost, folder, *(p for a in above for p in (a, os.path.join(a, _SOURCES)))):
+            if place not in seen:
+                seen.add(place)
+                yield place
+
+    def _below(self, place: str, parts: Sequence[str]) -> str | None:
+        """The file of the module `parts` that starts in `place`."""
+        for part in parts[:-1]:
+            if part not in self._names_in(place):
+                return None
+            place = os.path.join(place, part)
+        names, last = self._names_in(place), parts[-1]
+        if last in names and (package := self._package(os.path.join(place, last))) is not None:
+            return package
+        return os.path.join(place, f"{last}.py") if f"{last}.py" in names else None
+
+    def _package(self, folder: str) -> str | None:
+        return os.path.join(folder, _INIT) if _INIT in self._names_in(folder) else None
+
+    def _names_in(self, folder: str) -> frozenset[str]:
+        if folder not in self._names:
+            try:
+                self._names[folder] = frozenset(os.listdir(folder))
+            except OSError:
+                self._names[folder] = frozenset()
+        return self._names[folder]
+
+    def _limit(self, folder: str) -> str:
+        """The folder above which nothing belongs to the project: the repository's root, or what comes nearest."""
+        if folder not in self._limits:
+            above = list(_upwards(folder, os.path.abspath(os.sep)))
+            repository = next((a for a in above if _has_any(a, _REPOSITORY_MARKS)), None)
+            marked = [a for a in above if _has_any(a, _PROJECT_FILES)]
+            named = [a for a in above if a in self._named]
+            package = folder
+            while _INIT in self._names_in(package) and os.path.dirname(package) != package:
+                package = os.path.dirname(package)
+            self._limits[folder] = repository or min([*marked[-1:], *named[-1:], package], key=len)
+        return self._limits[folder]
+
+    def _packages_beside(self, folder: str) -> dict[str, set[str]]:
+        """Where the folders in `folder`, and their `src`, hold packages: for each name the folders that have it."""
+        if folder not in self._beside:
+            found: dict[str, set[str]] = {}
+            for name in self._names_in(folder) - SKIPPED_FOLDERS:
+                if name.startswith(".") or "." in name:
+                    continue
+                for place in (os.path.join(folder, name), os.path.join(folder, name, _SOURCES)):
+                    for inner in self._names_in(place):
+                        if "." not in inner and self._package(os.path.join(place, inner)) is not None:
+                            found.setdefault(inner, set()).add(place)
+            self._beside[folder] = found
+        return self._beside[folder]
+
+
+def _has_any(folder: str, names: Sequence[str]) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in names)
+
+
+def _upwards(folder: str, limit: str) -> Iterator[str]:
+    """`folder` and the folders above it, up to and with `limit`."""
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if folder == limit or above == folder:
+            return
+        folder = above

@@ -1,0 +1,108 @@
+"""Which files of a run import a module, and what they do with it.
+
+All files of the run are read once for it, and only what they import is kept.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.facts.elsewhere import Caller
+from fsdp_migrate.files import FileError, read
+from fsdp_migrate.modules.sketch import Sketch, split
+
+if TYPE_CHECKING:
+    from fsdp_migrate.modules.project import Modules
+    from fsdp_migrate.torch_api import TorchRange
+
+
+@dataclass
+class Index:
+    """The files that import something: by the names that they take from modules, and by the last names of modules."""
+
+    names: dict[str, set[str]] = field(default_factory=dict)
+    modules: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, path: str, sketch: Sketch) -> None:
+        """Take the imports of the file at `path`."""
+        for target in {target for targets in sketch.imports.values() for target in targets}:
+            if not target.startswith("torch."):
+                self.names.setdefault(split(target)[1], set()).add(path)
+        for module in sketch.modules:
+            self.modules.setdefault(split(module)[1], set()).add(path)
+
+
+def index(modules: Modules) -> Index:
+    """What the files of the run import."""
+    found = Index()
+    for file in modules.files:
+        try:
+            found.add(file.path, Sketch(read(file)))
+        except FileError:
+            continue
+    return found
+
+
+def is_imported(modules: Modules, path: str, name: str) -> bool:
+    """Whether a file of the run takes the top-level `name` of the module at `path`."""
+    return any(_takes(modules, other, path, name) for other in _candidates(modules, path, name))
+
+
+def _candidates(modules: Modules, path: str, name: str) -> list[str]:
+    """Files that may import the module at `path`, or `name` of it."""
+    stem = path.removesuffix(".py").removesuffix("/__init__").replace("\\", "/").rpartition("/")[2]
+    found = modules.index.names.get(name, set()) | modules.index.modules.get(stem, set())
+    found = found | modules.index.names.get(stem, set()) | modules.index.modules.get("", set())
+    return sorted(found - {path})
+
+
+def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
+    sketch = modules.sketch(other)
+    if sketch is None:
+        return False
+    targets = {target for found in sketch.imports.values() for target in found}
+    if any(split(target)[1] == name and modules.finder.find(split(target)[0], other) == path for target in targets):
+        return True
+    if not name.startswith("_") and any(modules.finder.find(star, other) == path for star in sketch.stars):
+        return True
+    as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.modules})
+    return as_module and f".{name}".encode() in sketch.raw
+
+
+def callers(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Caller, ...] | None:
+    """The calls in other files of the top-level function `name` of the module at `path`.
+
+    None when a file does something else with it than call it or import it, so that more calls may be out of sight.
+    """
+    found: list[Caller] = []
+    shown = {file.path: file.shown for file in modules.files}
+    for other in _candidates(modules, path, name):
+        sketch = modules.sketch(other)
+        if sketch is None or name.encode() not in sketch.raw:
+            continue
+        facts = modules.facts(other, torch)
+        if facts is None:
+            return None
+        view = modules.view(other, torch)
+        for node in _uses(facts.source.tree, name, sketch):
+            qualified = facts.names.qualified(node)
+            if qualified is None or view.origin(qualified) != (path, name):
+                continue
+            parent = facts.structure.parents[node]
+            if not isinstance(parent, ast.Call) or parent.func is not node:
+                return None
+            found.append(Caller(facts, parent, shown.get(other, other)))
+    return tuple(found)
+
+
+def _uses(tree: ast.Module, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a function of this name, or of one that it was imported under, is read."""
+    known = {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            continue
+        if node.id in known if isinstance(node, ast.Name) else node.attr == name:
+            yield node

@@ -1,0 +1,103 @@
+"""The modules of a project, read where a file imports from them and parsed where that may matter."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.files import FileError, SourceFile, read
+from fsdp_migrate.modules.finder import Finder
+from fsdp_migrate.modules.sketch import Sketch
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.modules.importers import Index
+    from fsdp_migrate.modules.view import View
+    from fsdp_migrate.torch_api import TorchRange
+
+
+class Modules:
+    """What the files of a project import from one another; nothing under analysis is imported or run.
+
+    Files are read when something is asked about them, once. Built from paths alone, so that each process of a run can
+    have one of its own.
+    """
+
+    def __init__(self, files: Sequence[SourceFile] = (), folders: Sequence[str] = ()) -> None:
+        """`files` are all that the run looks at, `folders` those that it was asked to look into."""
+        self.files = tuple(replace(file, path=os.path.abspath(file.path)) for file in files if file.raw is None)
+        self.finder = Finder(folders)
+        self._raw: dict[str, bytes | None] = {}
+        self._sketches: dict[str, Sketch | None] = {}
+        self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
+        self._views: dict[tuple[str, TorchRange], View] = {}
+        self._active: set[object] = set()
+
+    def view(self, path: str, torch: TorchRange) -> View:
+        """What the file at `path` can learn of the others, for a torch range."""
+        from fsdp_migrate.modules.view import View
+
+        key = (os.path.abspath(path), torch)
+        if key not in self._views:
+            self._views[key] = View(self, *key)
+        return self._views[key]
+
+    def sketch(self, path: str) -> Sketch | None:
+        """What the bytes of a file tell, None when it cannot be read."""
+        if path not in self._sketches:
+            raw = self.raw(path)
+            self._sketches[path] = None if raw is None else Sketch(raw)
+        return self._sketches[path]
+
+    def raw(self, path: str) -> bytes | None:
+        """The bytes of a file as they were when it was first asked for, None when it cannot be read."""
+        if path not in self._raw:
+            try:
+                self._raw[path] = read(SourceFile(path, path))
+            except FileError:
+                self._raw[path] = None
+        return self._raw[path]
+
+    def digest(self, path: str) -> str:
+        """A digest of the bytes of a file, of nothing when it cannot be read."""
+        return hashlib.blake2b(self.raw(path) or b"", digest_size=16).hexdigest()
+
+    def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
+        """The facts of the module at `path`, None when it cannot be read or parsed."""
+        key = (path, torch)
+        if key not in self._facts:
+            self._facts[key] = self._parsed(path, torch)
+        return self._facts[key]
+
+    def _parsed(self, path: str, torch: TorchRange) -> ModuleFacts | None:
+        from fsdp_migrate.facts import ModuleFacts
+        from fsdp_migrate.source import Source, SourceError
+
+        raw = self.raw(path)
+        try:
+            return None if raw is None else ModuleFacts(Source(raw), path, torch, self.view(path, torch))
+        except (SourceError, SyntaxError, RecursionError):
+            return None
+
+    @cached_property
+    def index(self) -> Index:
+        """Which files of the run import what."""
+        from fsdp_migrate.modules.importers import index
+
+        return index(self)
+
+    @contextmanager
+    def entering(self, question: object) -> Iterator[bool]:
+        """Whether a question is new on the way here: modules may import one another in a circle."""
+        first = question not in self._active
+        self._active.add(question)
+        try:
+            yield first
+        finally:
+            if first:
+                self._active.discard(question)

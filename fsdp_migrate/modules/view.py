@@ -1,0 +1,261 @@
+"""What one file can learn of the other modules of its project: the answers to `facts.elsewhere.Elsewhere`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
+from fsdp_migrate.facts.names import LOCAL, Meaning
+from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.findings import Consulted
+from fsdp_migrate.modules.sketch import split
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.modules.project import Modules
+    from fsdp_migrate.torch_api import TorchRange
+
+_MOST_STEPS = 10
+_FSDP_CLASS = "FullyShardedDataParallel"
+# What a module that decides by torch's version holds besides the name of torch.
+_VERSION_WORDS = (b"ersion", b"VERSION", b"hasattr", b"ImportError", b"ModuleNotFound", b"find_spec", b"Requirement")
+
+
+class View:
+    """The project as the file at `path` sees it, for a torch range.
+
+    Whatever is looked into is noted in `asked`.
+    """
+
+    def __init__(self, modules: Modules, path: str, torch: TorchRange) -> None:
+        self.modules = modules
+        self.path = path
+        self.torch = torch
+        self.asked: set[str] = set()
+        self.asked_all = False
+        self._meanings: dict[str, Sequence[str | None] | None] = {}
+        self._subclasses: dict[str, ForeignClass | None] = {}
+
+    @property
+    def consulted(self) -> tuple[Consulted, ...]:
+        """The other files that the answers so far depend on, in order of path."""
+        paths, waiting = {self.path}, [self.path]
+        while waiting:
+            for path in self.modules.view(waiting.pop(), self.torch).asked - paths:
+                paths.add(path)
+                waiting.append(path)
+        return tuple(Consulted(path, self.modules.digest(path)) for path in sorted(paths - {self.path}))
+
+    def meanings(self, name: str) -> Sequence[str | None] | None:
+        """See `Elsewhere.meanings`."""
+        if name not in self._meanings:
+            self._meanings[name] = None
+            self._meanings[name] = self._found_meanings(name)
+        return self._meanings[name]
+
+    def _found_meanings(self, name: str) -> Sequence[str | None] | None:
+        found = self._module_of(name)
+        if found is None or not self._leads(*found, set()):
+            return None
+        path, inner = found
+        with self.modules.entering((path, inner)) as first:
+            facts = self.modules.facts(path, self.torch) if first else None
+            return None if facts is None else _exported(facts, inner, name)
+
+    def defines(self, name: str) -> bool | None:
+        """See `Elsewhere.defines`."""
+        found = self._module_of(name)
+        if found is None:
+            return None
+        facts = self.modules.facts(found[0], self.torch)
+        if facts is None or facts.structure.module.star_imports:
+            return None
+        return found[1] in facts.structure.module.bindings
+
+    def subclass(self, name: str) -> ForeignClass | None:
+        """See `Elsewhere.subclass`."""
+        if name not in self._subclasses:
+            self._subclasses[name] = None
+            found = self._class_of(name, set())
+            self._subclasses[name] = None if found is None else self._foreign(*found)
+        return self._subclasses[name]
+
+    def _foreign(self, path: str, name: str) -> ForeignClass | None:
+        facts = self.modules.facts(path, self.torch)
+        if facts is None:
+            return None
+        bindings = facts.names.exported(name)
+        cls = facts.fsdp.subclasses.get(name)
+        if cls is None or not any(binding.node is cls for binding in bindings):
+            return None
+        return ForeignClass(name, facts.fsdp.methods_of(cls))
+
+    def _class_of(self, name: str, seen: set[tuple[str, str]]) -> tuple[str, str] | None:
+        """The module and name of a class that, as far as the bytes tell, derives from FSDP."""
+        found = self._module_of(name)
+        if found is None or found in seen:
+            return None
+        seen.add(found)
+        path, inner = found
+        self.asked.add(path)
+        sketch = self.modules.sketch(path)
+        if sketch is None:
+            return None
+        other = self.modules.view(path, self.torch)
+        if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
+            return found
+        targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
+        followed = (other._class_of(target, seen) for target in targets)
+        return next((one for one in followed if one is not None), None)
+
+    def may_be_fsdp(self, base: str, seen: set[tuple[str, str]]) -> bool:
+        """Whether a base as written in this file may be FSDP or a subclass of it."""
+        sketch = self.modules.sketch(self.path)
+        if sketch is None:
+            return False
+        if (self.path, f"base {base}") in seen:
+            return False
+        seen.add((self.path, f"base {base}"))
+        head, _, rest = base.partition(".")
+        if any(self.may_be_fsdp(inner, seen) for inner in sketch.bases(base) if inner != base):
+            return True
+        dotted = [f"{target}.{rest}" if rest else target for target in sketch.imports.get(head, ())]
+        if any(_is_torch(target) and target.endswith(_FSDP_CLASS) for target in dotted):
+            return True
+        if any(alias.endswith(_FSDP_CLASS) or alias == "FSDP" for alias in sketch.aliases(head)):
+            return True
+        stars = [_joined(module, base) for module in sketch.stars]
+        project = [target for target in (*dotted, *stars) if not _is_torch(target)]
+        if any(_is_torch(module) for module in sketch.stars):
+            return True
+        return any(self._class_of(target, seen) is not None or self._is_fsdp(target) for target in project)
+
+    def _is_fsdp(self, target: str) -> bool:
+        return any(name is not None and name.endswith(_FSDP_CLASS) for name in self.meanings(target) or ())
+
+    def home(self, name: str) -> tuple[ModuleFacts, str] | None:
+        """See `Elsewhere.home`."""
+        found = self.origin(name)
+        if found is None:
+            return None
+        path, inner = found
+        sketch = self.modules.sketch(path)
+        if sketch is None or b"torch" not in sketch.raw.lower():
+            return None
+        facts = self.modules.facts(path, self.torch) if any(word in sketch.raw for word in _VERSION_WORDS) else None
+        return None if facts is None else (facts, inner)
+
+    def origin(self, name: str) -> tuple[str, str] | None:
+        """The file that defines or assigns what is imported as `name`, and its name there; None when none does."""
+        view, found = self, self._module_of(name)
+        for _ in range(_MOST_STEPS):
+            if found is None:
+                return None
+            path, inner = found
+            view.asked.add(path)
+            sketch = self.modules.sketch(path)
+            if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
+                return None if sketch is None else found
+            view = self.modules.view(path, self.torch)
+            targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
+            found = next((one for target in targets if (one := view._module_of(target)) is not None), None)
+        return None
+
+    def is_imported(self, name: str) -> bool:
+        """See `Elsewhere.is_imported`."""
+        from fsdp_migrate.modules.importers import is_imported
+
+        self.asked_all = True
+        return is_imported(self.modules, self.path, name)
+
+    def callers(self, name: str) -> Sequence[Caller] | None:
+        """See `Elsewhere.callers`."""
+        from fsdp_migrate.modules.importers import callers
+
+        self.asked_all = True
+        return callers(self.modules, self.path, name, self.torch)
+
+    def _module_of(self, name: str) -> tuple[str, str] | None:
+        """The file of the module that a full name goes through, and the name in it; None outside the project."""
+        module, inner = split(name)
+        if not module or _is_torch(name):
+            return None
+        path = self.modules.finder.find(module, self.path)
+        if path is None and module.strip("."):
+            path = self._renamed_module(module)
+        return None if path is None or path == self.path else (path, inner)
+
+    def _renamed_module(self, module: str) -> str | None:
+        """The file of a module that a package has under another name (`from . import distributed as dist`)."""
+        outer, inner = split(module)
+        path = self.modules.finder.find(outer, self.path) if outer else None
+        sketch = None if path is None else self.modules.sketch(path)
+        if path is None or sketch is None:
+            return None
+        self.asked.add(path)
+        targets = [target for target in sketch.imports.get(inner, ()) if not _is_torch(target)]
+        found = [self.modules.finder.find(target, path) for target in targets]
+        return found[0] if len(found) == 1 else None
+
+    def _leads(self, path: str, name: str, seen: set[tuple[str, str]]) -> bool:
+        """Whether a name of the module at `path` may stand for something of torch, as far as the bytes tell."""
+        if (path, name) in seen:
+            return False
+        seen.add((path, name))
+        self.asked.add(path)
+        sketch = self.modules.sketch(path)
+        if sketch is None:
+            return False
+        targets = [*sketch.imports.get(name, ()), *(_joined(module, name) for module in sketch.stars)]
+        for alias in sketch.aliases(name):
+            head, _, rest = alias.partition(".")
+            if head == "torch" or (head != name and self._leads(path, head, seen)):
+                return True
+            targets += (f"{target}.{rest}" for target in sketch.imports.get(head, ()) if rest)
+        return any(self._target_leads(path, target, seen) for target in targets)
+
+    def _target_leads(self, path: str, target: str, seen: set[tuple[str, str]]) -> bool:
+        if _is_torch(target):
+            return True
+        found = self.modules.view(path, self.torch)._module_of(target)
+        return found is not None and self._leads(*found, seen)
+
+
+def _exported(facts: ModuleFacts, name: str, asked: str) -> Sequence[str | None] | None:
+    """The full names behind a top-level name of a module; None when it is what the module itself defines."""
+    bindings = facts.names.exported(name)
+    if len(bindings) > 1:
+        bindings = [binding for binding in bindings if facts.reached(binding.node)] or bindings
+    meanings = [meaning for binding in bindings for meaning in facts.names.meanings_of(binding)]
+    if not bindings:
+        meanings = list(facts.names.starred(name))
+    names = [meaning.qualified for meaning in meanings]
+    if not any(qualified is not None and _is_torch(qualified) for qualified in names):
+        return None
+    own = {binding for binding in bindings if binding.kind is Kind.DEFINITION}
+    return tuple(dict.fromkeys(asked if m.binding in own or _is_relative(m) else m.qualified for m in meanings))
+
+
+def _is_relative(meaning: Meaning) -> bool:
+    """Whether a name makes sense in its own module only."""
+    return meaning.qualified is not None and meaning.qualified.startswith((LOCAL, "."))
+
+
+def _dotted(name: str, rest: str) -> str:
+    return f"{name}.{rest}" if rest else name
+
+
+def _import_line(bound: str, name: str) -> str:
+    if bound == "*":
+        return f"\nfrom {name} import *"
+    module, last = split(name)
+    return f"\nfrom {module} import {last} as {bound}" if module else f"\nimport {name} as {bound}"
+
+
+def _joined(module: str, name: str) -> str:
+    return module + name if module.endswith(".") else f"{module}.{name}"
+
+
+def _is_torch(name: str) -> bool:
+    return name == "torch" or name.startswith("torch.")

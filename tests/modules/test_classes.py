@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate.findings import Applicability
+from tests.modules.trees import PUBLIC, SAVE, codes_of, findings_of, grow
+
+WRAPPED = SAVE.replace("FSDP.", "Wrapped.")
+
+
+@pytest.mark.parametrize(
+    "lib",
+    [
+        f"{PUBLIC}class Wrapped(FSDP):\n    pass\n",
+        "import torch.distributed.fsdp as fsdp\nclass Wrapped(fsdp.FullyShardedDataParallel):\n    pass\n",
+        f"{PUBLIC}class Base(FSDP):\n    pass\nclass Wrapped(Base):\n    pass\n",
+        "from base import Base\nclass Wrapped(Base):\n    pass\n",
+        "from torch.distributed.fsdp import *\nclass Wrapped(FullyShardedDataParallel):\n    pass\n",
+    ],
+)
+def test_a_subclass_in_another_module_is_fsdp(lib: str, tmp_path: Path) -> None:
+    grow(tmp_path, {"lib.py": lib, "base.py": f"{PUBLIC}class Base(FSDP):\n    pass\n"})
+    grow(tmp_path, {"train.py": f"from lib import Wrapped\n{WRAPPED}"})
+    assert codes_of(tmp_path, "train.py") == ["FSDP101"]
+
+
+def test_a_subclass_of_a_subclass_elsewhere_is_fsdp(tmp_path: Path) -> None:
+    lib = f"{PUBLIC}class Wrapped(FSDP):\n    pass\n"
+    text = f"import lib\n\nclass Mine(lib.Wrapped):\n    pass\n\n{SAVE.replace('FSDP.', 'Mine.')}"
+    grow(tmp_path, {"lib.py": lib, "train.py": text})
+    assert codes_of(tmp_path, "train.py") == ["FSDP101"]
+
+
+def test_a_method_that_the_class_has_of_its_own_is_left_alone(tmp_path: Path) -> None:
+    own = "    @staticmethod\n    def full_optim_state_dict(model, optim): ...\n"
+    lib = f"{PUBLIC}class Base(FSDP):\n{own}\nclass Wrapped(Base):\n    pass\n"
+    grow(tmp_path, {"lib.py": lib, "train.py": f"from lib import Wrapped\n{WRAPPED}"})
+    assert codes_of(tmp_path, "train.py") == []
+
+
+def test_what_a_class_elsewhere_overrides_keeps_the_call_from_being_rewritten(tmp_path: Path) -> None:
+    own = "    @staticmethod\n    def optim_state_dict(model, optim): ...\n"
+    grow(tmp_path, {"lib.py": f"{PUBLIC}class Wrapped(FSDP):\n{own}"})
+    grow(tmp_path, {"train.py": f"from lib import Wrapped\n{WRAPPED}"})
+    (finding,) = findings_of(tmp_path, "train.py")
+    assert finding.applicability is Applicability.MANUAL
+    assert "`Wrapped` has its own `optim_state_dict`" in (finding.reason or "")
+
+
+def test_a_model_built_from_a_subclass_elsewhere_is_an_instance(tmp_path: Path) -> None:
+    lib = f"{PUBLIC}class Wrapped(FSDP):\n    pass\n"
+    text = "from lib import Wrapped\n\ndef save(net, optim):\n    model = Wrapped(net)\n"
+    grow(tmp_path, {"lib.py": lib, "train.py": f"{text}    return model.full_optim_state_dict(model, optim)\n"})
+    assert codes_of(tmp_path, "train.py") == ["FSDP101"]
+
+
+def test_other_classes_are_not_fsdp(tmp_path: Path) -> None:
+    lib = f"{PUBLIC}from torch import nn\nclass Wrapped(nn.Module):\n    pass\n"
+    grow(tmp_path, {"lib.py": lib, "train.py": f"{PUBLIC}from lib import Wrapped\n{WRAPPED}"})
+    assert codes_of(tmp_path, "train.py") == []

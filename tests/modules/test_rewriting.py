@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from fsdp_migrate.findings import Applicability
+from tests.modules.trees import PUBLIC, SAVE, findings_of, grow, rewritten
+
+BODY = """\
+def save(model, optim):
+    with FSDP.state_dict_type(
+        model,
+        StateDictType.FULL_STATE_DICT,
+        optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True),
+    ):
+        return FSDP.optim_state_dict(model, optim)
+"""
+ADDED = "from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType\n"
+
+
+def result(tmp_path: Path, head: str, dist: str = PUBLIC, body: str = SAVE) -> str:
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": dist, "train.py": head + body})
+    return rewritten(tmp_path, "train.py").raw.decode()
+
+
+@pytest.mark.parametrize(
+    ("head", "fsdp"),
+    [
+        ("from mylib.dist import FSDP\n", "FSDP"),
+        ("from mylib.dist import FSDP  # ours\n", "FSDP"),
+        ("from mylib.dist import (\n    FSDP,\n)\n", "FSDP"),
+        ("from mylib import dist\n", "dist.FSDP"),
+        ("import mylib.dist as dist\n", "dist.FSDP"),
+        ("import mylib.dist\n", "mylib.dist.FSDP"),
+    ],
+)
+def test_what_only_torch_has_is_imported_from_torch(head: str, fsdp: str, tmp_path: Path) -> None:
+    text = result(tmp_path, head, body=SAVE.replace("FSDP", fsdp))
+    assert text == head + ADDED + BODY.replace("FSDP.", f"{fsdp}.")
+
+
+def test_a_name_that_the_module_has_as_well_is_used_where_it_is_imported(tmp_path: Path) -> None:
+    dist = PUBLIC + "from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType\n"
+    head = "from mylib.dist import FSDP, FullOptimStateDictConfig, StateDictType\n"
+    assert result(tmp_path, head, dist) == head + BODY
+
+
+def test_a_module_of_torch_that_is_reached_through_the_project_gives_chains(tmp_path: Path) -> None:
+    dist = "from torch.distributed import fsdp\n"
+    text = result(
+        tmp_path, "from mylib.dist import fsdp\n", dist, SAVE.replace("FSDP", "fsdp.FullyShardedDataParallel")
+    )
+    assert "fsdp.StateDictType.FULL_STATE_DICT" in text
+    assert text.startswith("from mylib.dist import fsdp\ndef save")
+
+
+def test_the_new_import_stands_in_the_scope_and_guard_of_the_old_one(tmp_path: Path) -> None:
+    text = """\
+        def save(model, optim, full):
+            if full:
+                from mylib.dist import FSDP
+
+                return FSDP.full_optim_state_dict(model, optim)
+        """
+    found = result(tmp_path, "", body=dedent(text))
+    assert "        from mylib.dist import FSDP\n        from torch.distributed.fsdp import Full" in found
+
+
+def test_several_calls_share_one_new_import(tmp_path: Path) -> None:
+    load = "def load(model, optim, osd):\n    optim.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n"
+    found = result(tmp_path, "from mylib.dist import FSDP\n", body=SAVE + load)
+    assert found.count("torch.distributed.fsdp") == 1
+    assert "shard_full" not in found
+
+
+def test_an_import_that_shares_its_line_is_left_alone(tmp_path: Path) -> None:
+    head = "from mylib.dist import FSDP; FSDP\n"
+    assert result(tmp_path, head) == head + SAVE
+    (finding,) = findings_of(tmp_path, "train.py")
+    assert finding.applicability is Applicability.MANUAL
+    assert "shares its line" in (finding.reason or "")
+
+
+def test_a_subclass_elsewhere_is_rewritten_with_imports_from_torch(tmp_path: Path) -> None:
+    dist = f"{PUBLIC}class Wrapped(FSDP):\n    pass\n"
+    head = "from mylib.dist import Wrapped\n"
+    text = result(tmp_path, head, dist, SAVE.replace("FSDP", "Wrapped"))
+    assert text == head + ADDED + BODY.replace("FSDP.", "Wrapped.")
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    text = result(tmp_path, "from mylib.dist import FSDP\n")
+    (tmp_path / "train.py").write_text(text)
+    again = rewritten(tmp_path, "train.py")
+    assert again.raw.decode() == text
+    assert again.left == () or {finding.code for finding in again.left} == {"FSDP210"}
+
+
+def test_crlf_stays(tmp_path: Path) -> None:
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": PUBLIC})
+    (tmp_path / "train.py").write_bytes(f"from mylib.dist import FSDP\n{SAVE}".replace("\n", "\r\n").encode())
+    raw = rewritten(tmp_path, "train.py").raw
+    assert raw.count(b"\n") == raw.count(b"\r\n") == 9
