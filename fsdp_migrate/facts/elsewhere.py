@@ -44,6 +44,9 @@ class Elsewhere(Protocol):
         None alone where `name` is not of the project, or is what its module defines itself.
         """
 
+    def is_own(self, name: str) -> bool:
+        """Whether `name` is a module of the project or goes through one."""
+
     def defines(self, name: str) -> bool | None:
         """Whether the module of the project that `name` starts with has it, None when no such module is at hand."""
 

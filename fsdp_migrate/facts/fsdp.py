@@ -203,9 +203,10 @@ class Fsdp:
 
     @cached_property
     def _uses_fsdp(self) -> bool:
-        if any(name.startswith(PACKAGE) for name in self.imported):
+        written = (binding.target or "" for binding in self._imports_anywhere)
+        if any(target.startswith(PACKAGE) for target in written):
             return True
-        return bool(self._foreign_used)
+        return any(name.startswith(PACKAGE) for name in self.imported) or bool(self._foreign_used)
 
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)

@@ -72,12 +72,14 @@ def _call(evaluator: Evaluator, node: ast.Call, env: Env) -> Any:
             return evaluator.called(definition, node, env)
     qualified = evaluator.names.qualified(node.func)
     if qualified is not None and not qualified.startswith(LOCAL):
+        known = version_calls.find(qualified)
         try:
+            if known is not None:
+                return known(evaluator, node, env)
             return version_homes.called(evaluator, qualified, node, env)
         except Unknown:
-            known = version_calls.find(qualified)
-        if known is not None:
-            return known(evaluator, node, env)
+            if known is not None:
+                return version_homes.called(evaluator, qualified, node, env)
     if not isinstance(node.func, ast.Attribute):
         raise Unknown
     owner = evaluator.value(node.func.value, env)

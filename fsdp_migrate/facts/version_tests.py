@@ -216,9 +216,16 @@ class Evaluator:
         if module in ("", LOCAL):
             raise Unknown
         try:
-            return version_homes.value(self, qualified)
+            return self._by_name(name)
         except Unknown:
-            pass  # Its name may still tell.
+            return version_homes.value(self, qualified)
+
+    def _by_name(self, name: str) -> Any:
+        """The value of a constant whose name says what it holds.
+
+        Raises:
+            Unknown: it does not.
+        """
         if (test := version_names.constant(name)) is not None:
             return self.named(test)
         if version_names.is_version(name):

@@ -7,12 +7,19 @@ says which modules are worth a parse, and of most it says that they are not.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 from fsdp_migrate.written_names import closing
 
 _FROM = re.compile(rb"from[ \t]*([.\w]+)[ \t]+import[ \t]*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
-_IMPORT = re.compile(rb"^[ \t]*import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)", re.MULTILINE)
+# No pattern starts with an assertion: what starts with a literal is searched for much faster.
+_IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
+_ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
+_BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
+_CALLED = re.compile(rb"[ \t]*\(()")
+_NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
+_WORD = re.compile(rb"\w")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
@@ -24,6 +31,7 @@ class Sketch:
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
+        self._known: dict[tuple[str, str], list[str]] = {}
 
     @cached_property
     def imports(self) -> dict[str, tuple[str, ...]]:
@@ -33,17 +41,15 @@ class Sketch:
             prefix = module if module.endswith(".") else f"{module}."
             for name, alias in _NAME.findall(names):
                 found.setdefault(alias or name, []).append(prefix + name)
-        for match in _IMPORT.finditer(self.raw):
-            for module, alias in _MODULE.findall(_text(match[1])):
-                root = module.split(".")[0]
-                found.setdefault(alias or root, []).append(module if alias else root)
+        for module, alias in self._plain_imports:
+            root = module.split(".")[0]
+            found.setdefault(alias or root, []).append(module if alias else root)
         return {name: tuple(dict.fromkeys(targets)) for name, targets in found.items()}
 
     @cached_property
     def modules(self) -> frozenset[str]:
         """Every module that is imported, or that names are imported from, dots in front included."""
-        plain = (_MODULE.findall(_text(match[1])) for match in _IMPORT.finditer(self.raw))
-        return frozenset([module for module, _ in self._from_imports] + [m for found in plain for m, _ in found])
+        return frozenset(module for module, _ in (*self._from_imports, *self._plain_imports))
 
     @cached_property
     def stars(self) -> tuple[str, ...]:
@@ -57,16 +63,24 @@ class Sketch:
 
     def assigned(self, name: str) -> list[str]:
         """The rest of each line that assigns to `name`."""
-        return self._matches(name, rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
+        return self._found(name, "assigned", b"", _ASSIGNED)
 
     def bases(self, name: str) -> tuple[str, ...]:
         """The dotted names of the bases of classes called `name`."""
-        texts = self._matches(name, rb"[ \t]*\(([^)]*)\)", before=rb"class[ \t]+")
+        texts = self._found(name, "bases", b"class", _BASES)
         return tuple(base.strip() for text in texts for base in text.split(",") if base.strip())
 
     def is_function(self, name: str) -> bool:
         """Whether a function of this name is defined."""
-        return bool(self._matches(name, rb"[ \t]*(\()", before=rb"def[ \t]+"))
+        return bool(self._found(name, "function", b"def", _CALLED))
+
+    def bodies(self, name: str) -> list[bytes]:
+        """The texts of the functions called `name`, as far as their indentation tells."""
+        found = []
+        for place in self._places(name, b"def"):
+            end = _NEXT_BLOCK.search(self.raw, place)
+            found.append(self.raw[place : len(self.raw) if end is None else end.start()])
+        return found
 
     @cached_property
     def _from_imports(self) -> list[tuple[str, str]]:
@@ -78,12 +92,30 @@ class Sketch:
             found.append((match[1].decode("ascii", "replace"), _text(names)))
         return found
 
-    def _matches(self, name: str, after: bytes, before: bytes = b"") -> list[str]:
-        word = name.encode()
-        if word not in self.raw:
-            return []
-        pattern = re.compile(rb"^[ \t]*" + before + re.escape(word) + after, re.MULTILINE)
-        return [_text(match[1]) for match in pattern.finditer(self.raw)]
+    @cached_property
+    def _plain_imports(self) -> list[tuple[str, str]]:
+        matches = (match for match in _IMPORT.finditer(self.raw) if not self._before(match.start()))
+        return [found for match in matches for found in _MODULE.findall(_text(match[1]))]
+
+    def _found(self, name: str, what: str, keyword: bytes, behind: re.Pattern[bytes]) -> list[str]:
+        """What `behind` captures where a line starts with the keyword and `name`."""
+        if (name, what) not in self._known:
+            word = name.encode()
+            matches = (behind.match(self.raw, place + len(word)) for place in self._places(name, keyword))
+            self._known[name, what] = [_text(match[1]) for match in matches if match is not None]
+        return self._known[name, what]
+
+    def _places(self, name: str, keyword: bytes) -> Iterator[int]:
+        """Where a line starts with the keyword and the word `name`."""
+        word, place = name.encode(), -1
+        while (place := self.raw.find(word, place + 1)) >= 0:
+            if self._before(place) == keyword and not _WORD.match(self.raw, place + len(word)):
+                yield place
+
+    def _before(self, place: int) -> bytes:
+        """What stands in front of a place on its line, without blanks and without `async`."""
+        start = max(self.raw.rfind(b"\n", 0, place), self.raw.rfind(b"\r", 0, place)) + 1
+        return self.raw[start:place].strip().removeprefix(b"async").lstrip()
 
 
 def _text(raw: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
 from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
-from fsdp_migrate.modules.sketch import split
+from fsdp_migrate.modules.sketch import Sketch, split
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 10
 _FSDP_CLASS = "FullyShardedDataParallel"
-# What a module that decides by torch's version holds besides the name of torch.
-_VERSION_WORDS = (b"ersion", b"VERSION", b"hasattr", b"ImportError", b"ModuleNotFound", b"find_spec", b"Requirement")
+# What decides by torch's version has one of these words, or is a flag in a module that has.
+_VERSION_WORDS = re.compile("ersion|VERSION|TORCH|hasattr|Requirement|signature")
+_FLAGS = ("True", "False")
+_ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
 
 
 class View:
@@ -36,6 +39,7 @@ class View:
         self.asked_all = False
         self._meanings: dict[str, Sequence[str | None] | None] = {}
         self._subclasses: dict[str, ForeignClass | None] = {}
+        self._homes: dict[str, tuple[ModuleFacts, str] | None] = {}
 
     @property
     def consulted(self) -> tuple[Consulted, ...]:
@@ -62,6 +66,12 @@ class View:
         with self.modules.entering((path, inner)) as first:
             facts = self.modules.facts(path, self.torch) if first else None
             return None if facts is None else _exported(facts, inner, name)
+
+    def is_own(self, name: str) -> bool:
+        """See `Elsewhere.is_own`."""
+        if _is_torch(name):
+            return False
+        return self.modules.finder.find(name, self.path) is not None or self._module_of(name) is not None
 
     def defines(self, name: str) -> bool | None:
         """See `Elsewhere.defines`."""
@@ -136,14 +146,18 @@ class View:
 
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
         """See `Elsewhere.home`."""
+        if name not in self._homes:
+            self._homes[name] = None
+            self._homes[name] = self._found_home(name)
+        return self._homes[name]
+
+    def _found_home(self, name: str) -> tuple[ModuleFacts, str] | None:
         found = self.origin(name)
         if found is None:
             return None
         path, inner = found
         sketch = self.modules.sketch(path)
-        if sketch is None or b"torch" not in sketch.raw.lower():
-            return None
-        facts = self.modules.facts(path, self.torch) if any(word in sketch.raw for word in _VERSION_WORDS) else None
+        facts = self.modules.facts(path, self.torch) if sketch is not None and _asks_version(sketch, inner) else None
         return None if facts is None else (facts, inner)
 
     def origin(self, name: str) -> tuple[str, str] | None:
@@ -251,6 +265,17 @@ def _import_line(bound: str, name: str) -> str:
         return f"\nfrom {name} import *"
     module, last = split(name)
     return f"\nfrom {module} import {last} as {bound}" if module else f"\nimport {name} as {bound}"
+
+
+def _asks_version(sketch: Sketch, name: str) -> bool:
+    """Whether a constant or function may hang on torch's version, as far as the bytes tell."""
+    values = [*sketch.assigned(name), *(body.decode("utf-8", "replace") for body in sketch.bodies(name))]
+    if any(_VERSION_WORDS.search(value) for value in values):
+        return True
+    is_flag = any(value.startswith(_FLAGS) for value in sketch.assigned(name))
+    return is_flag and any(word in sketch.raw for word in _ASKING)
+
+
 
 
 def _joined(module: str, name: str) -> str:

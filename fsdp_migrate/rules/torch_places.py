@@ -177,7 +177,8 @@ def _find_torch_names(facts: ModuleFacts) -> frozenset[str]:
         if binding.kind is Kind.IMPORT and (binding.target or "").split(".")[0] in ("torch", "")
     }
     if facts.names.elsewhere is not None:
-        names.update(name for name, binding in bound if binding.kind is Kind.IMPORT)
+        own = facts.names.elsewhere.is_own
+        names.update(name for name, binding in bound if binding.kind is Kind.IMPORT and own(binding.target or ""))
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
     for _ in range(2):
         names.update(name for name, root in aliases if root in names)
