@@ -44,6 +44,12 @@ class Elsewhere(Protocol):
         None alone where `name` is not of the project, or is what its module defines itself.
         """
 
+    def direct_import(self, bound: str, name: str) -> str:
+        """Import statements for what of torch may be behind `name`, bound to `bound`, as far as the bytes tell.
+
+        With a star as `bound`, for all that the module `name` has of torch; empty where there is nothing.
+        """
+
     def is_own(self, name: str) -> bool:
         """Whether `name` is a module of the project or goes through one."""
 

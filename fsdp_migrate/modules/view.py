@@ -67,6 +67,54 @@ class View:
             facts = self.modules.facts(path, self.torch) if first else None
             return None if facts is None else _exported(facts, inner, name)
 
+    def direct_import(self, bound: str, name: str) -> str:
+        """See `Elsewhere.direct_import`."""
+        if _is_torch(name):
+            return ""
+        behind: set[tuple[str, str]] = set()
+        found = None if bound == "*" else self._module_of(name)
+        if found is not None:
+            behind |= {(bound, target) for target in self._behind(*found, set())}
+        module = self.modules.finder.find(name, self.path)
+        if module is not None and module != self.path:
+            behind |= self._all_behind(module, set())
+        return "".join(_import_line(alias, target) for alias, target in sorted(behind))
+
+    def _behind(self, path: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
+        """The full names of torch that a name of the module at `path` may stand for, or a class may derive from."""
+        sketch = self.modules.sketch(path)
+        if (path, name) in seen or sketch is None:
+            return set()
+        seen.add((path, name))
+        self.asked.add(path)
+        found: set[str] = set()
+        other = self.modules.view(path, self.torch)
+        for dotted in (name, *sketch.aliases(name), *sketch.bases(name)):
+            head, _, rest = dotted.partition(".")
+            targets = list(sketch.imports.get(head, ()))
+            if head != name:
+                found |= {_dotted(target, rest) for target in self._behind(path, head, seen)}
+            elif not rest:
+                targets += [_joined(module, name) for module in sketch.stars if not _is_torch(module)]
+                found |= {f"{module}.{name}" for module in sketch.stars if _is_torch(module)}
+            for target in (_dotted(target, rest) for target in targets):
+                inner = None if _is_torch(target) else other._module_of(target)
+                found |= {target} if _is_torch(target) else self._behind(*inner, seen) if inner else set()
+        return found
+
+    def _all_behind(self, path: str, seen: set[str]) -> set[tuple[str, str]]:
+        """All that the module at `path` imports from torch, by the names it has there, star imports included."""
+        sketch = self.modules.sketch(path)
+        if path in seen or sketch is None:
+            return set()
+        seen.add(path)
+        self.asked.add(path)
+        found = {(bound, target) for bound in sketch.imports for target in self._behind(path, bound, set())}
+        for star in sketch.stars:
+            module = self.modules.finder.find(star, path)
+            found |= {("*", star)} if _is_torch(star) else self._all_behind(module, seen) if module else set()
+        return found
+
     def is_own(self, name: str) -> bool:
         """See `Elsewhere.is_own`."""
         if _is_torch(name):
@@ -274,8 +322,6 @@ def _asks_version(sketch: Sketch, name: str) -> bool:
         return True
     is_flag = any(value.startswith(_FLAGS) for value in sketch.assigned(name))
     return is_flag and any(word in sketch.raw for word in _ASKING)
-
-
 
 
 def _joined(module: str, name: str) -> str:
