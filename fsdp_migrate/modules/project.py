@@ -76,11 +76,11 @@ class Modules:
 
     def _parsed(self, path: str, torch: TorchRange) -> ModuleFacts | None:
         from fsdp_migrate.facts import ModuleFacts
-        from fsdp_migrate.source import Source, SourceError
+        from fsdp_migrate.source import SourceError, read_source
 
         raw = self.raw(path)
         try:
-            return None if raw is None else ModuleFacts(Source(raw), path, torch, self.view(path, torch))
+            return None if raw is None else ModuleFacts(read_source(raw, path), path, torch, self.view(path, torch))
         except (SourceError, SyntaxError, RecursionError):
             return None
 
