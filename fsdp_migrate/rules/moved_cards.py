@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
-from fsdp_migrate.rules.moved_names import check
-from fsdp_migrate.rules.moves import (
+from fsdp_migrate.rules.move_rows import (
     COMPOSABLE,
     DEVICE_MESH,
     DTENSOR,
@@ -14,8 +13,9 @@ from fsdp_migrate.rules.moves import (
     PRIVATE,
     SHARD_PACKAGES,
     TENSOR_PARALLEL,
-    old_names,
 )
+from fsdp_migrate.rules.moved_names import check
+from fsdp_migrate.rules.moves import old_names
 
 _HINT = """
 

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.distributed import uses_distributed
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.flat_classes import template_around
@@ -22,6 +23,8 @@ from fsdp_migrate.source import Span
 _CHANGED = Version("2.0")
 _OUTER, _INNER = "_fsdp_wrapped_module", "_fpw_module"
 _COMBINED = f"{_OUTER}.{_INNER}"
+_TAKING = ("replace", "removeprefix", "startswith", "split", "partition")
+_FLAT = "flat_param"
 _OTHERS = ("fairscale", "torch_xla")
 _PREFIX = "_CHECKPOINT_PREFIX"
 _PREFIX_PATH = f"torch.distributed.algorithms._checkpoint.checkpoint_wrapper.{_PREFIX}"
@@ -33,6 +36,8 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     if not _strips_each(facts):
         yield from _strings(facts, card)
+    yield from _flat_keys(facts, card)
+    yield from _doubled_modules(facts, card)
     for node in facts.structure.attributes:
         through_both = node.attr == _INNER and isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER
         if through_both and _runs_on_new(facts, node):
@@ -65,11 +70,23 @@ def _strips_each(facts: ModuleFacts) -> bool:
 
 def _strings(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for node in facts.structure.strings:
-        is_text = isinstance(node.value, str) and _COMBINED in node.value
+        is_text = isinstance(node.value, str) and (_COMBINED in node.value or _is_taken_away(facts, node))
         if is_text and not isinstance(facts.structure.parents[node], ast.Expr) and _runs_on_new(facts, node):
-            message = f"no parameter is called `{_COMBINED}...` since torch 2.0: this matches nothing"
+            written = _COMBINED if _COMBINED in str(node.value) else _INNER
+            message = f"no parameter is called `{written}...` since torch 2.0: this matches nothing"
             place = template_around(facts, node) or node
             yield finding(facts, card, place, facts.statement(node), message, _string_verdict(facts, node))
+
+
+def _is_taken_away(facts: ModuleFacts, node: ast.Constant) -> bool:
+    """Whether the inner prefix alone is taken out of a name, or looked for in one."""
+    parent = facts.structure.parents[node]
+    if f"{_INNER}." not in str(node.value):
+        return False
+    if isinstance(parent, ast.Compare):
+        return parent.left is node and isinstance(parent.ops[0], (ast.In, ast.NotIn))
+    method = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else None
+    return method in _TAKING and isinstance(parent, ast.Call) and parent.args[:1] == [node]
 
 
 def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
@@ -103,6 +120,40 @@ def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
     if template_around(facts, node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
         return manual("the name is written in an unusual way: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
+
+
+def _flat_keys(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find tests for the name that the flat parameter had, where the file does not know the one that it has."""
+    texts = [node for node in facts.structure.strings if isinstance(node.value, str) and _FLAT in node.value]
+    if not uses_distributed(facts) or any(f"_{_FLAT}" in str(node.value) for node in texts):
+        return
+    for node in texts:
+        if node.value in (_FLAT, f".{_FLAT}") and _is_tested(facts, node) and _runs_on_new(facts, node):
+            message = f"the flat parameter is called `_{_FLAT}` since torch 2.0: this is never true"
+            verdict = manual(f"keys of checkpoints from torch 1.x have the old name: test for both, or for `_{_FLAT}`")
+            yield finding(facts, card, node, facts.statement(node), message, verdict)
+
+
+def _is_tested(facts: ModuleFacts, node: ast.Constant) -> bool:
+    """Whether a string is compared as a whole, or as the beginning or the end of another one."""
+    parent = facts.structure.parents[node]
+    if isinstance(parent, ast.Compare):
+        return all(isinstance(operator, (ast.Eq, ast.NotEq)) for operator in parent.ops)
+    method = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else None
+    return method == "startswith" or (method == "endswith" and str(node.value).startswith("."))
+
+
+def _doubled_modules(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find the module of the module of an FSDP model, which up to torch 1.12 was the user's."""
+    for node in facts.structure.attributes:
+        inner = node.value
+        if node.attr != "module" or not isinstance(inner, ast.Attribute) or inner.attr not in ("module", _OUTER):
+            continue
+        if facts.fsdp.is_instance(inner.value) and _runs_on_new(facts, node):
+            text = facts.source.segment(inner.value)
+            message = f"`{text}.{inner.attr}` is the user's module since torch 1.13, and not a wrapper of it"
+            verdict = manual(f"write `{text}.module`, unless the user's module has a `module`")
+            yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.HINT)
 
 
 def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -168,7 +219,10 @@ state dict no longer match.
 
 `name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
 attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
-has the prefix `{_OUTER}.` by itself knows both forms and is left alone.""",
+has the prefix `{_OUTER}.` by itself knows both forms and is left alone.
+
+The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0: tests for the old name are reported. So is,
+as a hint, `model.module.module`, which up to 1.12 was needed to get behind the second wrapper.""",
         applicability="safe or manual",
         removed="2.0",
         floor="1.13",
@@ -201,6 +255,15 @@ def is_wrapped(name):
 """,
                 note="more than a replacement",
             ),
+            Example(
+                before=f"""\
+import torch.distributed
+
+def is_flat(name):
+    return name.endswith(".{_FLAT}")
+""",
+                note="the name of torch 1.x",
+            ),
         ),
         leaves=(
             f"""\
@@ -210,7 +273,8 @@ def clean(name):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/_common_utils.py",
     ),
-    needles=(_INNER,),
+    needles=(_INNER, _FLAT, ".module.module", f"{_OUTER}.module"),
+    marks=(_INNER, _FLAT, "module"),
     check=check_wrappers,
 )
 

@@ -6,7 +6,8 @@ import pytest
 from packaging.version import Version
 
 from fsdp_migrate.rules import find
-from fsdp_migrate.rules.moves import MOVES, Move, is_module, moved, old_names
+from fsdp_migrate.rules.move_rows import Move
+from fsdp_migrate.rules.moves import MOVES, is_module, moved, old_names
 from fsdp_migrate.torch_api import RELEASES
 from fsdp_migrate.torch_api.data import exists, first, kind, last, signature_text
 

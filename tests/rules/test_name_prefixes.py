@@ -113,3 +113,28 @@ def test_up_to_torch_1_13_the_dot_is_wanted() -> None:
     text = f"{PREFIX}x = _CHECKPOINT_PREFIX + '.'\n"
     check_noop(text, "FSDP608", torch=">=1.13,<2.0")
     check_manual(text, "FSDP608", "needs torch>=2.0", torch=">=1.13")
+
+
+def test_the_inner_prefix_alone_matches_nothing_either() -> None:
+    check_manual("def f(n):\n    return n.replace('_fpw_module.', '')\n", "FSDP606", "one after the other")
+    check_noop("def f(n):\n    return n.replace('_fpw_module.', '').replace('_fsdp_wrapped_module.', '')\n", "FSDP606")
+
+
+@pytest.mark.parametrize("test", ["n == 'flat_param'", "n.endswith('.flat_param')", "n.startswith('flat_param')"])
+def test_a_test_for_the_old_name_of_the_flat_parameter_is_reported(test: str) -> None:
+    check_manual(f"import torch.distributed\ndef f(n):\n    return {test}\n", "FSDP606", "test for both")
+    check_noop(f"import torch.distributed\ndef f(n):\n    return {test} or n == '_flat_param'\n", "FSDP606")
+    check_noop(f"def f(n):\n    return {test}\n", "FSDP606")
+
+
+@pytest.mark.parametrize("test", ["'flat_param' in n", "n.endswith('flat_param')", "getattr(m, 'flat_param', None)"])
+def test_what_the_new_name_fits_too_is_left_alone(test: str) -> None:
+    check_noop(f"import torch.distributed\ndef f(n, m):\n    return {test}\n", "FSDP606")
+
+
+@pytest.mark.parametrize("inner", ["module", "_fsdp_wrapped_module"])
+def test_the_module_behind_the_module_of_a_model_is_a_hint(inner: str) -> None:
+    text = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nm = FSDP(n)\nx = m.{inner}.module\n"
+    check_manual(text, "FSDP606", "write `m.module`")
+    assert [finding.severity.value for finding in lint(text, "FSDP606")] == ["hint"]
+    check_noop(f"def f(m):\n    return m.{inner}.module\n", "FSDP606")
