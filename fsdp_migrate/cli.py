@@ -367,8 +367,9 @@ def rules(output_format: str) -> None:
     cards = [rule.card for rule in RULES]
     if output_format == "json":
         from fsdp_migrate.report import json_format
+        from fsdp_migrate.rules.catalogue import CHANGES
 
-        text.print_document(json_format.rules_report(cards))
+        text.print_document(json_format.rules_report(cards, CHANGES))
     else:
         text.print_rules(cards)
 

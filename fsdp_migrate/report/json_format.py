@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fsdp_migrate.rules.card import RuleCard
+    from fsdp_migrate.rules.catalogue import Change
 
 SCHEMA_VERSION = 1
 
@@ -46,8 +47,8 @@ def ranges_report(run: Run) -> str:
     return _dump({key: document[key] for key in wanted} | {"torch_sources": sources})
 
 
-def rules_report(cards: Iterable[RuleCard]) -> str:
-    """The rules, one object each."""
+def rules_report(cards: Iterable[RuleCard], changes: Iterable[Change]) -> str:
+    """The rules, one object each, and the changes of torch with the codes that tell them."""
     rules = [
         {
             "code": card.code,
@@ -61,7 +62,11 @@ def rules_report(cards: Iterable[RuleCard]) -> str:
         }
         for card in cards
     ]
-    return _dump({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "rules": rules})
+    told = [
+        {"entry": one.entry, "title": one.title, "codes": list(one.codes), "not_reported": one.beyond}
+        for one in changes
+    ]
+    return _dump({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "rules": rules, "changes": told})
 
 
 def _document(run: Run) -> dict[str, Any]:
