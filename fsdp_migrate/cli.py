@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +18,8 @@ from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import Discovery, SourceFile
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.report import Run, text
+from fsdp_migrate.report import Run, plain, text
+from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS, FileOptionError, Output
 from fsdp_migrate.runner import Change
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
@@ -40,8 +42,7 @@ class Request:
     discovery: Discovery
     configuration: Configuration
     stdin: bytes | None
-    json: bool
-    quiet: bool
+    output: Output
     exit_zero: bool
 
     def exit(self, code: int) -> NoReturn:
@@ -93,7 +94,7 @@ def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: st
         raise click.BadParameter(str(error)) from None
 
 
-OUTPUT_FORMAT = click.option(
+TEXT_OR_JSON = click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -145,7 +146,22 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
     CONFIG_FILE,
     click.option("--isolated", is_flag=True, help="Read no configuration files."),
-    OUTPUT_FORMAT,
+    click.option(
+        "--output-format",
+        type=click.Choice(LINT_FORMATS),
+        default="text",
+        show_default=True,
+        help="For people, for programs, or for the code review of a CI.",
+    ),
+    click.option(
+        "--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report there, not to stdout."
+    ),
+    click.option(
+        "--baseline",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="What `lint --write-baseline` put there is known: only other findings are reported.",
+    ),
     click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(
@@ -171,8 +187,7 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
             discovery=discovery,
             configuration=configuration,
             stdin=stdin,
-            json=take("output_format") == "json",
-            quiet=take("quiet"),
+            output=Output(take("output_format"), take("output_file"), take("quiet")),
             exit_zero=take("exit_zero"),
         )
         if show_ranges:
@@ -187,8 +202,10 @@ def _shared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show_torch_ranges(request: Request) -> None:
+    if request.output.format not in ("text", "json") or request.output.file is not None:
+        raise click.UsageError("--show-torch-range prints text or json, to stdout")
     run = runner.torch_ranges(request.discovery, request.configuration)
-    if request.json:
+    if request.output.format == "json":
         from fsdp_migrate.report import json_format
 
         text.print_document(json_format.ranges_report(run))
@@ -216,11 +233,29 @@ def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Con
             hints=take("hints"),
             fail_on=None if fail_on is None else Severity(fail_on),
             exclude=take("exclude") or None,
+            baseline=_whole(take("baseline")),
         )
         return Configuration(options, ConfigFiles(only, isolated=isolated))
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _whole(file: str | None) -> Path | None:
+    if file is None:
+        return None
+    from pathlib import Path
+
+    return Path(file).absolute()
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Tell what is wrong with a file that an option names in one line, with exit code 2."""
+    try:
+        yield
+    except FileOptionError as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -258,28 +293,49 @@ Examples:
 @click.option(
     "--add-noqa", is_flag=True, help="Write a '# noqa' for every finding, so that from now on only new ones show."
 )
-def lint(request: Request, statistics: bool, add_noqa: bool) -> None:
+@click.option(
+    "--write-baseline",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write all findings there as known ones, for --baseline; what is gone leaves it.",
+)
+def lint(request: Request, statistics: bool, add_noqa: bool, write_baseline: str | None) -> None:
     """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
 
     Folders are searched for .py, .pyi and .ipynb files, without what .gitignore names. '-' reads stdin.
     """
-    run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
-    if request.json:
-        from fsdp_migrate.report import json_format
-
-        text.print_document(json_format.lint_report(run, statistics=statistics))
-    else:
-        text.print_lint(run, quiet=request.quiet, statistics=statistics)
+    if statistics and request.output.format not in ("text", "concise", "json"):
+        raise click.UsageError("--statistics counts in text or json")
+    if write_baseline is not None:
+        _write_baseline(request, write_baseline, statistics)
+    with _usage_errors():
+        run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
+        request.output.lint(run, statistics=statistics)
     request.exit(run.exit_code)
 
 
 def _with_noqa(request: Request) -> Run:
-    if request.stdin is not None or request.json:
-        raise click.UsageError("--add-noqa cannot be combined with '-' or --output-format json")
+    if request.stdin is not None or not request.output.for_people or request.output.file is not None:
+        raise click.UsageError("--add-noqa cannot be combined with '-', --output-format or --output-file")
     done = runner.add_noqa(request.discovery, request.configuration)
-    if not request.quiet:
+    if not request.output.quiet:
         text.print_suppressed(done.findings, done.files)
     return done.run
+
+
+def _write_baseline(request: Request, file: str, statistics: bool) -> NoReturn:
+    output = request.output
+    if request.configuration.options.baseline or statistics or output.format != "text" or output.file is not None:
+        raise click.UsageError(
+            "--write-baseline reports no findings: give no --baseline, --statistics, --output-format or --output-file"
+        )
+    from fsdp_migrate import baseline
+
+    with _usage_errors():
+        run = baseline.renew(file, request.discovery, request.configuration)
+    text.print_unparsable(run)
+    text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
+    request.exit(3 if run.failed else 0)
 
 
 @cli.command(
@@ -305,24 +361,26 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
 
     '-' reads stdin and prints the new text.
     """
-    if request.json and (diff or check or request.stdin is not None):
-        raise click.UsageError("--output-format json cannot be combined with --diff, --check or '-'")
+    output = request.output
+    if output.format not in REWRITE_FORMATS:
+        raise click.UsageError(f"rewrite has no report {output.format!r}; take one of {', '.join(REWRITE_FORMATS)}")
+    if (not output.for_people or output.file is not None) and (diff or check or request.stdin is not None):
+        what = f"--output-format {output.format}" if output.file is None else "--output-file"
+        raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
+    with _usage_errors():
+        run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
     if preview:
-        _print_preview(run, changes if diff else (), summary=diff and not request.quiet)
+        _print_preview(run, changes if diff else (), summary=diff and not output.quiet)
         request.exit(3 if run.failed else int(bool(changes)))
     if request.stdin is not None:
         # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
         text.write_bytes(changes[0].after if changes else request.stdin)
         text.print_left(run)
-    elif request.json:
-        from fsdp_migrate.report import json_format
-
-        text.print_document(json_format.rewrite_report(run))
     else:
-        text.print_rewrite(run, quiet=request.quiet)
+        with _usage_errors():
+            output.rewrite(run)
     request.exit(run.exit_code)
 
 
@@ -359,7 +417,7 @@ def explain(rule: str) -> None:
 
 
 @cli.command(epilog="\b\nExamples:\n  fsdp-migrate rules\n  fsdp-migrate rules --output-format json")
-@OUTPUT_FORMAT
+@TEXT_OR_JSON
 def rules(output_format: str) -> None:
     """List the rules."""
     from fsdp_migrate.rules import RULES
@@ -385,7 +443,7 @@ Examples:
 @click.argument("path", default=".", type=click.Path(exists=True))
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the settings instead.")
 @CONFIG_FILE
-@OUTPUT_FORMAT
+@TEXT_OR_JSON
 def show_config(path: str, schema: bool, config_file: str | None, output_format: str) -> None:
     """Print the settings that hold for PATH (default: the current folder), and where each comes from.
 
@@ -414,7 +472,7 @@ Examples:
 )
 @click.argument("name")
 @click.option("--torch", metavar="RANGE", callback=_parse_torch, help="Only these torch releases.")
-@OUTPUT_FORMAT
+@TEXT_OR_JSON
 def api(name: str, torch: TorchRange | None, output_format: str) -> None:
     """Say since which torch NAME exists, with which parameters, where it is deprecated and where it is found.
 

@@ -34,6 +34,10 @@ SKIPPED_UNLESS_CODE = frozenset(["_build", "build", "dist", "env"])
 ENVIRONMENT_MARKS = frozenset(["conda-meta", "pyvenv.cfg"])
 
 
+# What stands in a printable path for everything that cannot be printed.
+REPLACEMENT = "\ufffd"
+
+
 class FileError(Exception):
     """A file that cannot be read or written; the message is one line for the user."""
 
@@ -320,7 +324,7 @@ def _shown(path: str) -> str:
 def printable(path: str) -> str:
     """`path` with undecodable bytes and control characters replaced, so that it can be printed on one line."""
     readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return readable if readable.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in readable)
+    return readable if readable.isprintable() else "".join(c if c.isprintable() else REPLACEMENT for c in readable)
 
 
 def _cause(error: OSError) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate import files
 from fsdp_migrate.config import Settings
 from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
+from fsdp_migrate.files import REPLACEMENT, Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.report import Run
+from fsdp_migrate.report.output import FileOptionError
 from fsdp_migrate.torch_api import DEFAULT_RANGE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsdp_migrate.baseline import Baseline
     from fsdp_migrate.modules import Modules
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.projects import Projects
@@ -37,6 +41,7 @@ class _Gathered:
 
     configuration: Configuration
     failures: list[Failure]
+    baselines: dict[Path, Baseline] = field(default_factory=dict)
     projects: Projects | None = None
     modules: Modules | None = None
     findings: list[Finding] = field(default_factory=list)
@@ -44,6 +49,7 @@ class _Gathered:
     changed: list[str] = field(default_factory=list)
     sources: dict[str, bytes] = field(default_factory=dict)
     fail_on: dict[str, Severity] = field(default_factory=dict)
+    real_paths: dict[str, str] = field(default_factory=dict)
     files_checked: int = 0
     suppressed: int = 0
     hidden_hints: int = 0
@@ -51,8 +57,12 @@ class _Gathered:
     @contextlib.contextmanager
     def failures_of(self, file: SourceFile) -> Iterator[None]:
         """Note what goes wrong with `file` and go on, even if the fault is this program's."""
+        if REPLACEMENT in file.shown:
+            self.real_paths[file.shown] = file.path
         try:
             yield
+        except FileOptionError:
+            raise
         except FileError as error:
             self.failures.append(Failure(file.shown, str(error)))
         except Exception as error:
@@ -88,7 +98,10 @@ class _Gathered:
         suppressed: int = 0,
         error: str | None = None,
     ) -> None:
-        """Take what one file gave, hints only where they are wanted."""
+        """Take what one file gave, hints only where they are wanted and only what its baseline does not know."""
+        baseline = self.baseline_at(settings.baseline)
+        if findings and baseline is not None:
+            findings = baseline.unknown(file.shown, raw, findings, hints=settings.hints)
         shown = [finding for finding in findings if settings.hints or finding.severity is not Severity.HINT]
         self.files_checked += error is None
         self.findings += sorted(shown, key=lambda finding: finding.place)
@@ -99,6 +112,18 @@ class _Gathered:
             self.fail_on[file.shown] = settings.fail_on
         if error is not None:
             self.failures.append(Failure(file.shown, error))
+
+    def baseline_at(self, path: Path | None) -> Baseline | None:
+        """The baseline at a path, if there is a path.
+
+        Raises:
+            FileOptionError: it cannot be read.
+        """
+        if path is not None and path not in self.baselines:
+            from fsdp_migrate import baseline
+
+            self.baselines[path] = baseline.load(str(path))
+        return None if path is None else self.baselines[path]
 
     def run(self) -> Run:
         return Run(
@@ -113,14 +138,20 @@ class _Gathered:
             changed=tuple(self.changed),
             sources=self.sources,
             fail_on=self.fail_on,
+            real_paths=self.real_paths,
         )
 
 
-def lint(discovery: Discovery, configuration: Configuration) -> Run:
-    """Look for findings in every file, each by its own settings."""
+def lint(discovery: Discovery, configuration: Configuration, baselines: Mapping[Path, Baseline] | None = None) -> Run:
+    """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
+
+    Raises:
+        FileOptionError: a baseline cannot be read.
+    """
     from fsdp_migrate.lint import lint_bytes, worth_linting
 
-    gathered = _Gathered(configuration, list(discovery.failures))
+    gathered = _Gathered(configuration, list(discovery.failures), dict(baselines or {}))
+    gathered.baseline_at(configuration.options.baseline)
     for file in discovery.files:
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.of(file)
@@ -130,15 +161,26 @@ def lint(discovery: Discovery, configuration: Configuration) -> Run:
             settings = gathered.settings_of(file)
             report = lint_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
             gathered.add(file, raw, settings, report.findings, report.suppressed, report.error)
-    return gathered.run()
+    run = gathered.run()
+    if not gathered.baselines:
+        return run
+    from fsdp_migrate.baseline import Scope
+
+    scope = Scope.of(discovery, configuration, run)
+    return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
 def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) -> tuple[Run, tuple[Change, ...]]:
-    """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change."""
+    """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change.
+
+    Raises:
+        FileOptionError: a baseline cannot be read.
+    """
     from fsdp_migrate.lint import worth_linting
     from fsdp_migrate.rewrite import rewrite_bytes
 
     gathered = _Gathered(configuration, list(discovery.failures))
+    gathered.baseline_at(configuration.options.baseline)
     changes = []
     for file in discovery.files:
         with gathered.failures_of(file):
@@ -147,6 +189,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 gathered.add(file, raw, settings)
                 continue
             settings = gathered.settings_of(file)
+            gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
             result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
             if result.raw != raw:
                 if write:
@@ -155,7 +198,9 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 gathered.changed.append(file.shown)
                 gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
             gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
-    return gathered.run(), tuple(changes)
+    # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
+    known = tuple(baseline.known() for baseline in gathered.baselines.values())
+    return replace(gathered.run(), known=known), tuple(changes)
 
 
 @dataclass(frozen=True)

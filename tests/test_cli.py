@@ -290,7 +290,10 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
         (["lint", "--torch", "<1.0"], "lies in '<1.0'"),
         (["lint", "--select", "FSDP110x"], "no rule is called 'FSDP110x' (did you mean FSDP"),
         (["rewrite", "--ignore", "scater-full-optim-state-dict"], "(did you mean scatter-full-optim-state-dict?)"),
-        (["lint", "--output-format", "yaml"], "'yaml' is not one of 'text', 'json'"),
+        (
+            ["lint", "--output-format", "yaml"],
+            "'yaml' is not one of 'text', 'concise', 'json', 'jsonl', 'sarif', 'github', 'gitlab', 'junit'",
+        ),
         (["lint", "-", "a.py"], "'-' (stdin) cannot be combined with other paths"),
         (["lint", "--stdin-filename", "a.py", "a.py"], "give '-' as the path"),
         (["rewrite", "--diff", "--output-format", "json"], "cannot be combined"),

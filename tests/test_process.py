@@ -23,7 +23,8 @@ def save(model, optim):
 
 COMMAND = [sys.executable, "-m", "fsdp_migrate"]
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
+ENVIRONMENT |= {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,8 +58,16 @@ def test_linting_files_without_fsdp_names_loads_nothing_heavy(tmp_path: Path) ->
 
 def test_linting_and_reporting_findings_to_a_pipe_loads_neither_libcst_nor_torch_nor_rich(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(LEGACY)
-    for output in ("text", "json"):
+    for output in ("text", "concise", "json", "jsonl", "github", "gitlab", "junit"):
         assert loaded_modules(tmp_path, "lint", "--output-format", output) & {"libcst", "torch", "rich"} == set()
+
+
+def test_sarif_loads_libcst_only_for_the_text_of_a_fix(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY.replace("full_optim_state_dict(model, optim)", "full_optim_state_dict"))
+    sarif = ("lint", "--output-format", "sarif")
+    assert loaded_modules(tmp_path, *sarif) & {"libcst", "torch", "rich"} == set()
+    (tmp_path / "a.py").write_text(LEGACY)
+    assert loaded_modules(tmp_path, *sarif) & {"libcst", "torch", "rich"} == {"libcst"}
 
 
 def test_rewriting_files_with_nothing_to_fix_does_not_load_libcst(tmp_path: Path) -> None:
@@ -153,6 +162,49 @@ def test_no_color_means_no_colour(tmp_path: Path) -> None:
     assert "5 |     return FSDP.full_optim_state_dict(model, optim)\n" in output
     assert "\x1b[3" not in output
     assert ";3" not in output
+
+
+def test_force_color_draws_into_a_pipe_as_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    for arguments in (["lint"], ["lint", "--output-format", "concise"], ["explain", "FSDP101"]):
+        assert "\x1b[" in start(tmp_path, *arguments, FORCE_COLOR="1").stdout
+        assert "\x1b[" not in start(tmp_path, *arguments, FORCE_COLOR="").stdout
+    no_color = start(tmp_path, "lint", FORCE_COLOR="1", NO_COLOR="1").stdout
+    assert "^^^^" in no_color
+    assert "\x1b[3" not in no_color
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl", "sarif", "github", "gitlab", "junit"])
+def test_no_document_and_no_file_gets_a_colour(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    assert "\x1b" not in start(tmp_path, "lint", "--output-format", name, FORCE_COLOR="1").stdout
+    start(tmp_path, "lint", "--output-file", "report", FORCE_COLOR="1")
+    assert "\x1b" not in (tmp_path / "report").read_text()
+
+
+def test_a_diff_into_a_pipe_can_be_applied_whatever_the_colours(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    assert "\x1b" not in start(tmp_path, "rewrite", "--diff", FORCE_COLOR="1").stdout
+
+
+def test_concise_is_one_line_a_finding_on_a_terminal_too(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    output = on_a_terminal(tmp_path, "lint", "--output-format", "concise", "-q")
+    assert "\x1b[1;33mFSDP101\x1b[0m" in output
+    assert output.count("\n") == 1
+    assert "^" not in output
+
+
+def test_hostile_names_and_texts_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a\n::error::\x1b[2J\u202e.py"
+    path.write_text(LEGACY.replace("dict(model, optim)", "dict(model, '\x1b]0;gone\x07\u202e')"))
+    for output in ("text", "concise"):
+        drawn = on_a_terminal(tmp_path, "lint", "--output-format", output)
+        assert "FSDP101" in drawn
+        for bad in ("\x1b[2J", "\x1b]", "\x07", "\u202e", "\n::error"):
+            assert bad not in drawn
+        piped = start(tmp_path, "lint", "--output-format", output).stdout
+        assert all(line.isprintable() for line in piped.split("\n"))
 
 
 def test_explain_and_rules_are_drawn_on_a_terminal_and_plain_in_a_pipe(tmp_path: Path) -> None:

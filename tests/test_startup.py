@@ -12,7 +12,10 @@ OWN = {
     "fsdp_migrate",
     *(f"fsdp_migrate.{name}" for name in "cli config files findings gitignore lint report runner source".split()),
     *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings reading".split()),
-    *(f"fsdp_migrate.{name}" for name in "report.plain report.text rules rules.entry rules.index screen".split()),
+    *(
+        f"fsdp_migrate.{name}"
+        for name in "report.output report.plain report.text rules rules.entry rules.index screen".split()
+    ),
     "fsdp_migrate.torch_api",
 }
 # Beside what click loads anyway.

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from fsdp_migrate.findings import Applicability
-from fsdp_migrate.report.cards import facts
+from fsdp_migrate.report.cards import card_markdown
 from fsdp_migrate.rules import RULES
-from fsdp_migrate.rules.card import Example, RuleCard
+from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 from tools import build_config_docs
 
@@ -107,33 +106,7 @@ def _anchor(card: RuleCard) -> str:
 
 def _section(card: RuleCard) -> Iterator[str]:
     yield f"### {card.code} {card.name}"
-    yield f"{card.summary[0].upper()}{card.summary[1:]}."
-    known = {"Severity": card.severity_on(TorchRange.parse(DEFAULT_RANGE)).value, **dict(facts(card))}
-    yield "\n".join(f"- {label}: {_linked(value)}" for label, value in known.items())
-    yield card.explanation.strip()
-    for example in card.flags:
-        yield from _flagged(example)
-    for code in card.leaves:
-        yield "**Leaves alone**"
-        yield _code(code)
-
-
-def _flagged(example: Example) -> Iterator[str]:
-    notes = ": ".join(note for note in ("manual" if example.after is None else "", example.note) if note)
-    yield f"**Finds** ({notes})" if notes else "**Finds**"
-    yield _code(example.before)
-    if example.after is not None:
-        unsafe = example.applicability is Applicability.UNSAFE
-        yield "**becomes**, with `--unsafe-fixes`" if unsafe else "**becomes**"
-        yield _code(example.after)
-
-
-def _linked(value: str) -> str:
-    return f"<{value}>" if value.startswith("https://") else value
-
-
-def _code(code: str) -> str:
-    return "```python\n" + code.strip("\n") + "\n```"
+    yield from card_markdown(card, card.severity_on(TorchRange.parse(DEFAULT_RANGE)))
 
 
 if __name__ == "__main__":

@@ -98,6 +98,15 @@ class CellSource:
                 groups.append((first, last, [change]))
         return [self._replaced(first, last, bounds[first], group) for first, last, group in groups]
 
+    def place(self, index: int) -> int:
+        """Where a character of the source is written in the JSON; its end is where the last literal's text ends."""
+        bounds = [0, *accumulate(len(literal) for literal in self.literals)]
+        if not self.literals:
+            return self.value.start
+        number = _index(bounds, index)
+        literal = self.literals[number]
+        return literal.start + 1 + sum(map(len, self._units(literal)[: index - bounds[number]]))
+
     def _joined(self, changes: Iterable[Change]) -> Iterator[Change]:
         """The changes in order, those that touch as one."""
         current: Change | None = None

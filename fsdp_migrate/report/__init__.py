@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
+from fsdp_migrate.source import Source, SourceError, read_source
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a baseline says of a run: how many findings it knows, and a line for each entry that no longer occurs."""
+
+    path: str
+    findings: int
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Run:
     """One run over a set of files.
 
@@ -30,7 +40,8 @@ class Run:
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
     text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
-    makes the run fail.
+    makes the run fail. `known` has the baselines that were used, whose findings are not among `findings`. `real_paths`
+    gives the path on disk for those that had to be changed to be shown.
     """
 
     torch: str
@@ -44,6 +55,8 @@ class Run:
     changed: tuple[str, ...] = ()
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     fail_on: Mapping[str, Severity] = field(default_factory=dict, repr=False)
+    known: tuple[Known, ...] = ()
+    real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def tally(self) -> Tally:
@@ -64,6 +77,11 @@ class Run:
             fixed = [finding for finding in self.fixed if finding.path == path]
             yield fixed, [finding for finding in self.findings if finding.path == path]
 
+    def source(self, path: str) -> Source | None:
+        """The text that the findings of `path` are about, None if there is none or it cannot be decoded."""
+        raw = self.sources.get(path)
+        return None if raw is None else source_of(raw, path)
+
     @property
     def failed(self) -> bool:
         """Whether some file could not be read, parsed or written."""
@@ -72,9 +90,18 @@ class Run:
     @property
     def exit_code(self) -> int:
         """0 nothing to report, 1 findings that make the run fail, 3 some file failed."""
-        return 3 if self.failed else int(any(self._fails(finding) for finding in self.findings))
+        return 3 if self.failed else int(any(self.fails(finding) for finding in self.findings))
 
-    def _fails(self, finding: Finding) -> bool:
+    def fails(self, finding: Finding) -> bool:
+        """Whether a finding makes the run fail."""
         order = list(Severity)
         least = self.fail_on.get(finding.path, Severity.DEPRECATED)
         return order.index(finding.severity) <= order.index(least)
+
+
+def source_of(raw: bytes, path: str) -> Source | None:
+    """The text of a file, None if it cannot be decoded."""
+    try:
+        return read_source(raw, path)
+    except SourceError:
+        return None

@@ -1,4 +1,4 @@
-"""Rule cards for people: `explain` and `rules`."""
+"""Rule cards for people: `explain`, `rules`, and Markdown for the page of the rules and for SARIF."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.findings import Applicability
+from fsdp_migrate.findings import Applicability, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -38,6 +38,19 @@ def card_text(card: RuleCard) -> str:
         *(f"Leaves alone:\n{_code(code)}" for code in card.leaves),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:
+    """The blocks of the card in Markdown, without its heading, for a torch range on which it is of this severity."""
+    yield f"{card.summary[0].upper()}{card.summary[1:]}."
+    known = {"Severity": severity.value, **dict(facts(card))}
+    yield "\n".join(f"- {label}: {_linked(value)}" for label, value in known.items())
+    yield card.explanation.strip()
+    for example in card.flags:
+        yield from _example_markdown(example)
+    for code in card.leaves:
+        yield "**Leaves alone**"
+        yield _fenced(code)
 
 
 def table_text(cards: Iterable[RuleCard]) -> str:
@@ -80,6 +93,24 @@ def print_table(console: Console, cards: Iterable[RuleCard]) -> None:
 def _example_text(example: Example) -> str:
     text = f"{_heading(example)}:\n{_code(example.before)}"
     return text if example.after is None else f"{text}\n{_becomes(example)}:\n{_code(example.after)}"
+
+
+def _example_markdown(example: Example) -> Iterator[str]:
+    notes = ": ".join(note for note in ("manual" if example.after is None else "", example.note) if note)
+    yield f"**Finds** ({notes})" if notes else "**Finds**"
+    yield _fenced(example.before)
+    if example.after is not None:
+        unsafe = example.applicability is Applicability.UNSAFE
+        yield "**becomes**, with `--unsafe-fixes`" if unsafe else "**becomes**"
+        yield _fenced(example.after)
+
+
+def _linked(value: str) -> str:
+    return f"<{value}>" if value.startswith("https://") else value
+
+
+def _fenced(code: str) -> str:
+    return "```python\n" + code.strip("\n") + "\n```"
 
 
 def _heading(example: Example) -> str:

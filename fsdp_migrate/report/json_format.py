@@ -1,7 +1,8 @@
 """The report as JSON, for other programs; `SCHEMA_VERSION` rises when a field changes its meaning or goes.
 
 `torch` is the range that the findings are about, null where the projects of the files support several; `torch_ranges`
-are the ranges by project, without those whose files hold nothing to look at.
+are the ranges by project, without those whose files hold nothing to look at. Where a baseline is used, `known` counts
+the findings that it holds and `no_longer_there` names its entries that are gone.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def lint_report(run: Run, *, statistics: bool = False) -> str:
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         document["statistics"] = [{"code": code, "name": name, "count": count} for (code, name), count in ordered]
     return _dump(document)
+
+
+def lines(run: Run) -> str:
+    """The findings, one object a line."""
+    return "\n".join(json.dumps(_finding(finding)) for finding in run.findings)
 
 
 def rewrite_report(run: Run) -> str:
@@ -72,6 +78,10 @@ def rules_report(cards: Iterable[RuleCard], changes: Iterable[Change]) -> str:
 def _document(run: Run) -> dict[str, Any]:
     ranges = {project.root: str(project.torch) for project in run.projects}
     used = set(ranges.values()) or {run.torch}
+    known = {
+        "known": sum(known.findings for known in run.known),
+        "no_longer_there": [entry for known in run.known for entry in known.gone],
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
@@ -83,6 +93,7 @@ def _document(run: Run) -> dict[str, Any]:
         "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
         "files_checked": run.files_checked,
         "suppressed": run.suppressed,
+        **(known if run.known else {}),
     }
 
 

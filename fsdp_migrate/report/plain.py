@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from fsdp_migrate.files import Failure
+from fsdp_migrate.files import Failure, printable
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run
 
@@ -14,12 +15,12 @@ MOST_NOTES = 4
 
 def finding_line(finding: Finding) -> str:
     """`path:line:column: CODE message [what can be done]`."""
-    return f"{place(finding)}: {finding.code} {finding.message} [{remedy(finding)}]"
+    return f"{place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
 
 
 def fixed_line(finding: Finding) -> str:
     """The line of a finding that a rewrite mended."""
-    return f"{place(finding)}: {finding.code} {finding.message} [fixed]"
+    return f"{place(finding)}: {finding.code} {printable(finding.message)} [fixed]"
 
 
 def failure_line(failure: Failure) -> str:
@@ -39,7 +40,20 @@ def remedy(finding: Finding) -> str:
         return "fixable"
     kind = "hint" if finding.severity is Severity.HINT else finding.applicability.value
     kind = "unsafe fix" if finding.applicability is Applicability.UNSAFE else kind
-    return f"{kind}: {finding.reason}" if finding.reason else kind
+    return f"{kind}: {printable(finding.reason)}" if finding.reason else kind
+
+
+def rewrite_lines(run: Run, *, quiet: bool) -> Iterator[str]:
+    """File by file a line for what was fixed (unless `quiet`) and for what is left."""
+    for fixed, left in run.by_file():
+        if not quiet:
+            yield from map(fixed_line, fixed)
+        yield from map(finding_line, left)
+
+
+def gone_lines(run: Run) -> list[str]:
+    """One line for each entry of the baseline that no longer occurs."""
+    return [f"no longer there: {entry}" for known in run.known for entry in known.gone]
 
 
 def statistics(run: Run) -> Iterator[str]:
@@ -61,7 +75,8 @@ def lint_summary(run: Run) -> list[str]:
         where = _of_files(len(among), run.files_checked)
         head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(run)}"
     else:
-        head = f"No findings in {_count(run.files_checked, 'file')}"
+        what = "No new findings" if any(known.findings for known in run.known) else "No findings"
+        head = f"{what} in {_count(run.files_checked, 'file')}"
     lines = [_sentence(head, run)]
     if tally.safe or tally.unsafe:
         lines.append(_advice(run))
@@ -89,6 +104,12 @@ def rewrite_summary(run: Run, *, done: bool) -> list[str]:
 def suppressed_line(findings: int, files: int) -> str:
     """What `--add-noqa` did."""
     return f"Suppressed {_count(findings, 'finding')} in {_count(files, 'file')}."
+
+
+def baseline_summary(run: Run) -> list[str]:
+    """The closing line of a run that wrote a baseline."""
+    head = "; ".join(f"Wrote {known.path}, which knows {_count(known.findings, 'finding')}" for known in run.known)
+    return [_sentence(head, replace(run, known=()))]
 
 
 def notes(run: Run) -> list[str]:
@@ -137,6 +158,7 @@ def _kinds(findings: Iterable[Finding]) -> str:
 def _sentence(head: str, run: Run) -> str:
     """`head` with what the findings do not show: suppressed ones, hints, files that failed."""
     parts = [head]
+    parts += [f"{known.findings} known from {known.path}" for known in run.known if known.findings]
     if run.suppressed:
         parts.append(f"{run.suppressed} suppressed by comments")
     if run.tally.hints:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
+from itertools import groupby
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
+from fsdp_migrate.files import printable
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run, plain
-from fsdp_migrate.source import Source, SourceError, read_source
 
 _TAB = 4
 
@@ -35,18 +35,21 @@ def console() -> Console:
 
 def print_findings(to: Console, run: Run) -> None:
     """Print each finding with its frame."""
-    _print_framed(to, run.findings, _by_path(run))
+    _print_framed(to, run.findings, run)
 
 
-def print_rewrite(to: Console, run: Run, *, quiet: bool) -> None:
-    """Print file by file one line for what was fixed (unless `quiet`) and a frame for what is left."""
-    sources = _by_path(run)
+def print_rewrite(to: Console, run: Run, *, quiet: bool, frames: bool = True) -> None:
+    """Print file by file one line for what was fixed (unless `quiet`), and a frame or a line for what is left."""
     for fixed, left in run.by_file():
         if fixed and not quiet:
             for finding in fixed:
                 to.print(_head(finding).append(" [fixed]", "green"))
-            to.print()
-        _print_framed(to, left, sources)
+            if frames:
+                to.print()
+        if frames:
+            _print_framed(to, left, run)
+        else:
+            _print_lines(to, left)
 
 
 def print_diff(to: Console, diff: bytes) -> None:
@@ -57,20 +60,35 @@ def print_diff(to: Console, diff: bytes) -> None:
         to.print(Text(_visible(line.removesuffix("\r")), style))
 
 
-def _print_framed(to: Console, findings: Iterable[Finding], sources: dict[str, Source]) -> None:
+def print_lines(to: Console, run: Run) -> None:
+    """Print each finding on a line of its own."""
+    _print_lines(to, run.findings)
+
+
+def _print_lines(to: Console, findings: Iterable[Finding]) -> None:
     for finding in findings:
-        to.print(_head(finding))
-        lines = sources[finding.path].lines(finding.cell) if finding.path in sources else []
-        gutter = " " * len(str(finding.line))
-        if finding.line <= len(lines):
-            to.print(_frame(finding, lines[finding.line - 1].rstrip("\r\n"), gutter, to.width))
-        remedy = Text.assemble((f"{gutter} = ", "blue"), (plain.remedy(finding), _REMEDY_STYLE[finding.applicability]))
-        to.print(remedy, end="\n\n")
+        to.print(_head(finding).append(" [").append_text(_remedy(finding)).append("]"))
+
+
+def _print_framed(to: Console, findings: Iterable[Finding], run: Run) -> None:
+    for path, members in groupby(findings, lambda finding: finding.path):
+        source = run.source(path)
+        for finding in members:
+            lines = [] if source is None else source.lines(finding.cell)
+            to.print(_head(finding))
+            gutter = " " * len(str(finding.line))
+            if finding.line <= len(lines):
+                to.print(_frame(finding, lines[finding.line - 1].rstrip("\r\n"), gutter, to.width))
+            to.print(Text.assemble((f"{gutter} = ", "blue"), _remedy(finding)), end="\n\n")
 
 
 def _head(finding: Finding) -> Text:
     style = _SEVERITY_STYLE[finding.severity]
-    return Text.assemble((plain.place(finding), "bold"), ": ", (finding.code, style), f" {finding.message}")
+    return Text.assemble((plain.place(finding), "bold"), ": ", (finding.code, style), f" {printable(finding.message)}")
+
+
+def _remedy(finding: Finding) -> Text:
+    return Text(plain.remedy(finding), _REMEDY_STYLE[finding.applicability])
 
 
 def _frame(finding: Finding, line: str, gutter: str, width: int) -> Text:
@@ -104,14 +122,6 @@ def _window(text: str, start: int, width: int) -> tuple[str, int]:
     if cell_len(text) > width:
         text = set_cell_size(text, width - 1) + ">"
     return text, cut
-
-
-def _by_path(run: Run) -> dict[str, Source]:
-    sources = {}
-    for path, raw in run.sources.items():
-        with contextlib.suppress(SourceError):
-            sources[path] = read_source(raw, path)
-    return sources
 
 
 def _visible(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -13,38 +14,50 @@ if TYPE_CHECKING:
     from fsdp_migrate.rules.card import RuleCard
 
 
-def print_lint(run: Run, *, quiet: bool, statistics: bool) -> None:
-    """Print the findings, or only how many of each rule; then the closing sentence unless `quiet`."""
+def drawn() -> bool:
+    """Whether to print for a terminal: there is one, or FORCE_COLOR says to take stdout for one."""
+    return sys.stdout.isatty() or os.environ.get("FORCE_COLOR", "") != ""
+
+
+def print_lint(run: Run, *, quiet: bool, statistics: bool, frames: bool) -> None:
+    """Print the findings, or only how many of each rule; then the closing sentence unless `quiet`.
+
+    On a terminal each finding gets the frame of its code, if `frames` are wanted.
+    """
     if statistics:
         _print(plain.statistics(run))
         print_unparsable(run)
-    elif run.findings and sys.stdout.isatty():
+    elif run.findings and drawn():
         from fsdp_migrate.report import terminal
 
-        terminal.print_findings(terminal.console(), run)
+        show = terminal.print_findings if frames else terminal.print_lines
+        show(terminal.console(), run)
     else:
         _print(plain.finding_line(finding) for finding in run.findings)
-    print_failures(run)
-    if not quiet:
-        print_warnings(run)
-        _print(plain.lint_summary(run))
+    print_closing(run, plain.lint_summary(run), quiet=quiet)
 
 
-def print_rewrite(run: Run, *, quiet: bool) -> None:
-    """Print file by file what was fixed (unless `quiet`) and what is left; then the closing sentence unless `quiet`."""
-    if (run.findings or (run.fixed and not quiet)) and sys.stdout.isatty():
+def print_rewrite(run: Run, *, quiet: bool, frames: bool) -> None:
+    """Print file by file what was fixed (unless `quiet`) and what is left; then the closing sentence unless `quiet`.
+
+    On a terminal each finding that is left gets the frame of its code, if `frames` are wanted.
+    """
+    if (run.findings or (run.fixed and not quiet)) and drawn():
         from fsdp_migrate.report import terminal
 
-        terminal.print_rewrite(terminal.console(), run, quiet=quiet)
+        terminal.print_rewrite(terminal.console(), run, quiet=quiet, frames=frames)
     else:
-        for fixed, left in run.by_file():
-            if not quiet:
-                _print(plain.fixed_line(finding) for finding in fixed)
-            _print(plain.finding_line(finding) for finding in left)
+        _print(plain.rewrite_lines(run, quiet=quiet))
+    print_closing(run, plain.rewrite_summary(run, done=True), quiet=quiet)
+
+
+def print_closing(run: Run, summary: Iterable[str], *, quiet: bool) -> None:
+    """Print what is said beside the findings: failures, and unless `quiet` warnings and the closing sentence."""
     print_failures(run)
     if not quiet:
         print_warnings(run)
-        _print(plain.rewrite_summary(run, done=True))
+        print_gone(run)
+        _print(summary)
 
 
 def print_suppressed(findings: int, files: int) -> None:
@@ -68,6 +81,11 @@ def print_warnings(run: Run) -> None:
     _print(plain.warning_lines(run), error=True)
 
 
+def print_gone(run: Run) -> None:
+    """Print to stderr which entries of the baseline no longer occur."""
+    _print(plain.gone_lines(run), error=True)
+
+
 def print_ranges(run: Run) -> None:
     """Print the torch range of each project and what decided on it."""
     print_failures(run)
@@ -88,7 +106,7 @@ def print_preview_summary(run: Run) -> None:
 
 
 def print_diff(diff: bytes) -> None:
-    """Print a unified diff: its very bytes to a pipe, coloured on a terminal."""
+    """Print a unified diff: its very bytes to a pipe, whatever FORCE_COLOR says, coloured on a terminal."""
     if diff and sys.stdout.isatty():
         from fsdp_migrate.report import terminal
 
@@ -101,7 +119,7 @@ def print_card(card: RuleCard) -> None:
     """Print a rule's card."""
     from fsdp_migrate.report import cards
 
-    if sys.stdout.isatty():
+    if drawn():
         from fsdp_migrate.report import terminal
 
         cards.print_card(terminal.console(), card)
@@ -113,7 +131,7 @@ def print_rules(known: Iterable[RuleCard]) -> None:
     """Print the table of rules."""
     from fsdp_migrate.report import cards
 
-    if sys.stdout.isatty():
+    if drawn():
         from fsdp_migrate.report import terminal
 
         cards.print_table(terminal.console(), known)

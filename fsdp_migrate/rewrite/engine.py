@@ -96,6 +96,15 @@ def _fault_alone(raw: bytes, path: str, finding: Finding) -> str | None:
     return None
 
 
+def fix_alone(raw: bytes, path: str, finding: Finding) -> tuple[bytes, list[Replacement]]:
+    """The file if only `finding` is mended, and what comes where in its text; unchanged without a fix that holds."""
+    try:
+        new, changes = _applied(raw, path, [finding])
+    except RewriteError:
+        return raw, []
+    return new, sorted(changes, key=lambda change: (change.span, change.rank))
+
+
 def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: finding.place))
 

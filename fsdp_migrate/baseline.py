@@ -1,0 +1,232 @@
+"""Baselines: findings that a team knows of, so that only new ones fail a run.
+
+An entry is a rule, a path and what the statement means (`fsdp_migrate.fingerprints`), with how often that occurs in the
+file. Moving or formatting code keeps it; of more occurrences than the entry counts the later ones are new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fsdp_migrate import runner
+from fsdp_migrate.config import Settings
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.files import Discovery, printable
+from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
+from fsdp_migrate.fingerprints import numbered
+from fsdp_migrate.report import Known, Run, source_of
+from fsdp_migrate.report.output import FileOptionError, write_text
+from fsdp_migrate.report.places import below
+from fsdp_migrate.source import Source
+from fsdp_migrate.torch_api import TorchRange
+
+VERSION = 1
+_LONGEST_TEXT = 80
+
+
+class Entry(NamedTuple):
+    """What makes two findings the same; `path` is relative to the baseline's folder, with slashes."""
+
+    path: str
+    rule: str
+    key: str
+
+
+class Baseline:
+    """What a file says is known, compared with what a run finds, file by file."""
+
+    def __init__(self, file: str, counts: Mapping[Entry, int], texts: Mapping[Entry, str]) -> None:
+        """`counts` says how often each entry occurs, `texts` what its statement looks like to people."""
+        self.file = file
+        self.counts = counts
+        self.texts = dict(texts)
+        self.occurring: Counter[Entry] = Counter()
+        self.hidden: set[Entry] = set()
+        self.met = 0
+
+    def unknown(self, path: str, raw: bytes, findings: Sequence[Finding], *, hints: bool) -> tuple[Finding, ...]:
+        """The findings of one file that are not known, in order of place; without `hints` those are not shown."""
+        where, source = _path(path, self.file), source_of(raw, path)
+        left = []
+        for finding, key, _ in numbered(sorted(findings, key=lambda finding: finding.place), source):
+            # A file that does not parse is never known: nothing is said about it, so it must not pass for clean.
+            if finding.code == UNPARSABLE or self._is_new(Entry(where, finding.code, key), finding, source, hints):
+                left.append(finding)
+        return tuple(left)
+
+    def _is_new(self, entry: Entry, finding: Finding, source: Source | None, hints: bool) -> bool:
+        shown = hints or finding.severity is not Severity.HINT
+        self.occurring[entry] += 1
+        if entry not in self.texts:
+            self.texts[entry] = _text(finding, source)
+        if not shown:
+            self.hidden.add(entry)
+        if self.occurring[entry] > self.counts.get(entry, 0):
+            return True
+        self.met += shown
+        return False
+
+    def known(self, scope: Scope | None = None) -> Known:
+        """What there is to say of the run; only with a `scope` which entries no longer occur."""
+        return Known(_shown(self.file), self.met, () if scope is None else self._gone(scope.covers(self.file)))
+
+    def renew(self, scope: Scope) -> Known:
+        """Make the file know all that the run found and shows, and forget what no longer occurs.
+
+        Hints that are not shown stay if they were known, and so do entries where the run did not look.
+
+        Raises:
+            FileOptionError: the file cannot be written.
+        """
+        covered = scope.covers(self.file)
+        taken = {entry: n for entry, n in self.occurring.items() if entry not in self.hidden or entry in self.counts}
+        kept = {entry: n for entry, n in self.counts.items() if entry not in taken and not covered(entry)}
+        write_text(self.file, _document({**kept, **taken}, self.texts))
+        return Known(_shown(self.file), sum(taken.values()), self._gone(covered))
+
+    def _gone(self, covered: Callable[[Entry], bool]) -> tuple[str, ...]:
+        """A line for each entry that occurs less often than it did, or no more."""
+        lines = []
+        for entry, count in sorted(self.counts.items()):
+            missing = count - self.occurring[entry]
+            if missing > 0 and covered(entry):
+                line = f"{entry.path}: {entry.rule} {self.texts.get(entry, '')}".rstrip()
+                lines.append(printable(line if missing == count else f"{line} ({missing} of {count})"))
+        return tuple(lines)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run looked at, where alone it can say that something is gone.
+
+    `files` were looked at and `failed` could not be; in `folders` all files were found; `settings` say for which rules.
+    """
+
+    files: frozenset[str]
+    failed: frozenset[str]
+    folders: tuple[str, ...]
+    settings: Settings
+
+    @classmethod
+    def of(cls, discovery: Discovery, configuration: Configuration, run: Run) -> Scope:
+        """What `run` looked at; a rule that a configuration file turns off finds nothing for good, so that counts."""
+        options = configuration.options
+        failed = {failure.path for failure in run.failures} | {f.path for f in run.findings if f.code == UNPARSABLE}
+        return cls(
+            frozenset(_absolute(file.shown) for file in discovery.files),
+            frozenset(_absolute(path) for path in failed),
+            tuple(os.path.realpath(folder) for folder in discovery.folders),
+            Settings(TorchRange.default(), options.select or (), options.ignore or ()),
+        )
+
+    def covers(self, file: str) -> Callable[[Entry], bool]:
+        """Whether an entry of the baseline `file` would have been found if it still occurred."""
+        home = _home(file)
+
+        def covered(entry: Entry) -> bool:
+            path = os.path.normpath(os.path.join(home, entry.path))
+            if path in self.failed or not self.settings.selected(entry.rule):
+                return False
+            inside = any(below(path, folder) for folder in self.folders)
+            return inside or path in self.files or not os.path.exists(path)
+
+        return covered
+
+
+def load(file: str, *, missing_ok: bool = False) -> Baseline:
+    """Read a baseline; with `missing_ok` one that does not exist is empty.
+
+    Raises:
+        FileOptionError: there is none, or it is not one.
+    """
+    if missing_ok and not os.path.lexists(file):
+        return Baseline(file, {}, {})
+    try:
+        with open(file, encoding="utf-8") as stream:
+            document = json.load(stream)
+        counts, texts = _read(document)
+    except FileNotFoundError:
+        name = _shown(file)
+        raise FileOptionError(
+            f"there is no baseline {name}; `fsdp-migrate lint --write-baseline {name}` makes it"
+        ) from None
+    except OSError as error:
+        raise FileOptionError(f"the baseline {_shown(file)} cannot be read: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise FileOptionError(f"{_shown(file)} is no baseline that this version of fsdp-migrate reads") from None
+    return Baseline(file, counts, texts)
+
+
+def renew(file: str, discovery: Discovery, configuration: Configuration) -> Run:
+    """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
+
+    Raises:
+        FileOptionError: there is one already that cannot be read, or it cannot be written.
+    """
+    path = Path(file).absolute()
+    baseline = load(str(path), missing_ok=True)
+    alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
+    run = runner.lint(discovery, alone, {path: baseline})
+    known = baseline.renew(Scope.of(discovery, configuration, run))
+    left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
+    return replace(run, findings=left, known=(known,))
+
+
+def _text(finding: Finding, source: Source | None) -> str:
+    """The statement of a finding on one line."""
+    if source is None:
+        return ""
+    statement = source.data[finding.statement.start : finding.statement.end].decode("utf-8", "replace")
+    line = printable(" ".join(statement.split()))
+    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."
+
+
+def _home(file: str) -> str:
+    return os.path.dirname(_absolute(file))
+
+
+def _shown(file: str) -> str:
+    """How messages call a baseline: as briefly as the current folder allows."""
+    return printable(below(file, os.getcwd()) or file)
+
+
+def _absolute(path: str) -> str:
+    """The path of a file whose folder may be reached by links."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def _path(path: str, file: str) -> str:
+    """How entries call a file: from the baseline's folder on, wherever the run was started."""
+    return below(_absolute(path), _home(file)) or _absolute(path).replace(os.sep, "/")
+
+
+def _document(counts: Mapping[Entry, int], texts: Mapping[Entry, str]) -> str:
+    # Not in order of place: code that moves within its file changes nothing here.
+    ordered = sorted(counts, key=lambda entry: (entry.path, entry.rule, texts.get(entry, ""), entry.key))
+    entries = [{**entry._asdict(), "count": counts[entry], "text": texts.get(entry, "")} for entry in ordered]
+    return json.dumps({"version": VERSION, "findings": entries}, indent=2, ensure_ascii=False)
+
+
+def _read(document: Any) -> tuple[dict[Entry, int], dict[Entry, str]]:
+    if document["version"] != VERSION:
+        raise ValueError("another version")
+    counts: dict[Entry, int] = {}
+    texts: dict[Entry, str] = {}
+    for row in document["findings"]:
+        entry = Entry(*(_string(row[name]) for name in Entry._fields))
+        counts[entry] = counts.get(entry, 0) + int(row["count"])
+        texts[entry] = _string(row.get("text", ""))
+    return counts, texts
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value

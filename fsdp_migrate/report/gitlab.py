@@ -1,0 +1,48 @@
+"""The report as GitLab's code quality artifact."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.fingerprints import numbered
+from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report.places import in_repository
+from fsdp_migrate.report.regions import Region, Regions
+
+SEVERITIES = {
+    Severity.BREAKS: "critical",
+    Severity.CHANGES: "major",
+    Severity.DEPRECATED: "minor",
+    Severity.HINT: "info",
+}
+
+
+def report(run: Run) -> str:
+    """A list of issues, one a finding."""
+    return json.dumps(list(_issues(run)), indent=2)
+
+
+def _issues(run: Run) -> Iterator[dict[str, Any]]:
+    for path, members in groupby(run.findings, lambda finding: finding.path):
+        where, regions = in_repository(path, "CI_PROJECT_DIR"), Regions(run, path)
+        for finding, key, occurrence in numbered(members, run.source(path)):
+            # GitLab follows a finding from one pipeline to the next by this alone, and shows equal ones once.
+            identity = f"{where}\n{key}\n{occurrence}".encode("utf-8", "surrogateescape")
+            yield _issue(finding, where, regions.of(finding), hashlib.sha256(identity).hexdigest())
+
+
+def _issue(finding: Finding, path: str, region: Region, fingerprint: str) -> dict[str, Any]:
+    return {
+        "type": "issue",
+        "check_name": finding.code,
+        "description": f"{finding.code}: {finding.message} [{plain.remedy(finding)}]",
+        "categories": ["Compatibility"],
+        "severity": SEVERITIES[finding.severity],
+        "fingerprint": fingerprint,
+        "location": {"path": path, "lines": {"begin": region.line, "end": region.end_line}},
+    }

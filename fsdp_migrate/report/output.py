@@ -1,0 +1,151 @@
+"""Which report a run gets, and where it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+
+from fsdp_migrate.report import Run, plain, text
+
+LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+REWRITE_FORMATS = ("text", "concise", "json", "sarif")
+_FOR_PEOPLE = ("text", "concise")
+_TELLS_FAILURES = ("json", "sarif", "github", "junit")
+
+
+class FileOptionError(Exception):
+    """A file that an option names cannot be read or written; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the options say about the report; no `file` means stdout."""
+
+    format: str
+    file: str | None
+    quiet: bool
+
+    @property
+    def for_people(self) -> bool:
+        """Whether the report is text rather than a document for another program."""
+        return self.format in _FOR_PEOPLE
+
+    def lint(self, run: Run, *, statistics: bool) -> None:
+        """Report what `lint` found.
+
+        Raises:
+            FileOptionError: the file cannot be written.
+        """
+        if self.for_people and self.file is None:
+            text.print_lint(run, quiet=self.quiet, statistics=statistics, frames=self.format == "text")
+            return
+        document = _lint_document(self.format, run, statistics)
+        self._put(document, run, plain.lint_summary(run))
+
+    def rewrite(self, run: Run) -> None:
+        """Report what `rewrite` did and left.
+
+        Raises:
+            FileOptionError: the file cannot be written.
+        """
+        if self.for_people and self.file is None:
+            text.print_rewrite(run, quiet=self.quiet, frames=self.format == "text")
+            return
+        self._put(_rewrite_document(self.format, run, self.quiet), run, plain.rewrite_summary(run, done=True))
+
+    def _put(self, document: str, run: Run, summary: list[str]) -> None:
+        """Write the document; people get the rest where stdout is not taken by it."""
+        if self.file is not None:
+            write_text(self.file, document)
+            text.print_closing(run, summary, quiet=self.quiet)
+            return
+        text.write_bytes(_encoded(document))
+        if self.format not in _TELLS_FAILURES:
+            text.print_failures(run)
+            if not self.quiet:
+                text.print_warnings(run)
+        if self.format != "json" and not self.quiet:
+            text.print_gone(run)
+
+
+def write_text(path: str, document: str) -> None:
+    """Make `document` the contents of a file, at once where it is a regular one.
+
+    Raises:
+        FileOptionError: it cannot be written.
+    """
+    raw = _encoded(document)
+    target = os.path.realpath(path)
+    try:
+        if os.path.isfile(target):
+            _replace(target, raw)
+        else:
+            with open(target, "wb") as stream:
+                stream.write(raw)
+    except OSError as error:
+        raise FileOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _replace(target: str, raw: bytes) -> None:
+    import tempfile  # only where a file is replaced
+
+    if not os.access(target, os.W_OK):
+        raise PermissionError(0, "it is read-only")
+    descriptor, temporary = tempfile.mkstemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=os.path.dirname(target))
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(raw)
+        os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(temporary, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _encoded(document: str) -> bytes:
+    return f"{document}\n".encode("utf-8", "backslashreplace") if document else b""
+
+
+def _lint_document(name: str, run: Run, statistics: bool) -> str:
+    if name == "json":
+        from fsdp_migrate.report import json_format
+
+        return json_format.lint_report(run, statistics=statistics)
+    if name in _FOR_PEOPLE:
+        return "\n".join(plain.statistics(run) if statistics else map(plain.finding_line, run.findings))
+    return _document(name, run)
+
+
+def _rewrite_document(name: str, run: Run, quiet: bool) -> str:
+    if name == "json":
+        from fsdp_migrate.report import json_format
+
+        return json_format.rewrite_report(run)
+    if name in _FOR_PEOPLE:
+        return "\n".join(plain.rewrite_lines(run, quiet=quiet))
+    return _document(name, run)
+
+
+def _document(name: str, run: Run) -> str:
+    """The findings as a document for another program."""
+    if name == "jsonl":
+        from fsdp_migrate.report import json_format
+
+        return json_format.lines(run)
+    if name == "junit":
+        from fsdp_migrate.report import junit
+
+        return junit.report(run)
+    if name == "sarif":
+        from fsdp_migrate.report import sarif
+
+        return sarif.report(run)
+    if name == "github":
+        from fsdp_migrate.report import github
+
+        return github.report(run)
+    from fsdp_migrate.report import gitlab
+
+    return gitlab.report(run)

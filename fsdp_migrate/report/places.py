@@ -1,0 +1,21 @@
+"""Paths as other programs want them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+
+
+def below(path: str, folder: str) -> str | None:
+    """`path` relative to `folder`, with slashes; None if it lies elsewhere."""
+    try:
+        relative = os.path.relpath(os.path.abspath(path), folder)
+    except ValueError:  # another drive
+        return None
+    return None if relative.split(os.sep)[0] == os.pardir else PurePath(relative).as_posix()
+
+
+def in_repository(path: str, variable: str) -> str:
+    """`path` relative to the checkout that a CI names in an environment variable, if that is where it lies."""
+    checkout = os.environ.get(variable)
+    return (below(path, checkout) if checkout else None) or PurePath(path).as_posix()

@@ -1,0 +1,202 @@
+"""The report as SARIF 2.1.0, for code scanning and editors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_from_bytes
+
+from fsdp_migrate import __version__
+from fsdp_migrate.findings import Applicability, Finding, Severity
+from fsdp_migrate.fingerprints import numbered
+from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report.places import below
+from fsdp_migrate.report.regions import Region, Regions
+from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    from fsdp_migrate.rules.card import RuleCard
+    from fsdp_migrate.source import Source
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+ROOT = "%SRCROOT%"
+FINGERPRINT = "findingContent/v1"
+LEVELS = {
+    Severity.BREAKS: "error",
+    Severity.CHANGES: "warning",
+    Severity.DEPRECATED: "warning",
+    Severity.HINT: "note",
+}
+
+Object = dict[str, Any]
+
+
+def report(run: Run) -> str:
+    """The whole log, with the fix of every finding that has one."""
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [_Log(run).object()]}, indent=2)
+
+
+class _Log:
+    """The log of one run, and the numbers of the rules and files that its results refer to."""
+
+    def __init__(self, run: Run) -> None:
+        from fsdp_migrate.rules import find
+
+        self.run = run
+        codes = sorted({finding.code for finding in run.findings})
+        self.cards = [card for code in codes if (card := find(code)) is not None]
+        self.rules = {card.code: number for number, card in enumerate(self.cards)}
+        self.files: dict[str, int] = {}
+        for finding in run.findings:
+            self.files.setdefault(finding.path, len(self.files))
+
+    def object(self) -> Object:
+        torch = TorchRange.parse(self.run.torch)
+        encodings: dict[str, str] = {}
+        results = list(self.results(encodings))
+        return {
+            "tool": {
+                "driver": {
+                    "name": "fsdp-migrate",
+                    "version": __version__,
+                    "semanticVersion": __version__,
+                    "rules": [_rule(card, card.severity_on(torch)) for card in self.cards],
+                }
+            },
+            "invocations": [self.invocation()],
+            "originalUriBaseIds": {ROOT: {"uri": _folder_uri(os.getcwd())}},
+            "artifacts": [
+                {
+                    "location": self.location(path),
+                    "roles": ["analysisTarget"],
+                    "sourceLanguage": "python",
+                    **({"encoding": encodings[path]} if path in encodings else {}),
+                }
+                for path in self.files
+            ],
+            "columnKind": "unicodeCodePoints",
+            "newlineSequences": ["\r\n", "\n", "\r"],
+            "results": results,
+        }
+
+    def results(self, encodings: dict[str, str]) -> Iterator[Object]:
+        """The findings in order; notes the encoding of each file on the way."""
+        for path, members in groupby(self.run.findings, lambda finding: finding.path):
+            source = self.run.source(path)
+            if source is not None:
+                encodings[path] = source.encoding
+            regions = Regions(self.run, path)
+            for finding, key, occurrence in numbered(members, source):
+                result = self.result(finding, regions.of(finding))
+                result["partialFingerprints"] = {FINGERPRINT: f"{key}:{occurrence}"}
+                if source is not None and (fix := self.fix(finding, source, regions)):
+                    result["fixes"] = [fix]
+                yield result
+
+    def result(self, finding: Finding, region: Region) -> Object:
+        numbered = {"ruleIndex": self.rules[finding.code]} if finding.code in self.rules else {}
+        place = {
+            "artifactLocation": self.location(finding.path) | {"index": self.files[finding.path]},
+            "region": _region(region),
+        }
+        return {
+            "ruleId": finding.code,
+            **numbered,
+            "level": LEVELS[finding.severity],
+            "message": _message(f"{finding.message} [{plain.remedy(finding)}]"),
+            "locations": [{"physicalLocation": place}],
+            "properties": {"severity": finding.severity.value, "applicability": finding.applicability.value},
+        }
+
+    def fix(self, finding: Finding, source: Source, regions: Regions) -> Object | None:
+        """What `rewrite` would do about the finding if it were the only one."""
+        if finding.fix is None:
+            return None
+        from fsdp_migrate.rewrite.engine import fix_alone  # brings LibCST with it
+
+        raw = self.run.sources[finding.path]
+        new, changes = fix_alone(raw, finding.path, finding)
+        if new == raw:
+            return None
+        replacements = [
+            {"deletedRegion": _region(region), "insertedContent": {"text": text}}
+            for region, text in regions.changes(source, new, changes)
+        ]
+        unsafe = finding.applicability is Applicability.UNSAFE
+        text = f"Unsafe: {finding.reason}" if unsafe else "Safe: the code does the same afterwards"
+        change = {"artifactLocation": self.location(finding.path), "replacements": replacements}
+        return {"description": _message(text), "artifactChanges": [change]}
+
+    def invocation(self) -> Object:
+        failures = [self.notification(failure.message, "error", failure.path) for failure in self.run.failures]
+        projects = self.run.projects
+        warnings = [self.notification(text, "warning") for project in projects for text in project.warnings]
+        notes = [self.notification(project.note, "note") for project in projects if project.note is not None]
+        return {
+            "executionSuccessful": not self.run.failed,
+            "workingDirectory": {"uri": _folder_uri(os.getcwd())},
+            "toolExecutionNotifications": failures,
+            "toolConfigurationNotifications": [*warnings, *notes],
+        }
+
+    def notification(self, text: str, level: str, path: str | None = None) -> Object:
+        where = {} if path is None else {"locations": [{"physicalLocation": {"artifactLocation": self.location(path)}}]}
+        return {"message": _message(text), "level": level, **where}
+
+    def location(self, path: str) -> Object:
+        return _location(self.run.real_paths.get(path, path))
+
+
+def _rule(card: RuleCard, severity: Severity) -> Object:
+    from fsdp_migrate.report.cards import card_markdown, card_text
+
+    rule: Object = {
+        "id": card.code,
+        "name": card.name,
+        "shortDescription": {"text": card.summary},
+        "fullDescription": {"text": card.explanation.strip()},
+        "help": {"text": card_text(card), "markdown": "\n\n".join(card_markdown(card, severity))},
+        "defaultConfiguration": {"level": LEVELS[severity]},
+        "properties": {"tags": ["pytorch", "fsdp"], "problem.severity": _problem(severity)},
+    }
+    return rule | ({"helpUri": card.url} if card.url else {})
+
+
+def _problem(severity: Severity) -> str:
+    """How GitHub grades what is no matter of security."""
+    return {"error": "error", "warning": "warning", "note": "recommendation"}[LEVELS[severity]]
+
+
+def _region(region: Region) -> Object:
+    return {
+        "startLine": region.line,
+        "startColumn": region.column,
+        "endLine": region.end_line,
+        "endColumn": region.end_column,
+    }
+
+
+def _message(text: str) -> Object:
+    """Text that a viewer shows as it is: no placeholder for an argument, no link that the code under analysis made."""
+    return {"text": text.replace("{", "{{").replace("}", "}}").replace("](", "] (")}
+
+
+def _location(path: str) -> Object:
+    """Where a file lies: below the working directory by a relative URI, elsewhere by an absolute one."""
+    inside = below(path, os.getcwd())
+    if inside is None:
+        return {"uri": "file://" + _encoded("/" + Path(os.path.abspath(path)).as_posix().lstrip("/"))}
+    return {"uri": _encoded(inside), "uriBaseId": ROOT}
+
+
+def _folder_uri(folder: str) -> str:
+    return "file://" + _encoded("/" + Path(folder).as_posix().strip("/")).rstrip("/") + "/"
+
+
+def _encoded(path: str) -> str:
+    """A path as part of a URI, byte by byte, so that names in no known encoding come out whole."""
+    return quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe="/")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from fsdp_migrate.fingerprints import numbered
+from fsdp_migrate.lint import lint_source
+from fsdp_migrate.source import Source
+
+HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+CALL = "state = FSDP.full_optim_state_dict(model, optim)\n"
+
+
+def keys(text: str) -> list[tuple[str, int]]:
+    source = HEAD + textwrap.dedent(text)
+    findings = lint_source(source)
+    assert findings
+    return [(key, occurrence) for _, key, occurrence in numbered(findings, Source(source.encode()))]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "\n\n# moved down\nx = 1\n" + CALL,
+        "state=FSDP . full_optim_state_dict( model,optim )  # a remark\n",
+        "state = FSDP.full_optim_state_dict(\n    model,\n    optim,\n)\n",
+        "state = (\n    FSDP.full_optim_state_dict(model, (optim))\n)\n",
+        "def save(model, optim):\n    if model:\n        " + CALL,
+        "state = FSDP.\\\n    full_optim_state_dict(model, optim)\r\n",
+    ],
+)
+def test_moving_and_formatting_code_keeps_its_key(same: str) -> None:
+    assert keys(same) == keys(CALL)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CALL.replace("state =", "saved ="),
+        CALL.replace("optim)", "optim, rank0_only=False)"),
+        "return_value = [FSDP.full_optim_state_dict(model, optim)]\n",
+    ],
+)
+def test_other_code_has_another_key(other: str) -> None:
+    assert keys(other) != keys(CALL)
+
+
+def test_quotes_and_implicit_concatenation_are_spelling() -> None:
+    one = keys("""d = {'a': FSDP.full_optim_state_dict(model, optim), "b": f'{x!r:>3}' 'yz'}\n""")
+    assert one == keys("""d = {"a": FSDP.full_optim_state_dict(model, optim), 'b': f"{x!r:>3}yz"}\n""")
+    assert one != keys("""d = {"a": FSDP.full_optim_state_dict(model, optim), 'b': f"{x!s:>3}yz"}\n""")
+
+
+def test_equal_statements_are_told_apart_by_their_number() -> None:
+    (one, first), (two, second) = keys(CALL + "x = 1\n" + CALL)
+    assert one == two
+    assert (first, second) == (1, 2)
+
+
+def test_findings_of_one_statement_have_keys_of_their_own() -> None:
+    one, two = keys("pair = FSDP.full_optim_state_dict(a, b), FSDP.sharded_optim_state_dict(a, b)\n")
+    assert one[0] != two[0]
+
+
+def test_a_decorator_belongs_to_its_function_but_the_body_does_not() -> None:
+    text = "@wrap(FSDP.full_optim_state_dict(a, b))\ndef f():\n    return {}\n"
+    assert keys(text.format(1)) == keys(text.format(2))
+    assert keys(text) != keys(text.replace("def f", "def g"))
+
+
+def test_the_key_is_the_same_on_every_python() -> None:
+    # What is pinned here is what baselines hold: it has to stay for ever, under every release of Python.
+    rich = "@a(key=1.5, *b)\nasync def f(x: int = 3, *, y=FSDP.full_optim_state_dict(m, o)[1:], z=f'{x!r:>{y}}'): ...\n"
+    assert keys(CALL) == [("32e98557c1d55765", 1)]
+    assert keys(rich) == [("38e38ba42e8af626", 1)]
+
+
+def test_a_statement_of_great_depth_is_no_trouble() -> None:
+    deep = "state = [" + " + ".join(["a"] * 700) + ", FSDP.full_optim_state_dict(model, optim)]\n"
+    try:
+        found = keys(deep)
+    except AssertionError:
+        pytest.skip("too deep for the linter itself")
+    assert len(found) == 1
+
+
+def test_without_a_text_that_parses_the_message_makes_the_key() -> None:
+    (finding,) = lint_source(HEAD + CALL)
+    ((_, none, number),) = numbered([finding], None)
+    ((_, broken, _),) = numbered([finding], Source(b"x = ("))
+    assert (none, number) == (broken, 1)
+    assert len(none) == 16
