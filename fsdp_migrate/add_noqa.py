@@ -6,7 +6,8 @@ import tokenize
 from collections.abc import Iterable
 
 from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION, Finding
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.rewrite.splicing import Replacement, splice
+from fsdp_migrate.source import Source, Span, read_source
 from fsdp_migrate.suppressions import Directive, Suppressions
 
 # No comment silences the first, and the second is mended by taking a comment away.
@@ -22,7 +23,7 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
     reported = [finding for finding in findings if finding.code not in _NEVER]
     if not reported:
         return raw
-    source = Source(raw)
+    source = read_source(raw, reported[0].path)
     suppressions = Suppressions(source)
     open_lines = _lines_for_comments(source)
     wanted: dict[int, set[str]] = {}
@@ -35,20 +36,17 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
         if line is not None:
             wanted.setdefault(line, set()).add(finding.code)
     noqa = {d.line: d for d in suppressions.directives if not d.own and d.codes is not None}
-    data = source.data
-    for line in sorted(wanted, reverse=True):
-        at, text = _insertion(source, line, sorted(wanted[line]), noqa.get(line))
-        data = data[:at] + text.encode() + data[at:]
-    return source.encode(data)
+    changes = [_insertion(source, line, sorted(codes), noqa.get(line)) for line, codes in wanted.items()]
+    return source.encode(splice(source.data, changes), changes)
 
 
-def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | None) -> tuple[int, str]:
+def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | None) -> Replacement:
     """Where on a line to put codes, as what text: behind those of a `noqa` that is there, else at the end."""
     if noqa is not None:
         at = noqa.comment.start + len(noqa.text[: noqa.end].encode())
-        return at, "".join(f", {code}" for code in codes)
-    content = source.text_lines[line - 1].rstrip()
-    return source.line_starts[line - 1] + len(content.encode()), f"  # noqa: {', '.join(codes)}"
+        return Replacement(Span(at, at), "".join(f", {code}" for code in codes))
+    at = source.line_starts[line - 1] + len(source.text_lines[line - 1].rstrip().encode())
+    return Replacement(Span(at, at), f"  # noqa: {', '.join(codes)}")
 
 
 def _lines_for_comments(source: Source) -> set[int]:

@@ -213,13 +213,13 @@ class Suppressed:
 
 
 def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
-    """Write a `# noqa` for everything that `lint` reports, but not into notebooks."""
+    """Write a `# noqa` for everything that `lint` reports."""
     from fsdp_migrate.add_noqa import with_noqa
 
     before = lint(discovery, configuration)
     failures, changed = [], 0
     for file in discovery.files:
-        findings = [finding for finding in before.findings if finding.path == file.shown and finding.cell is None]
+        findings = [finding for finding in before.findings if finding.path == file.shown]
         if not findings:
             continue
         raw = before.sources[file.shown]

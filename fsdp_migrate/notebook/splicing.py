@@ -164,8 +164,9 @@ class CellSource:
 
     def _characters(self, literal: Literal) -> list[_Character]:
         units = self._units(literal)
-        in_list = isinstance(self.value, Array)
-        return [_Character(unit, in_list and number == len(units)) for number, unit in enumerate(units, 1)]
+        # What is added behind the last line of a cell belongs to it.
+        ends = isinstance(self.value, Array) and (literal is not self.literals[-1] or literal.endswith("\n"))
+        return [_Character(unit, ends and number == len(units)) for number, unit in enumerate(units, 1)]
 
     def _units(self, literal: Literal) -> list[str]:
         units = _UNIT.findall(self.json, literal.start + 1, literal.end - 1)

@@ -93,3 +93,17 @@ def test_a_cell_that_does_not_parse_ends_with_exit_code_3(folder: Path) -> None:
     assert result.exit_code == 3
     places = [line.partition(" FSDP")[0] for line in result.stdout.splitlines()[:2]]
     assert places == ["a.ipynb:cell 2:2:5:", "a.ipynb:cell 3:1:5:"]
+
+
+def test_a_noqa_goes_into_the_cells(folder: Path) -> None:
+    call = "FSDP.full_optim_state_dict(\n    model, optim)"
+    (folder / "a.ipynb").write_bytes(notebook(IMPORT, f"%time x = {OLD}\n!ls\ny = {call}\n", f"{OLD} # why"))
+    result = run("lint", "--add-noqa")
+    assert result.exit_code == 0, result.output
+    after = notebook(
+        IMPORT,
+        f"%time x = {OLD}  # noqa: FSDP107\n!ls\ny = FSDP.full_optim_state_dict(  # noqa: FSDP101\n    model, optim)\n",
+        f"{OLD} # why  # noqa: FSDP107, FSDP111",
+    )
+    assert (folder / "a.ipynb").read_bytes() == after
+    assert run("lint").exit_code == 0
