@@ -67,13 +67,13 @@ def test_every_command_line_in_the_readme_is_understood() -> None:
 
 
 @pytest.mark.parametrize("hook", yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()), ids=lambda h: h["id"])
-def test_hooks_call_a_command_on_python_files(hook: dict[str, object]) -> None:
+def test_hooks_call_a_command_on_python_files_and_notebooks(hook: dict[str, object]) -> None:
     program, command, *options = str(hook["entry"]).split()
     assert program == "fsdp-migrate"
     assert command in cli.commands
     assert options == ["--force-exclude"]  # pre-commit names every file
     assert hook["id"] == f"fsdp-migrate-{command}"
-    assert hook["types_or"] == ["python", "pyi"]
+    assert hook["types_or"] == ["python", "pyi", "jupyter"]
 
 
 def test_the_wheel_carries_code_fixtures_licence_and_script(tmp_path: Path) -> None:
