@@ -50,6 +50,7 @@ class _Gathered:
     sources: dict[str, bytes] = field(default_factory=dict)
     fail_on: dict[str, Severity] = field(default_factory=dict)
     real_paths: dict[str, str] = field(default_factory=dict)
+    unsafe_fixes: set[str] = field(default_factory=set)
     files_checked: int = 0
     suppressed: int = 0
     hidden_hints: int = 0
@@ -110,6 +111,8 @@ class _Gathered:
         if shown:
             self.sources[file.shown] = raw
             self.fail_on[file.shown] = settings.fail_on
+            if settings.unsafe_fixes:
+                self.unsafe_fixes.add(file.shown)
         if error is not None:
             self.failures.append(Failure(file.shown, error))
 
@@ -139,6 +142,7 @@ class _Gathered:
             sources=self.sources,
             fail_on=self.fail_on,
             real_paths=self.real_paths,
+            unsafe_fixes=frozenset(self.unsafe_fixes),
         )
 
 
@@ -154,7 +158,7 @@ def lint(discovery: Discovery, configuration: Configuration, baselines: Mapping[
     gathered.baseline_at(configuration.options.baseline)
     for file in discovery.files:
         with gathered.failures_of(file):
-            raw, settings = files.read(file), configuration.of(file)
+            raw, settings = files.read(file), configuration.shared(file)
             if not worth_linting(raw, file.shown, settings):
                 gathered.add(file, raw, settings)
                 continue
@@ -184,7 +188,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     changes = []
     for file in discovery.files:
         with gathered.failures_of(file):
-            raw, settings = files.read(file), configuration.of(file)
+            raw, settings = files.read(file), configuration.shared(file)
             if not worth_linting(raw, file.shown, settings):
                 gathered.add(file, raw, settings)
                 continue

@@ -40,6 +40,18 @@ def test_the_command_line_loads_nothing_that_linting_does_not_use(tmp_path: Path
     assert others <= STANDARD
 
 
+def test_a_configuration_is_read_without_what_only_a_closer_look_needs(tmp_path: Path) -> None:
+    (tmp_path / "fsdp-migrate.toml").write_text(
+        "select = ['FSDP1']\nexclude = ['gen/']\nfixes = { FSDP1 = 'manual' }\n"
+        "per-file-ignores = { 'tests/' = ['FSDP'] }\n"
+    )
+    (tmp_path / "a.py").write_text("x = 1\n")
+    program = f"from fsdp_migrate.cli import cli\ncli(['lint', {str(tmp_path / 'a.py')!r}], standalone_mode=False)"
+    own, others = loaded_beyond_click(program)
+    assert "fsdp_migrate.config.table" in own
+    assert {name.partition(".")[0] for name in others} <= {*STANDARD, "string", "tomli", "tomllib"}
+
+
 def test_linting_a_file_with_nothing_to_report_loads_only_these_modules(tmp_path: Path) -> None:
     clean = tmp_path / "a.py"
     clean.write_text("import torch\n\nx = torch.ones(3)\n")

@@ -31,7 +31,7 @@ class Configuration:
         self.files = files or ConfigFiles()
         self._settings: dict[str | None, Settings] = {}
         self._choices: dict[str | None, Choice | None] = {}
-        self._exemptions: dict[str | None, list[_Exemption]] = {}
+        self._exemptions: dict[str, list[_Exemption]] = {}
 
     def check(self, files: Iterable[SourceFile]) -> None:
         """Find the configuration of every file, so that a fault is known before anything is done.
@@ -42,20 +42,33 @@ class Configuration:
         for file in files:
             self.files.at(os.path.dirname(located(file)))
 
-    def of(self, file: SourceFile) -> Settings:
-        """The settings of a file; where neither an option nor its configuration file gives a torch range, the default.
+    def shared(self, file: SourceFile) -> Settings:
+        """The settings of a file but for `per-file-ignores`; they do to tell whether it is worth a look.
+
+        Where neither an option nor its configuration file gives a torch range, it is the default.
 
         Raises:
-            ConfigFileError: its configuration file cannot be used.
+            ConfigFileError: the configuration file cannot be used.
         """
-        path = located(file)
-        config = self.files.at(os.path.dirname(path))
+        config = self.files.at(os.path.dirname(located(file)))
         key = None if config is None else config.path
         if key not in self._settings:
             self._settings[key] = _settings(self._combined(config))
-            self._exemptions[key] = _exemptions(config, self._combined(config))
-        settings = self._settings[key]
-        ignored = [code for exempt, codes in self._exemptions[key] if exempt(path) for code in codes]
+        return self._settings[key]
+
+    def of(self, file: SourceFile) -> Settings:
+        """The settings of a file, with the torch range as in `shared`.
+
+        Raises:
+            ConfigFileError: the configuration file cannot be used.
+        """
+        path, settings = located(file), self.shared(file)
+        config = self.files.at(os.path.dirname(path))
+        if config is None or not config.layer.per_file_ignores:
+            return settings
+        if config.path not in self._exemptions:
+            self._exemptions[config.path] = _exemptions(config.folder, config.layer.per_file_ignores)
+        ignored = [code for exempt, codes in self._exemptions[config.path] if exempt(path) for code in codes]
         return replace(settings, ignored_here=tuple(ignored)) if ignored else settings
 
     def choice(self, folder: str, names: Collection[str] | None) -> Choice | None:
@@ -71,10 +84,18 @@ class Configuration:
         return self._choices[key]
 
     def _combined(self, config: ConfigFile | None) -> Layer:
-        """What the options state, and what they leave to the configuration file."""
+        """What the options state, and what they leave to the configuration file.
+
+        `--ignore` adds to what a file ignores; `--select` begins anew, or it could not bring back what a file ignores.
+        """
         if config is None:
             return self.options
-        stated = {f.name: value for f in fields(Layer) if (value := getattr(self.options, f.name)) is not None}
+        options = self.options
+        stated = {f.name: value for f in fields(Layer) if (value := getattr(options, f.name)) is not None}
+        if options.select is not None:
+            stated["ignore"] = options.ignore
+        elif options.ignore is not None:
+            stated["ignore"] = (*(config.layer.ignore or ()), *options.ignore)
         return replace(config.layer, **stated)
 
     def _choice(self, config: ConfigFile | None) -> Choice | None:
@@ -108,10 +129,8 @@ def _settings(layer: Layer) -> Settings:
     )
 
 
-def _exemptions(config: ConfigFile | None, layer: Layer) -> list[_Exemption]:
-    if config is None or not layer.per_file_ignores:
-        return []
-    return [(_fits(config.folder, pattern), codes) for pattern, codes in layer.per_file_ignores]
+def _exemptions(folder: str, ignores: Iterable[tuple[str, tuple[str, ...]]]) -> list[_Exemption]:
+    return [(_fits(folder, pattern), codes) for pattern, codes in ignores]
 
 
 def _fits(folder: str, pattern: str) -> Callable[[str], bool]:

@@ -40,8 +40,9 @@ class Run:
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
     text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
-    makes the run fail. `known` has the baselines that were used, whose findings are not among `findings`. `real_paths`
-    gives the path on disk for those that had to be changed to be shown.
+    makes the run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the
+    baselines that were used, whose findings are not among `findings`. `real_paths` gives the path on disk for those
+    that had to be changed to be shown.
     """
 
     torch: str
@@ -57,6 +58,7 @@ class Run:
     fail_on: Mapping[str, Severity] = field(default_factory=dict, repr=False)
     known: tuple[Known, ...] = ()
     real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unsafe_fixes: frozenset[str] = frozenset()
 
     @property
     def tally(self) -> Tally:
@@ -69,6 +71,12 @@ class Run:
             manual=real.count(Applicability.MANUAL),
             hints=len(self.findings) - len(real),
         )
+
+    @property
+    def agreed_unsafe(self) -> int:
+        """How many of the findings with an unsafe fix a rewrite mends without being told to."""
+        unsafe = (f for f in self.findings if f.applicability is Applicability.UNSAFE)
+        return sum(f.severity is not Severity.HINT and f.path in self.unsafe_fixes for f in unsafe)
 
     def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
         """What was fixed and what is left, file by file in order of path."""

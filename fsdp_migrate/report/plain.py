@@ -134,11 +134,12 @@ def range_lines(run: Run) -> list[str]:
 
 
 def _advice(run: Run) -> str:
-    tally = run.tally
-    if not tally.safe:
-        return f"{_unsafe_advice(tally.unsafe)}."
-    more = f", with --unsafe-fixes {tally.unsafe} more" if tally.unsafe else ""
-    return f"`fsdp-migrate rewrite` fixes {tally.safe}{more}; add --diff to look first."
+    tally, agreed = run.tally, run.agreed_unsafe
+    fixed, on_request = tally.safe + agreed, tally.unsafe - agreed
+    if not fixed:
+        return f"{_unsafe_advice(on_request)}."
+    more = f", with --unsafe-fixes {on_request} more" if on_request else ""
+    return f"`fsdp-migrate rewrite` fixes {fixed}{more}; add --diff to look first."
 
 
 def _unsafe_advice(number: int) -> str:

@@ -109,6 +109,14 @@ def test_unsafe_fixes_and_hints_of_a_file_can_be_turned_off(run: Run) -> None:
     assert Path("x.py").read_text() != UNSAFE
 
 
+def test_the_advice_counts_the_unsafe_fixes_that_a_file_agrees_to(run: Run) -> None:
+    plant({"a/fsdp-migrate.toml": "unsafe-fixes = true\n", "a/x.py": UNSAFE, "b/x.py": UNSAFE})
+    assert run("lint").stdout.splitlines()[-1] == (
+        "`fsdp-migrate rewrite` fixes 1, with --unsafe-fixes 1 more; add --diff to look first."
+    )
+    assert run("rewrite").stdout.splitlines()[-2].startswith("Fixed 1 finding in 1 of 2 files; 1 finding left")
+
+
 def test_a_finding_fails_the_run_by_the_setting_of_its_own_file(run: Run) -> None:
     plant({"a/fsdp-migrate.toml": "fail-on = 'breaks'\n", "a/x.py": LEGACY, "b/x.py": LEGACY})
     assert run("lint", "a").exit_code == 0

@@ -46,10 +46,22 @@ baseline = "ci/known.json"
 
 def test_options_win_one_by_one() -> None:
     config = 'select = ["FSDP1"]\nignore = ["FSDP104"]\nhints = true\nunsafe-fixes = true\nfail-on = "breaks"\n'
-    options = Layer(select=("FSDP3",), hints=False, unsafe_fixes=False, fail_on=Severity.CHANGES)
+    options = Layer(hints=False, unsafe_fixes=False, fail_on=Severity.CHANGES)
     assert settings_of("a.py", config, options) == Settings(
-        TorchRange.default(), select=("FSDP3",), ignore=("FSDP104",), fail_on=Severity.CHANGES
+        TorchRange.default(), select=("FSDP1",), ignore=("FSDP104",), fail_on=Severity.CHANGES
     )
+
+
+def test_select_begins_anew_and_ignore_adds() -> None:
+    config = 'select = ["FSDP1"]\nignore = ["FSDP104"]\n'
+
+    def chosen(**options: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        settings = settings_of("a.py", config, Layer(**options))
+        return settings.select, settings.ignore
+
+    assert chosen(select=("FSDP104",)) == (("FSDP104",), ())
+    assert chosen(select=("FSDP1",), ignore=("FSDP101",)) == (("FSDP1",), ("FSDP101",))
+    assert chosen(ignore=("FSDP101",)) == (("FSDP1",), ("FSDP104", "FSDP101"))
 
 
 @pytest.mark.parametrize(
