@@ -18,7 +18,8 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
     """The bytes of a file with a `# noqa` of the right codes on a line of every finding's statement.
 
     Raises:
-        SourceError: the bytes cannot be decoded.
+        SourceError: the bytes cannot be read as what the name of the file says.
+        RewriteError: a comment cannot be put into a notebook where it belongs.
     """
     reported = [finding for finding in findings if finding.code not in _NEVER]
     if not reported:

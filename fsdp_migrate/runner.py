@@ -219,6 +219,7 @@ class Suppressed:
 def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
     """Write a `# noqa` for everything that `lint` reports."""
     from fsdp_migrate.add_noqa import with_noqa
+    from fsdp_migrate.rewrite.splicing import RewriteError
 
     before = lint(discovery, configuration)
     failures, changed = [], 0
@@ -227,12 +228,12 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
         if not findings:
             continue
         raw = before.sources[file.shown]
-        new = with_noqa(raw, findings)
         try:
+            new = with_noqa(raw, findings)
             if new != raw:
                 files.write(file, new, raw)
                 changed += 1
-        except FileError as error:
+        except (FileError, RewriteError) as error:
             failures.append(Failure(file.shown, str(error)))
     after = lint(replace(discovery, failures=(*discovery.failures, *failures)), configuration)
     return Suppressed(len(before.findings) - len(after.findings), changed, after)

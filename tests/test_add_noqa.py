@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,17 @@ def test_the_command_says_what_it_did_and_what_is_left(run: Callable[..., Result
         0,
         "Suppressed 0 findings in 0 files.\nNo findings in 2 files; 3 suppressed by comments.\n",
     )
+
+
+def test_a_notebook_gets_them_in_its_cells_and_changes_nowhere_else(run: Callable[..., Result]) -> None:
+    cells = [f"{IMPORT}%time x = {OLD}", f"y = [\n    {OTHER},\n]\n%matplotlib inline"]
+    notebook = {"cells": [{"cell_type": "code", "source": source} for source in cells], "nbformat": 4}
+    before = json.dumps(notebook, indent=1)
+    Path("a.ipynb").write_text(before)
+    result = run("lint", "--add-noqa")
+    assert result.stdout.splitlines()[0] == "Suppressed 2 findings in 1 file."
+    after = before.replace(OLD, f"{OLD}  # noqa: FSDP101").replace(f"{OTHER},", f"{OTHER},  # noqa: FSDP104")
+    assert Path("a.ipynb").read_text() == after
 
 
 def test_only_what_is_selected_is_suppressed(run: Callable[..., Result]) -> None:

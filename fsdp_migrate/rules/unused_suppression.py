@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Collection, Iterator
 
 from fsdp_migrate.edits import EditComment
@@ -25,7 +27,8 @@ exist. It would hide the next real finding, so `rewrite` removes it: only the co
 comment if no other code and no other words stand in it.
 
 Whether a rule finds something depends on the torch range; code that is checked for several ranges may need the comment
-for one of them. A plain `# noqa` and the codes of other tools are never reported.""",
+for one of them. In a text from stdin nothing is said if it imports more than torch and the standard library: what the
+comment silences may come from another module. A plain `# noqa` and the codes of other tools are never reported.""",
     applicability="safe",
     severity=Severity.DEPRECATED,
     flags=(
@@ -65,6 +68,8 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
     `checked` are the rules about whose findings the comments have been asked. The other rules that they name are
     checked here: what silences a rule that is not selected is no waste.
     """
+    if facts.names.elsewhere is None and _imports_more_than_torch(facts):
+        return
     for entry in ENTRIES:
         if entry.code not in checked and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
             for found in findings_of(facts, entry):
@@ -74,6 +79,22 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
         idle = _idle(directive)
         if idle is not None and directive.line not in wanted:
             yield _finding(facts, directive, idle)
+
+
+def _imports_more_than_torch(facts: ModuleFacts) -> bool:
+    """Whether other modules may decide on what is found: FSDP can come from any that is not known."""
+    known = {"torch", *sys.stdlib_module_names}
+    return any(
+        (isinstance(statement, ast.ImportFrom) and statement.level > 0)
+        or any(name.split(".")[0] not in known for name in _modules(statement))
+        for statement in facts.structure.imports
+    )
+
+
+def _modules(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(statement, ast.ImportFrom):
+        return [statement.module or ""]
+    return [alias.name for alias in statement.names]
 
 
 def _names_this(directive: Directive) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.lint import lint_bytes, worth_linting
+from fsdp_migrate.modules import Modules
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
 
@@ -49,7 +50,7 @@ def rewritten(text: str) -> str:
     ],
 )
 def test_what_silences_nothing_is_taken_away_and_nothing_else(before: str, after: str) -> None:
-    assert worth_linting(before.encode(), SETTINGS)
+    assert worth_linting(before.encode(), "x.py", SETTINGS)
     assert rewritten(before) == after
     assert messages(after) == []
 
@@ -109,7 +110,19 @@ def test_what_a_rule_that_is_not_selected_would_need_is_not_idle(settings: Setti
 def test_nothing_is_said_where_the_rule_is_not_selected() -> None:
     for settings in (Settings(TORCH, select=("FSDP1",)), Settings(TORCH, ignore=("unused", "FSDP002"))):
         assert messages("x = 1  # noqa: FSDP101\n", settings) == []
-        assert not worth_linting(b"x = 1  # noqa: FSDP101\n", settings)
+        assert not worth_linting(b"x = 1  # noqa: FSDP101\n", "x.py", settings)
+
+
+@pytest.mark.parametrize(
+    "line", ["from . import FSDP", "from mylib import FSDP", "import mylib.dist", "import a, mylib"]
+)
+def test_without_the_modules_that_it_imports_nothing_is_said_of_a_text(line: str) -> None:
+    text = f"{line}\nx = 1  # noqa: FSDP101\n"
+    assert messages(text) == []
+    view = Modules(()).view("x.py", TORCH)
+    codes = [finding.code for finding in lint_bytes(text.encode(), "x.py", SETTINGS, view).findings]
+    assert codes == ["FSDP002"]
+    assert len(messages(f"import os, torch\n{text.partition(chr(10))[2]}")) == 1
 
 
 def test_a_hint_that_is_silenced_is_reason_enough() -> None:
