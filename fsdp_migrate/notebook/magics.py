@@ -28,6 +28,7 @@ _NEWLINE = r"(?:\r\n|\r|\n)"
 _LINE = re.compile(rf"[^\r\n]*(?:{_NEWLINE}|\Z)")
 _BLANK = re.compile(r"[ \t\f]*")
 _INDENT = re.compile(rf"(?:[ \t\f]*{_NEWLINE})*[ \t]+[^\s#]")
+_PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.MULTILINE)
 _CONTINUES = re.compile(rf"\\(?={_NEWLINE})")
 # A backslash at its end carries a magic on to the next line.
 _MAGIC = re.compile(rf"(?:[^\r\n\\]|\\{_NEWLINE}|\\)*")
@@ -73,6 +74,11 @@ def python_view(cell: str) -> View:
         return masked.view(_INDENTED)
     if _OTHER_LANGUAGE.match(cell.lstrip()):
         return _blank(cell)
+    prompted = _Mask(cell)
+    for match in _PROMPT.finditer(cell):
+        prompted.hide(match.start(), match.end())
+    if prompted.hidden and _error(_INDENTED + prompted.text) is None:
+        return prompted.view(_INDENTED)
     for match in _LINE.finditer(cell):
         masked.hide_as_names(match.start(), match.start() + len(match.group().rstrip("\r\n")), ",")
     return masked.view(error=error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from json.decoder import JSONArray, JSONDecoder, scanstring  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
@@ -52,8 +51,8 @@ def _placed_string(text: str, begin: int, strict: bool) -> tuple[Literal, int]:
     return literal, end
 
 
-def _placed_array(text_and_begin: tuple[str, int], scan_once: Callable[..., Any]) -> tuple[Array, int]:
-    values, end = JSONArray(text_and_begin, scan_once)
+def _placed_array(text_and_begin: tuple[str, int], *how: Any) -> tuple[Array, int]:
+    values, end = JSONArray(text_and_begin, *how)
     array = Array(values)
     array.start, array.end = text_and_begin[1] - 1, end
     return array, end

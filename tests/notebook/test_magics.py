@@ -66,6 +66,11 @@ def test_a_cell_whose_first_line_is_indented_is_a_block() -> None:
     assert (view.prefix, view.text, view.error) == ("if True:\n", "    a = 1\n    -ls\n", None)
 
 
+def test_prompts_of_the_python_shell_are_passed_over() -> None:
+    view = python_view(">>> for x in y:\n...     f(x)\n...\n>>> z")
+    assert (view.prefix, view.text, view.error) == ("if True:\n", "    for x in y:\n        f(x)\n   \n    z", None)
+
+
 def test_half_a_surrogate_pair_is_another_character_of_its_size() -> None:
     view = python_view("x = '\ud83d'\n!ls")
     assert (view.text, view.error) == ("x = '\ufffd'\n-ls", None)

@@ -148,6 +148,11 @@ def test_code_behind_a_magic_is_mended_only_within_its_line() -> None:
     assert left.reason == "the code stands behind a magic, on whose line it has to stay: make the change by hand"
 
 
+def test_code_behind_a_prompt_is_mended_only_within_its_line() -> None:
+    raw = notebook(IMPORT.rstrip(), f">>> x = {OLD}\n>>> {CALL}\n>>> print(x, osd)")
+    assert sources(rewritten(raw).raw)[1] == f">>> x = {NEW}\n>>> {CALL}\n>>> print(x, osd)"
+
+
 def test_calls_at_the_end_of_one_cell_and_the_start_of_the_next_get_a_block_each() -> None:
     raw = notebook(IMPORT.rstrip(), CALL, CALL)
     assert sources(rewritten(raw).raw)[1:] == [WITH, WITH]
