@@ -272,7 +272,7 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
                 raise click.UsageError("'-' (stdin) cannot be combined with other paths")
             raw = sys.stdin.buffer.read()
             left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
-            found = Discovery(() if left_out else (SourceFile(STDIN, name or "<stdin>", raw),))
+            found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
         configuration.check(found.files)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
@@ -284,6 +284,8 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
 Examples:
   fsdp-migrate lint src/ scripts/train.py
   fsdp-migrate lint --torch '>=2.4' --select FSDP1 .
+  fsdp-migrate lint --write-baseline known.json src/
+  fsdp-migrate lint --baseline known.json --output-format github src/
   cat train.py | fsdp-migrate lint --stdin-filename train.py -
 
 {EXIT_CODES}"""
@@ -307,7 +309,7 @@ def lint(request: Request, statistics: bool, add_noqa: bool, write_baseline: str
     if statistics and request.output.format not in ("text", "concise", "json"):
         raise click.UsageError("--statistics counts in text or json")
     if write_baseline is not None:
-        _write_baseline(request, write_baseline, statistics)
+        _write_baseline(request, write_baseline, more=statistics or add_noqa)
     with _usage_errors():
         run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
         request.output.lint(run, statistics=statistics)
@@ -323,11 +325,11 @@ def _with_noqa(request: Request) -> Run:
     return done.run
 
 
-def _write_baseline(request: Request, file: str, statistics: bool) -> NoReturn:
+def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
     output = request.output
-    if request.configuration.options.baseline or statistics or output.format != "text" or output.file is not None:
+    if request.configuration.options.baseline or more or output.format != "text" or output.file is not None:
         raise click.UsageError(
-            "--write-baseline reports no findings: give no --baseline, --statistics, --output-format or --output-file"
+            "--write-baseline reports no findings: give no --baseline, --add-noqa, --statistics or --output-..."
         )
     from fsdp_migrate import baseline
 

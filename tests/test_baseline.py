@@ -245,7 +245,9 @@ def test_what_cannot_be_written_is_told_in_one_line() -> None:
     )
 
 
-@pytest.mark.parametrize("more", [["--baseline", BASELINE], ["--statistics"], ["--output-format", "json"]])
+@pytest.mark.parametrize(
+    "more", [["--baseline", BASELINE], ["--statistics"], ["--add-noqa"], ["--output-format", "json"]]
+)
 def test_writing_a_baseline_reports_nothing(more: list[str]) -> None:
     result = renew(*more)
     assert result.exit_code == 2

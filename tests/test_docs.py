@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from fsdp_migrate.cli import cli
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.report import github, gitlab, sarif
+from fsdp_migrate.report.output import LINT_FORMATS
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.source import Source
@@ -201,3 +205,38 @@ def test_the_header_in_the_guide_is_one_that_is_read() -> None:
     for value in alternatives:
         key = "evidence" if value.startswith(("warning", "raises")) else "expect"
         parse_header(f"# {key}: {value}", Path("before.py"), strict=False)
+
+
+CI_PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_ci_has_every_format() -> None:
+    assert tuple(re.findall(r"^\| `(\w+)` \|", CI_PAGE, re.MULTILINE)) == LINT_FORMATS
+
+
+def test_the_page_on_ci_grades_findings_as_the_formats_do() -> None:
+    rows = {
+        severity.value: (sarif.LEVELS[severity], github.LEVELS[severity], gitlab.SEVERITIES[severity])
+        for severity in Severity
+    }
+    told = {
+        row[0]: tuple(row[1:]) for row in re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", CI_PAGE, re.MULTILINE)
+    }
+    assert {key: told[key] for key in rows} == rows
+
+
+def test_every_command_line_on_the_page_on_ci_is_understood() -> None:
+    lines = re.findall(r"^[`\s-]*fsdp-migrate ((?:lint|rewrite) .*?)`?$", CI_PAGE, re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        command, *arguments = shlex.split(line)
+        known = {name for option in cli.commands[command].params for name in option.opts}
+        assert {argument for argument in arguments if argument.startswith("-")} <= known
+
+
+def test_the_workflow_on_the_page_on_ci_uses_inputs_of_the_action() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    blocks = re.findall(r"^```yaml\n(.*?)^```", CI_PAGE, re.MULTILINE | re.DOTALL)
+    (workflow,) = [yaml.safe_load(block) for block in blocks if "steps:" in block]
+    used = workflow["jobs"]["fsdp-migrate"]["steps"][-1]["with"]
+    assert set(used) <= set(action["inputs"])

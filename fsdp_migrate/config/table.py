@@ -109,9 +109,11 @@ SETTINGS: tuple[Setting, ...] = (
         "baseline",
         kinds.PATH,
         None,
-        "A file that lists known findings, from the folder of the configuration file; only others make a run fail.",
-        ".fsdp-migrate-baseline.json",
+        "The baseline, a path from the folder of the configuration file: what `lint --write-baseline` put there is "
+        "known, and only other findings are reported.",
+        "fsdp-baseline.json",
         unset="every finding counts",
+        option="--baseline",
     ),
 )
 
