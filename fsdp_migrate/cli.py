@@ -554,14 +554,20 @@ def verify(**options: Any) -> None:
 
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     """A program and what rewriting makes of it, written into `folder`."""
-    from fsdp_migrate.rewrite import rewrite_source
     from fsdp_migrate.verify import FixtureError, read_fixture
 
-    result = rewrite_source(before.read_bytes(), str(before), unsafe_fixes=unsafe_fixes)
-    if result.error is not None:
-        raise click.UsageError(f"{before}: {result.error}")
-    after = folder / f"{len(list(folder.iterdir()))}.py"
-    after.write_bytes(result.source)
+    settings = Settings(TorchRange.default(), unsafe_fixes=unsafe_fixes)
+    run, changes = runner.rewrite(files.discover((str(before),)), settings, write=False, by_project=True)
+    if run.failures:
+        raise click.UsageError(f"{before}: {run.failures[0].message}")
+    if not changes:
+        left = "; ".join(f"{finding.code} is left: {finding.reason}" for finding in run.findings[:1])
+        raise click.UsageError(
+            f"{before}: rewriting changes nothing, so there is nothing to compare{left and '; '}{left}"
+        )
+    after = folder / str(len(list(folder.iterdir()))) / before.name
+    after.parent.mkdir()
+    after.write_bytes(changes[0].after)
     try:
         return read_fixture(before, after)
     except FixtureError as error:

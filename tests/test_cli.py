@@ -487,6 +487,13 @@ def test_explain_names_the_fixtures_that_prove_a_rule(run: Run) -> None:
     assert "Proven by" not in run("explain", "FSDP001").stdout
 
 
+def test_verify_has_nothing_to_compare_where_rewriting_changes_nothing(run: Run) -> None:
+    Path("train.py").write_text("from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n")
+    result = run("verify", "--rewrite", "train.py")
+    assert result.exit_code == 2
+    assert "train.py: rewriting changes nothing, so there is nothing to compare" in result.stderr
+
+
 def test_verify_takes_paths_or_a_program_to_rewrite_but_not_both(run: Run) -> None:
     Path("before.py").write_text("x = 1\n")
     result = run("verify", ".", "--rewrite", "before.py")

@@ -24,7 +24,12 @@ class Axis:
 
     def __str__(self) -> str:
         original = f"use_orig_params={self.use_orig_params}"
-        return f"{self.world} ranks, {self.strategy}, {original}, {self.optimizer}"
+        return f"{counted(self.world, 'rank')}, {self.strategy}, {original}, {self.optimizer}"
+
+
+def counted(number: int, thing: str) -> str:
+    """`number` of a thing in words, such as ``1 rank`` and ``2 ranks``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def points(world: int, *, full: bool = False) -> list[Axis]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -148,18 +149,21 @@ def find_fixtures(paths: Iterable[Path] = (), keyword: str | None = None) -> lis
     """The fixtures under `paths` (default: the bundled ones) whose name matches `keyword`, by name.
 
     A path is a case (a folder with `before.py`, or that file) or a folder of cases. Headers are obligatory below
-    `fixtures_root()`; anywhere else a pair without one is held to showing a deprecation warning. `keyword` is a
-    part of the name or a pattern with ``*``, or a rule code.
+    `fixtures_root()`; anywhere else a pair without one is held to showing a deprecation warning. Only what is about a
+    rule may lack an `after.py`. `keyword` is a part of the name or a pattern with ``*``, or a rule code.
 
     Raises:
-        FixtureError: no case at a path, or a bad header.
+        FixtureError: no case at a path, no `after.py`, or a bad header.
     """
     given = [Path(path) for path in paths]
     root = fixtures_root() if not given else None
     found: dict[Path, Fixture] = {}
     for path in [root] if root else given:
         for before in _cases(path):
-            found.setdefault(before.resolve(), read_fixture(before, strict=root is not None))
+            fixture = read_fixture(before, strict=root is not None)
+            if fixture.after is None and not fixture.header.rules:
+                raise FixtureError(f"{before}: no after.py beside it; write one, or give it as --rewrite {before}")
+            found.setdefault(fixture.before, fixture)
     return sorted((f for f in found.values() if keyword is None or _matches(f, keyword)), key=lambda f: f.name)
 
 
@@ -178,7 +182,8 @@ def read_fixture(before: Path, after: Path | None = None, *, name: str | None = 
     except (OSError, UnicodeDecodeError) as error:
         raise FixtureError(f"{before}: cannot be read: {error}") from None
     header = parse_header(text, before, strict=strict)
-    return Fixture(name or "/".join(before.parts[-3:-1]), before, after, header)
+    named = before.parts[-3:-1] if before.name == "before.py" else before.parts[-2:]
+    return Fixture(name or "/".join(named), before, after, header)
 
 
 def parse_header(text: str, path: Path, *, strict: bool = True) -> Header:
@@ -188,23 +193,40 @@ def parse_header(text: str, path: Path, *, strict: bool = True) -> Header:
         FixtureError: a line that is not understood, or (strict) a missing ``fixture``, ``expect`` or ``evidence``.
     """
     values: dict[str, tuple[object, ...]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.startswith("#"):
-            break
+    at_the_top = True
+    for number, line in enumerate(text.split("\n"), start=1):
+        at_the_top = at_the_top and (line.startswith("#") or not line.strip())
         match = _HEADER_LINE.match(line)
         if not match:
             continue
         key, value = match.groups()
         try:
-            if key not in _PARSERS:
-                raise ValueError(f"unknown header line '{key}:'; known are {', '.join(_PARSERS)}")
-            values[key] = values.get(key, ()) + tuple(_PARSERS[key](value))
+            if at_the_top:
+                values[key] = values.get(key, ()) + _header_line(key, value, strict=strict)
+            elif _is_out_of_place(key, value):
+                raise ValueError(f"'# {key}:' is read only at the top, above everything that is no comment")
         except ValueError as error:
             raise FixtureError(f"{path}:{number}: {error}") from None
     missing = [key for key in ("fixture", "expect", "evidence") if key not in values]
     if strict and missing:
         raise FixtureError(f"{path}:1: the header lacks '# {missing[0]}:'")
     return _header(values)
+
+
+def _header_line(key: str, value: str, *, strict: bool) -> tuple[object, ...]:
+    if key in _PARSERS:
+        return tuple(_PARSERS[key](value))
+    if strict or get_close_matches(key, _PARSERS, cutoff=0.75):
+        raise ValueError(f"unknown header line '{key}:'; known are {', '.join(_PARSERS)}")
+    return ()  # a comment
+
+
+def _is_out_of_place(key: str, value: str) -> bool:
+    """Whether a comment further down says what only a header says."""
+    try:
+        return key in ("expect", "evidence") and bool(_PARSERS[key](value) or value == "same")
+    except ValueError:
+        return False
 
 
 def _header(values: Mapping[str, tuple[object, ...]]) -> Header:

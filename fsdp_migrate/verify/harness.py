@@ -190,24 +190,35 @@ class _Launcher:
         return is_elastic(self.device, self.settings.rendezvous)
 
     def run(self, numbers: list[int], *, debug: bool) -> dict[int, Result]:
-        """Launch the jobs of these numbers."""
-        plan = Plan(
+        """Launch the jobs of these numbers; again with those that no rank came to if a launch itself ended early."""
+        results: dict[int, Result] = {}
+        while numbers:
+            with Launch(self.lane, self._plan(numbers), self.settings.rendezvous, debug=debug) as launch:
+                self._follow(launch, numbers)
+                if not launch.started and not results:
+                    raise LaneError(f"{self.lane.python}: its ranks did not start: {launch.last_words()}")
+                self.told = LaneRun(self.lane.torch, self.world, self.device, tuple(launch.workarounds()))
+                records = dict(launch.records())
+                results |= {number: self._result(number, launch, ranks) for number, ranks in records.items()}
+            left = [number for number, ranks in records.items() if not any(r.started or r.sides for r in ranks)]
+            numbers = left if len(left) < len(numbers) else []
+        return results
+
+    def _plan(self, numbers: list[int]) -> Plan:
+        return Plan(
             points=tuple(_point(number, self.jobs[number]) for number in numbers),
             world=self.world,
             device=self.device,
             timeout=self.settings.timeout,
             group_timeout=min(GROUP_TIMEOUT, self.settings.timeout / 2),
         )
-        with Launch(self.lane, plan, self.settings.rendezvous, debug=debug) as launch:
-            self.progress.begin(len(numbers), f"torch {self.lane.torch}, {self.world} ranks on {self.device}")
-            try:
-                launch.run(lambda number: self.progress.step(self.jobs[number].fixture, self.jobs[number].axis))
-            finally:
-                self.progress.end()
-            if not launch.started:
-                raise LaneError(f"{self.lane.python}: its ranks did not start: {launch.last_words()}")
-            self.told = LaneRun(self.lane.torch, self.world, self.device, tuple(launch.workarounds()))
-            return {number: self._result(number, launch, records) for number, records in launch.records()}
+
+    def _follow(self, launch: Launch, numbers: list[int]) -> None:
+        self.progress.begin(len(numbers), f"torch {self.lane.torch}, {self.world} ranks on {self.device}")
+        try:
+            launch.run(lambda number: self.progress.step(self.jobs[number].fixture, self.jobs[number].axis))
+        finally:
+            self.progress.end()
 
     def _result(self, number: int, launch: Launch, records: list[RankRecord]) -> Result:
         job = self.jobs[number]

@@ -44,15 +44,18 @@ def probe(python: str = sys.executable, device: str = "auto") -> Lane:
     """
     try:
         done = subprocess.run([python, "-c", _PROBE, device], capture_output=True, text=True, timeout=120, check=False)
-        found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise LaneError(f"{python}: cannot be run: {error}") from None
+    try:
+        found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else {}
+    except ValueError:
+        found = {}
     if found is None:
         hint = "pip install 'fsdp-migrate[verify]'" if python == sys.executable else "give one that has torch"
         raise LaneError(f"{python}: torch is not installed; {hint}")
     if not found:
-        last = (done.stderr.strip() or "no reason given").splitlines()[-1]
-        raise LaneError(f"{python}: its torch cannot be looked at: {last}")
+        last = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        raise LaneError(f"{python}: is it a Python interpreter? Asked for its torch, it said: {last[:200]}")
     if found["python"] < [3, 10]:
         raise LaneError(f"{python}: Python {'.'.join(map(str, found['python']))} is too old; 3.10 or newer is needed")
     return Lane(python, found["torch"], found["gpus"])

@@ -98,6 +98,7 @@ class Launch:
                 self._follow(process, finished)
             finally:
                 _stop(process)
+                _kill_who_has(f"TMPDIR={self._folder}/tmp")
 
     def _command(self, plan_file: Path) -> list[str]:
         if not is_elastic(self._plan.device, self._rendezvous):
@@ -207,3 +208,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _kill_who_has(setting: str) -> None:
+    """Kill every process with an environment variable: what a program started may have left the ranks' session."""
+    processes = Path("/proc")
+    for entry in processes.iterdir() if processes.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError):
+            if setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TextIO
 
 import fsdp_migrate
-from fsdp_migrate.verify.axes import Axis
+from fsdp_migrate.verify.axes import Axis, counted
 from fsdp_migrate.verify.fixtures import Fixture
 from fsdp_migrate.verify.harness import Outcome, Progress, Result
 from fsdp_migrate.verify.verdicts import Verdict
@@ -60,7 +60,7 @@ def as_text(outcome: Outcome, seconds: float) -> str:
     lines = []
     for run in outcome.runs:
         backend = "nccl" if run.device == "cuda" else "gloo"
-        lines.append(f"torch {run.torch}, {run.world} ranks on {run.device} ({backend})")
+        lines.append(f"torch {run.torch}, {counted(run.world, 'rank')} on {run.device} ({backend})")
         lines += [f"  worked around in torch: {note}" for note in run.workarounds]
     for _, group in groupby((result for result in outcome.results if not _repeats(result)), key=_kind):
         lines += _as_lines(list(group))
@@ -73,9 +73,9 @@ def _repeats(result: Result) -> bool:
 
 
 def _kind(result: Result) -> tuple[object, ...]:
-    """What runs have in common that are told in one line; those that are not fine are told one by one."""
-    alone = 0 if result.verdict.fine else id(result)
-    return (result.fixture.name, result.torch, result.axis.world, result.verdict, _first_line(result), alone)
+    """What runs have in common that are told in one line; of those that are not fine, everything known about them."""
+    told = _first_line(result) if result.verdict.fine else result.judgement.detail
+    return (result.fixture.name, result.torch, result.axis.world, result.verdict, told)
 
 
 def _first_line(result: Result) -> str:
@@ -84,7 +84,9 @@ def _first_line(result: Result) -> str:
 
 def _as_lines(results: list[Result]) -> list[str]:
     first = results[0]
-    where = str(first.axis) if len(results) == 1 else f"{first.axis.world} ranks, {len(results)} configurations"
+    where = (
+        str(first.axis) if len(results) == 1 else f"{counted(first.axis.world, 'rank')}, {len(results)} configurations"
+    )
     line = f"{first.verdict.value:<15} {first.fixture.name} [torch {first.torch}, {where}]"
     line = f"{line}: {_first_line(first)}" if _first_line(first) else line
     more = [] if first.verdict.fine else first.judgement.detail.split("\n")[1:]
@@ -92,17 +94,20 @@ def _as_lines(results: list[Result]) -> list[str]:
 
 
 def _summary(outcome: Outcome, seconds: float) -> list[str]:
-    counts = Counter(result.verdict for result in outcome.results)
-    told = _counts(counts)
-    ran = [result for result in outcome.results if result.verdict is not Verdict.SKIPPED]
+    told = [result for result in outcome.results if not _repeats(result)]
+    counts = _counts(Counter(result.verdict for result in told))
+    ran = [result for result in told if result.verdict is not Verdict.SKIPPED]
     checked = sum(bool(result.checked) for result in ran)
-    fixtures = len({result.fixture.before for result in outcome.results})
-    lines = [f"{fixtures} fixtures, {len(outcome.results)} runs in {seconds:.1f} s: {told}"]
-    if ran:
-        lines.append(f"{checked} of {len(ran)} also agree with a single process" if outcome.succeeded else "")
+    fixtures = counted(len({result.fixture.before for result in outcome.results}), "fixture")
+    lines = [f"{fixtures}, {counted(len(told), 'run')} in {seconds:.1f} s: {counts}"]
+    if ran and outcome.succeeded:
+        lines.append(f"{checked} of {len(ran)} also agree with a single process")
+    repeats = len(outcome.results) - len(told)
+    if repeats:
+        lines.append(f"{counted(repeats, 'run')} left out: the programs do not depend on what is configured there")
     if not ran:
         lines.append("nothing ran: no evidence for anything")
-    return [line for line in lines if line]
+    return lines
 
 
 def as_markdown(outcome: Outcome, seconds: float) -> str:

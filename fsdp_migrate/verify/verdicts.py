@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fsdp_migrate.verify.fixtures import Condition, Fixture
-from fsdp_migrate.verify.worker.protocol import ABANDONED, SIDES, Exit, Failure, RankRecord, Side
+from fsdp_migrate.verify.fixtures import Condition, Evidence, Fixture
+from fsdp_migrate.verify.worker.protocol import SIDES, Exit, Failure, RankRecord, Side
 
 # What a rank says when another one has left: not the cause of anything.
 _LEFT_BEHIND = re.compile(
@@ -162,7 +162,7 @@ def _judge_evidence(report: Report) -> Judgement | None:
         if evidence.kind == "raises" and not fails_here:
             continue  # declared for other releases only
         if not any(side.seen[number] for side in report.sides("before").values()):
-            return Judgement(Verdict.NO_EVIDENCE, f"before.py never showed {evidence}{_seen_instead(report)}")
+            return Judgement(Verdict.NO_EVIDENCE, _lacking(report, evidence))
         if evidence.kind == "deprecation":
             # torch warns about itself too; what counts is a warning that is gone.
             if report.fixture.after and not _deprecations(report, "before") - _deprecations(report, "after"):
@@ -171,6 +171,12 @@ def _judge_evidence(report: Report) -> Judgement | None:
         elif any(side.seen[number] for side in report.sides("after").values()):
             return Judgement(Verdict.STILL_LEGACY, f"after.py still shows {evidence}")
     return None
+
+
+def _lacking(report: Report, evidence: Evidence) -> str:
+    if evidence.kind == "deprecation":
+        return "before.py gives no deprecation warning; if the old API shows otherwise, its header has to say how"
+    return f"before.py never showed {evidence}{_seen_instead(report)}"
 
 
 def _deprecations(report: Report, side: str) -> set[str]:
@@ -272,7 +278,7 @@ def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[RankRecor
             return f"rank {rank} was ended by {signal.Signals(-end.code).name}"
         if fatal and not (end and end.asked):
             return f"rank {rank} died: {fatal.group(1)}"
-        if end is not None and not end.asked and end.code != ABANDONED:
+        if end is not None and not end.asked and not end.abandoned:
             return f"rank {rank} ended its process with exit code {end.code}"
     # The elastic launcher tells no exit codes, but whoever it stops here leaves its stacks. Of a rank on another
     # machine nothing is known but that its connections broke.

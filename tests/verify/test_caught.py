@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.verify import Settings, find_fixtures, verify
+from tests.verify.misbehaving import CHANGING, ENDING
 from tests.verify.programs import ALIKE, DIFFERENT, FAILING, FINE, HANGING, Caught
 
 
@@ -27,14 +28,17 @@ def judge_all(programs: list[Caught], folder: Path, timeout: float) -> dict[str,
     return {r.fixture.before.parent.name: (r.verdict.value, r.judgement.detail) for r in ran}
 
 
+ALL = [*DIFFERENT, *ALIKE, *FAILING, *CHANGING, *ENDING, FINE]
+
+
 @pytest.fixture(scope="module")
 def judged() -> Iterator[dict[str, tuple[str, str]]]:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        found = judge_all([*DIFFERENT, *ALIKE, *FAILING, FINE], Path(one), timeout=30)
+        found = judge_all(ALL, Path(one), timeout=30)
         yield {**judge_all([*HANGING, FINE], Path(other), timeout=8), **found}
 
 
-@pytest.mark.parametrize("program", [*DIFFERENT, *ALIKE, *FAILING, *HANGING, FINE], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*ALL, *HANGING], ids=lambda program: program.name)
 def test_a_program_gets_its_verdict_and_message(program: Caught, judged: dict[str, tuple[str, str]]) -> None:
     verdict, detail = judged[program.name]
     assert verdict == program.verdict, detail

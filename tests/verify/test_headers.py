@@ -74,6 +74,25 @@ def test_a_pair_of_ones_own_needs_no_header_and_is_held_to_a_deprecation_warning
     assert (header.rules, header.differs, header.evidence) == ((), (), (Evidence("deprecation"),))
 
 
+@pytest.mark.parametrize("above", ["# coding: utf-8\n# usage: torchrun train.py\n\n", "#!/usr/bin/env python\n\n\n"])
+def test_comments_and_empty_lines_may_stand_above_the_header_of_ones_own_program(above: str) -> None:
+    header = parse_header(above + "# expect: differs osd\nimport torch\n# usage: none\n", PATH, strict=False)
+    assert header.differs == (Differs("osd"),)
+
+
+@pytest.mark.parametrize("key", ["expct", "expects", "evidences", "need"])
+def test_a_word_that_is_nearly_one_of_a_header_is_an_error_for_everybody(key: str) -> None:
+    with pytest.raises(FixtureError, match=f"before.py:1: unknown header line '{key}:'"):
+        parse_header(f"# {key}: same\n", PATH, strict=False)
+
+
+@pytest.mark.parametrize("line", ["# expect: same", "# expect: differs osd", "# evidence: raises"])
+def test_a_header_below_code_would_not_be_read_and_is_an_error(line: str) -> None:
+    with pytest.raises(FixtureError, match=r"before.py:2: '# [a-z]+:' is read only at the top"):
+        parse_header(f'"""Train."""\n{line}\n', PATH, strict=False)
+    assert parse_header("import torch\n# expect: a lot\n", PATH, strict=False).differs == ()
+
+
 @pytest.mark.parametrize(
     ("condition", "facts", "holds"),
     [
@@ -126,6 +145,22 @@ def test_one_case_is_its_folder_or_its_file(tmp_path: Path) -> None:
 def test_a_folder_without_a_case_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FixtureError, match=r"no before.py here; a case is a folder with before.py and after.py"):
         find_fixtures([tmp_path])
+
+
+def test_a_pair_without_its_after_is_an_error_unless_it_is_about_a_rule(tmp_path: Path) -> None:
+    folder = case(tmp_path, "mine/case")
+    (folder / "after.py").unlink()
+    assert find_fixtures([folder])[0].after is None
+    (folder / "before.py").write_text("import torch\n")
+    with pytest.raises(
+        FixtureError, match=r"case/before.py: no after.py beside it; write one, or give it as --rewrite"
+    ):
+        find_fixtures([folder])
+
+
+def test_a_program_of_another_name_is_called_by_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    assert read_fixture(tmp_path / "train.py").name == f"{tmp_path.name}/train.py"
 
 
 def test_a_handed_pair_keeps_its_own_after(tmp_path: Path) -> None:

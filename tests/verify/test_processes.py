@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.programs import FINE, SAVE_OLD, TRAINED, Caught
+from tests.verify.programs import FINE, SAVE_NEW, SAVE_OLD, TRAINED, Caught
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -116,6 +116,41 @@ def test_a_killed_rank_is_a_crash_and_the_rest_is_reported(running: subprocess.P
     # The pair differs; what matters is that only the killed one is a crash, also after its second run.
     assert (killed["verdict"], killed["detail"].splitlines()[0]) == ("CRASH", "after.py: rank 1 was ended by SIGKILL")
     assert {key: r["verdict"] for key, r in results.items()} == {
+        ("cases/a-sleeps", True): "DIFFERS",
+        ("cases/zz-fine", False): "SAME",
+        ("cases/zz-fine", True): "SAME",
+    }
+    assert processes(str(tmp_path)) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_program_started_ends_with_it_in_whatever_session(tmp_path: Path) -> None:
+    starts = '    import subprocess; subprocess.Popen(["sleep", "1000"], start_new_session=True)\n'
+    cases = write([Caught("starts", SAVE_OLD + starts, SAVE_NEW + starts, "SAME", "")], tmp_path)
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "fsdp_migrate.verify", str(cases), "--device", "cpu"],
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert processes(str(tmp_path)) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_launch_that_is_killed_is_begun_anew_with_what_is_left(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    rank = int((tmp_path / "pid1").read_text())
+    launch = int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(launch, signal.SIGKILL)
+    told, _ = running.communicate(timeout=300)
+    results = {(r["fixture"], r["axis"]["use_orig_params"]): r["verdict"] for r in json.loads(told)["results"]}
+    assert results == {
+        ("cases/a-sleeps", False): "CRASH",
         ("cases/a-sleeps", True): "DIFFERS",
         ("cases/zz-fine", False): "SAME",
         ("cases/zz-fine", True): "SAME",

@@ -48,6 +48,23 @@ def test_a_run_that_is_fine_says_how_much_a_single_process_confirmed() -> None:
     assert FORMATS["text"](outcome(*SAME), 1).split("\n")[-1] == "2 of 2 also agree with a single process"
 
 
+def test_runs_that_fail_alike_are_told_once_and_others_one_by_one() -> None:
+    alike = [result(ONE, Verdict.ERROR, "every rank\nmore", original=original) for original in (False, True)]
+    told = FORMATS["text"](outcome(*alike), 1).split("\n")
+    assert told[2:-1] == ["ERROR           rule/one [torch 2.13.0, 2 ranks, 2 configurations]: every rank", "    more"]
+    other = result(ONE, Verdict.ERROR, "every rank\nless", original=True)
+    assert FORMATS["text"](outcome(alike[0], other), 1).count("ERROR           rule/one") == 2
+
+
+def test_what_would_repeat_another_run_is_counted_apart_from_what_was_skipped() -> None:
+    repeat = result(ONE, Verdict.SKIPPED, "does not depend on use_orig_params", original=True)
+    assert FORMATS["text"](outcome(SAME[0], repeat), 1).split("\n")[-3:] == [
+        "1 fixture, 1 run in 1.0 s: 1 SAME",
+        "1 of 1 also agree with a single process",
+        "1 run left out: the programs do not depend on what is configured there",
+    ]
+
+
 def test_json_has_one_object_for_each_run() -> None:
     told = json.loads(FORMATS["json"](outcome(SAME[0], DIFFERS), 1.25))
     assert (told["schema_version"], told["succeeded"], told["errors"]) == (1, False, [])

@@ -173,7 +173,7 @@ def test_without_exit_codes_a_crash_shows_in_what_was_left_behind() -> None:
 
 def test_a_rank_that_ran_out_of_time_is_a_hang_with_all_stacks() -> None:
     waiting = RankRecord(0, "after", {"before": SEEN, "after": Side(failure=failure("RuntimeError", "timed out"))})
-    ends = {0: Exit(0, 0, 3, asked=False), 1: Exit(1, 0, -15, asked=True)}
+    ends = {0: Exit(0, 0, 1, asked=False, abandoned=True), 1: Exit(1, 0, -15, asked=True)}
     judgement = judge(report(waiting, dead(1), exits=ends, stacks={1: "in sleep"}))
     assert judgement.verdict is Verdict.HANG
     assert judgement.detail.split("\n") == [

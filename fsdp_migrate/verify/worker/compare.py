@@ -43,8 +43,9 @@ def differences(before: Snapshot, after: Snapshot, where: str) -> Iterator[tuple
                 yield from differences(one, other, f"{where}[{index}]")
     elif isinstance(before, Array) and isinstance(after, Array):
         yield from _arrays(before, after, where)
-    elif before != after:
-        yield where, describe(before), describe(after)
+    elif isinstance(before, Plain) and isinstance(after, Plain) and before != after:
+        start = _first_difference(before.text, after.text)
+        yield where, _shorten(before.text, start), _shorten(after.text, start)
 
 
 def _items(before: Items, after: Items, where: str) -> Iterator[tuple[str, str, str]]:
@@ -68,7 +69,7 @@ def _is_group(where: str) -> bool:
 
 
 def _arrays(before: Array, after: Array, where: str) -> Iterator[tuple[str, str, str]]:
-    for trait in ("dtype", "shape", "device"):
+    for trait in ("dtype", "shape", "device", "requires_grad"):
         one, other = getattr(before, trait), getattr(after, trait)
         if one != other:
             yield f"{trait} of {where}", str(one), str(other)
@@ -102,7 +103,18 @@ def describe(snapshot: Snapshot) -> str:
         text = f"{snapshot.kind} with keys {_join([key for key, _ in snapshot.entries])}" if snapshot.entries else "{}"
     else:
         text = f"{snapshot.kind} of {len(snapshot.entries)}: {', '.join(map(describe, snapshot.entries[:4]))}"
+    return _shorten(text)
+
+
+def _shorten(text: str, start: int = 0) -> str:
+    """`text` in `WIDTH` characters, so that the one at `start` is among them."""
+    if start > WIDTH - 10:
+        text = "..." + text[start - 10 :]
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _first_difference(one: str, other: str) -> int:
+    return next((index for index, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 
 def _join(keys: list[str]) -> str:

@@ -58,6 +58,8 @@ class _Round:
         self._store = store
         self._children: dict[int, int] = {}
         self._deadline: float | None = None
+        self._folder = Path(plan.folder)
+        self._told = (0, time.monotonic())
 
     def run(self) -> bool:
         """Whether every rank came to the end of the plan."""
@@ -76,19 +78,33 @@ class _Round:
             self._ended(self._children.pop(pid), os.waitstatus_to_exitcode(status))
         elif self._deadline is not None and time.monotonic() > self._deadline:
             self._signal(signal.SIGKILL)
+        elif self._deadline is None and self._quiet():
+            self._stop()
         elif _parent_is_gone():
             self._signal(signal.SIGKILL)
             shutil.rmtree(self._plan.folder, ignore_errors=True)
             raise SystemExit(1)
 
     def _ended(self, rank: int, code: int) -> None:
-        if code == protocol.FINISHED:
+        why = protocol.take_leaving(self._folder, rank)
+        if why == protocol.FINISHED:
             return
         asked = self._deadline is not None
-        protocol.note_exit(Path(self._plan.folder), rank, code, asked)
+        protocol.note_exit(self._folder, rank, code, asked=asked, abandoned=why == protocol.ABANDONED)
         if not asked:
-            self._deadline = time.monotonic() + GRACE
-            self._signal(signal.SIGTERM)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._deadline = time.monotonic() + GRACE
+        self._signal(signal.SIGTERM)
+
+    def _quiet(self) -> bool:
+        """Whether no rank has told anything for longer than its own alarm clock, which a program can stop, allows."""
+        files = [protocol.record_file(self._folder, rank) for rank in range(self._plan.world)]
+        told = sum(file.stat().st_size for file in files if file.is_file())
+        if told != self._told[0]:
+            self._told = (told, time.monotonic())
+        return time.monotonic() - self._told[1] > self._plan.timeout + 2 * self._plan.group_timeout
 
     def _signal(self, number: int) -> None:
         for pid in self._children:
@@ -106,7 +122,8 @@ class _Round:
         try:
             store = c10d.FileStore(str(self._store), self._plan.world)
             run_plan(self._plan, store, rank, rank, self._plan.world)
-            code = protocol.FINISHED
+            protocol.note_leaving(self._folder, rank, protocol.FINISHED)
+            code = 0
         except BaseException:
             traceback.print_exc()
         finally:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import faulthandler
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import asdict
@@ -19,9 +17,12 @@ import torch
 from . import protocol
 from .compare import compare
 from .kinds import c10d
+from .placement import Recorder
 from .protocol import ABANDONED, SIDES, Plan, Point, Side
 from .run import Rank, leave_group, run_side
 from .snapshot import Snapshot
+from .state import Baseline
+from .trial import StepWatch
 
 ANSWER = 60.0  # seconds in which a rank that has nothing to compute answers
 
@@ -46,9 +47,8 @@ class Peers:
             self._store.wait(keys, datetime.timedelta(seconds=patience))
             return [json.loads(self._store.get(key)) for key in keys]
         except Exception:
-            sys.stderr.write(f"rank {self._here.rank}: no answer from every rank to {topic}\n")
-            sys.stderr.flush()
-            os._exit(ABANDONED)
+            protocol.note_leaving(Path(self._here.plan.folder), self._here.rank, ABANDONED)
+            os._exit(1)
 
     def report(self, topic: str, event: dict[str, Any], patience: float) -> list[dict[str, Any]]:
         """Exchange an event and put it on disk; the first rank of a machine also writes those of other machines."""
@@ -64,14 +64,15 @@ class Peers:
 
 def run_plan(plan: Plan, store: Any, rank: int, local_rank: int, local_world: int) -> None:
     """Run every point that no rank has started yet."""
-    _redirect(protocol.output_file(Path(plan.folder), rank))
-    stacks = protocol.stack_file(Path(plan.folder), rank).open("a", encoding="utf-8")
-    _dump_stacks_to(stacks)
     _end_with(plan.harness)
-    here = Rank(rank, plan.world, local_rank, plan, stacks)
+    stacks = protocol.stack_file(Path(plan.folder), rank).open("a", encoding="utf-8")
+    recorder, steps = Recorder(), StepWatch()
+    recorder.install()
+    baseline = Baseline(protocol.output_file(Path(plan.folder), rank), stacks)
+    baseline.restore()
+    here = Rank(rank, plan.world, local_rank, plan, stacks, baseline, recorder, steps)
     if plan.device == "cuda":
         torch.cuda.set_device(local_rank)
-    here.recorder.install()
     first = rank - local_rank
     peers = Peers(store, here, range(first, first + local_world))
     started = _started_anywhere(here, peers)
@@ -153,12 +154,6 @@ def _run_point(here: Rank, peers: Peers, store: Any, point: Point) -> set[str] |
     return used if good else None
 
 
-def _dump_stacks_to(file: Any) -> None:
-    """Leave the stacks of all threads behind when a signal ends the process, whoever sends it."""
-    faulthandler.enable(file=file, all_threads=True)
-    faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
-
-
 def _end_with(harness: int) -> None:
     """End when the launcher or the harness is gone: nothing else would stop this process then."""
     launcher = os.getppid()
@@ -180,13 +175,3 @@ def alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _redirect(output: Path) -> None:
-    """Send what a rank prints to its file, and leave the supervisor's pipe to its parent alone."""
-    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, stream in ((nothing, 0), (printed, 1), (printed, 2)):
-        os.dup2(source, stream)
-    os.close(nothing)
-    os.close(printed)

@@ -227,17 +227,20 @@ def _chunk(whole: torch.Tensor, held: Any) -> torch.Tensor:
     return whole
 
 
-def _state_dicts(path: str, value: Any) -> Iterator[tuple[str, dict[Any, Any]]]:
+def _state_dicts(path: str, value: Any, above: tuple[int, ...] = ()) -> Iterator[tuple[str, dict[Any, Any]]]:
     """The ``state`` of every optimizer state dict inside containers."""
+    if id(value) in above:
+        return
+    above = (*above, id(value))
     if isinstance(value, dict):
         if isinstance(value.get("state"), dict) and "param_groups" in value:
             yield path, value["state"]
             return
         for key, part in value.items():
-            yield from _state_dicts(f"{path}[{key!r}]", part)
+            yield from _state_dicts(f"{path}[{key!r}]" if isinstance(key, (str, int)) else path, part, above)
     elif isinstance(value, (list, tuple)):
         for index, part in enumerate(value):
-            yield from _state_dicts(f"{path}[{index}]", part)
+            yield from _state_dicts(f"{path}[{index}]", part, above)
 
 
 def _weights_of(plain: nn.Module) -> Weights:

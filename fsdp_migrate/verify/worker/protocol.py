@@ -10,8 +10,9 @@ from typing import Any
 SIDES = ("before", "after")
 AXES = ("use_orig_params", "strategy", "optimizer")  # those that differ within a launch
 REPEATS = "does not depend on"  # how the reason starts for not running a point again
-ABANDONED = 3  # exit code of a rank whose peers do not answer
-FINISHED = 4  # exit code of a forked rank at the end of the plan; a scenario may end its process with 0
+# Why a rank leaves, told in a file: a scenario may end its process with any exit code.
+ABANDONED = "abandoned"  # its peers do not answer
+FINISHED = "finished"  # it came to the end of the plan
 
 
 @dataclass(frozen=True)
@@ -191,18 +192,38 @@ def started(folder: Path, world: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a rank's process ended: its exit code, or minus the signal; `asked` when it was told to."""
+    """How a rank's process ended: its exit code, or minus the signal.
+
+    `asked` when it was told to, `abandoned` when it left since its peers did not answer.
+    """
 
     rank: int
     point: int | None
     code: int
     asked: bool
+    abandoned: bool = False
 
 
-def note_exit(folder: Path, rank: int, code: int, asked: bool) -> None:
+def note_leaving(folder: Path, rank: int, why: str) -> None:
+    """Note that a rank is about to end its process, which is `ABANDONED` or has `FINISHED`."""
+    (folder / f"rank{rank}.leaving").write_text(why, encoding="utf-8")
+
+
+def take_leaving(folder: Path, rank: int) -> str | None:
+    """Why a rank ended its process, if it was the rank that did; forgotten once told."""
+    file = folder / f"rank{rank}.leaving"
+    if not file.is_file():
+        return None
+    why = file.read_text(encoding="utf-8")
+    file.unlink()
+    return why
+
+
+def note_exit(folder: Path, rank: int, code: int, *, asked: bool, abandoned: bool) -> None:
     """Note how a rank ended, and at which point."""
     point = next(reversed(records(folder, rank)), None)
-    append(folder / "exits.jsonl", {"rank": rank, "point": point, "code": code, "asked": asked})
+    told = Exit(rank, point, code, asked, abandoned)
+    append(folder / "exits.jsonl", asdict(told))
 
 
 def exits(folder: Path) -> list[Exit]:

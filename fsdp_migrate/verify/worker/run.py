@@ -8,14 +8,15 @@ import faulthandler
 import gc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
-import random
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any, TextIO
 
 import torch
@@ -26,10 +27,11 @@ from .evidence import Watch
 from .kinds import FlatParamHandle
 from .placement import Recorder
 from .protocol import Failure, Plan, Point, Side
-from .snapshot import Snapshot
+from .snapshot import PROGRAM, Snapshot
+from .state import Baseline
 from .trial import Skip, StepWatch, Trial
 
-SEED = 20230315
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 DRAIN = 0.02  # seconds
 MESSAGE = 2000  # characters kept of an exception's message
 
@@ -43,8 +45,9 @@ class Rank:
     local_rank: int
     plan: Plan
     stacks: TextIO
-    recorder: Recorder = field(default_factory=Recorder)
-    steps: StepWatch = field(default_factory=StepWatch)
+    baseline: Baseline
+    recorder: Recorder
+    steps: StepWatch
 
     @property
     def device(self) -> torch.device:
@@ -59,7 +62,10 @@ def run_side(here: Rank, point: Point, side: str, store: Any) -> tuple[Side, lis
     outcome.
     """
     path = str(getattr(point, side))
-    _fresh_state(here, point, side)
+    folder = Path(here.plan.folder) / "work" / f"{point.number}-{side}"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
+    here.recorder.take()
     _join_group(here, store)
     trial = Trial(point, here.device)
     watch = Watch(point.looks, path)
@@ -71,8 +77,8 @@ def run_side(here: Rank, point: Point, side: str, store: Any) -> tuple[Side, lis
     here.steps.trial = trial
     faulthandler.dump_traceback_later(here.plan.timeout, exit=True, file=here.stacks)
     try:
-        with watch(), _imports_from(os.path.dirname(path), os.path.dirname(point.before)):
-            _load(path).scenario(trial)
+        with _only_this_process(), watch(), _imports_from(os.path.dirname(path), os.path.dirname(point.before)):
+            _run(_load(path), trial)
     except Skip as reason:
         skip = str(reason)
     except BaseException as error:
@@ -80,7 +86,32 @@ def run_side(here: Rank, point: Point, side: str, store: Any) -> tuple[Side, lis
     finally:
         faulthandler.cancel_dump_traceback_later()
         here.steps.trial = None
-    return _outcome(trial, watch, failure, skip, here.recorder), trial.observations
+        here.baseline.restore()
+    return _outcome(trial, watch, failure, skip, here.recorder), list(trial.observations)
+
+
+@contextlib.contextmanager
+def _only_this_process() -> Iterator[None]:
+    """End whatever process a program forked off that comes back from it, as it would have ended by itself."""
+    process, code = os.getpid(), 1
+    try:
+        yield
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
+    finally:
+        if os.getpid() != process:
+            os._exit(code & 0xFF)
+
+
+def _run(program: ModuleType, trial: Trial) -> None:
+    scenario = getattr(program, "scenario", None)
+    if not callable(scenario):
+        raise AttributeError(f"{program.__file__} has no function scenario(trial)")
+    returned = scenario(trial)
+    if inspect.isgenerator(returned) or inspect.isawaitable(returned):
+        raise TypeError(f"scenario(trial) returned a {type(returned).__name__}: nothing in it has run")
 
 
 def _join_group(here: Rank, store: Any) -> None:
@@ -128,20 +159,9 @@ def leave_group() -> None:
     gc.collect()
 
 
-def _fresh_state(here: Rank, point: Point, side: str) -> None:
-    folder = Path(here.plan.folder) / "work" / f"{point.number}-{side}"
-    folder.mkdir(parents=True, exist_ok=True)
-    os.chdir(folder)
-    random.seed(SEED)
-    torch.manual_seed(SEED)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(SEED % 2**32)
-    here.recorder.take()
-
-
-def _load(path: str) -> Any:
+def _load(path: str) -> ModuleType:
     """Import a program under a name of its own, compiled anew."""
-    name = "scenario_" + os.path.splitext(os.path.basename(path))[0]
+    name = PROGRAM + os.path.splitext(os.path.basename(path))[0]
     loader = importlib.machinery.SourceFileLoader(name, path)
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
@@ -149,37 +169,53 @@ def _load(path: str) -> Any:
     sys.modules[name] = module
     source = Path(path).read_bytes()
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-    if not hasattr(module, "scenario"):
-        raise AttributeError(f"{path} has no function scenario(trial)")
     return module
 
 
 @contextlib.contextmanager
 def _imports_from(*folders: str) -> Iterator[None]:
     """Let a program import what lies in `folders`, and forget it afterwards: the other program may have its own."""
-    known, path = set(sys.modules), list(sys.path)
+    known, path = dict(sys.modules), list(sys.path)
     sys.path[:0] = folders
     try:
         yield
     finally:
         sys.path[:] = path
-        for name in set(sys.modules) - known:
-            file = getattr(sys.modules[name], "__file__", None) or ""
-            if file.startswith(tuple(folder + os.sep for folder in folders)):
+        for name in set(sys.modules) - set(known):
+            module = sys.modules[name]
+            file = getattr(module, "__file__", None) or ""
+            # What has no specification was made by the program, in place of one that is not installed.
+            if getattr(module, "__spec__", None) is None or file.startswith(tuple(f + os.sep for f in folders)):
                 del sys.modules[name]
+        sys.modules.update(known)
 
 
 def _failure(error: BaseException) -> Failure:
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    first = _past_the_harness(error.__traceback__)
     made = Failure(
         type=type(error).__name__,
         bases=tuple(base.__name__ for base in type(error).__mro__),
-        message=str(error).strip()[:MESSAGE],
-        traceback=text[-4 * MESSAGE :],
+        message=_message(error)[:MESSAGE],
+        traceback="".join(traceback.format_exception(type(error), error, first)).strip()[-4 * MESSAGE :],
         time=time.time(),
     )
+    links: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None:
+    while link is not None and not any(link is known for known in links):
+        links.append(link)
         traceback.clear_frames(link.__traceback__)
         link.__traceback__, link = None, link.__cause__ or link.__context__
     return made
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error).strip()
+    except BaseException:
+        return "its message cannot be told, since its __str__ fails"
+
+
+def _past_the_harness(link: TracebackType | None) -> TracebackType | None:
+    while link is not None and (link.tb_frame.f_code.co_filename.startswith((HERE, contextlib.__file__))):
+        link = link.tb_next
+    return link

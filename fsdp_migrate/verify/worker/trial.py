@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from . import model as models
 from .oracle import Oracle
 from .protocol import Point
-from .snapshot import Snapshot, optimizer_state, take
+from .snapshot import Snapshot, Unobservable, optimizer_state, take
 
 
 class Skip(Exception):
@@ -118,7 +118,7 @@ class Trial:
             ("losses", take(losses)),
             ("optimizer after", take(optimizer_state(optimizer))),
         ):
-            self.observations.append((f"{name}: {what}", snapshot))
+            self._note(f"{name}: {what}", snapshot)
         return losses
 
     def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> float:
@@ -135,15 +135,30 @@ class Trial:
     def observe(self, name: str, value: Any) -> None:
         """Note `value` as it is now; what both programs observed under one name has to agree bitwise.
 
-        Tensors of every kind (also sharded ones), containers and plain Python values. A name used again is numbered.
+        Tensors of every kind (also sharded ones), containers, and objects by what they hold. A name used again is
+        numbered.
+
+        Raises:
+            TypeError: `name` is no string, or `value` cannot be copied exactly.
         """
-        names = [known for known, _ in self.observations]
+        if not isinstance(name, str):
+            raise TypeError(f"observe(name, value): the name has to be a string, not {type(name).__name__}")
+        try:
+            unique = self._note(name, take(value))
+        except Unobservable as error:
+            raise TypeError(f"observe({name!r}): {error}") from None
+        except RecursionError:
+            raise TypeError(f"observe({name!r}): it is nested too deeply") from None
+        self.oracle.observed(unique, value)
+
+    def _note(self, name: str, snapshot: Snapshot) -> str:
+        names = {known for known, _ in self.observations}
         number = 2
         unique = name
         while unique in names:
             unique, number = f"{name} #{number}", number + 1
-        self.observations.append((unique, take(value)))
-        self.oracle.observed(unique, value)
+        self.observations.append((unique, snapshot))
+        return unique
 
 
 def _is_network(model: nn.Module) -> bool:
