@@ -556,15 +556,14 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     """A program and what rewriting makes of it, written into `folder`."""
     from fsdp_migrate.verify import FixtureError, read_fixture
 
-    settings = Settings(TorchRange.default(), unsafe_fixes=unsafe_fixes)
-    run, changes = runner.rewrite(files.discover((str(before),)), settings, write=False, by_project=True)
+    configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
+    with _usage_errors():
+        run, changes = runner.rewrite(files.discover((str(before),)), configuration, write=False)
     if run.failures:
         raise click.UsageError(f"{before}: {run.failures[0].message}")
     if not changes:
-        left = "; ".join(f"{finding.code} is left: {finding.reason}" for finding in run.findings[:1])
-        raise click.UsageError(
-            f"{before}: rewriting changes nothing, so there is nothing to compare{left and '; '}{left}"
-        )
+        left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
+        raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
     after = folder / str(len(list(folder.iterdir()))) / before.name
     after.parent.mkdir()
     after.write_bytes(changes[0].after)
