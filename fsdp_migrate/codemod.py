@@ -22,7 +22,7 @@ from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rewrite.splicing import RewriteError
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
@@ -84,7 +84,7 @@ class MigrateFsdp(CodemodCommand):
         text = tree.code
         encoding = declared_encoding(text)
         raw = text.encode(encoding)
-        if not is_candidate(raw, ENTRIES):
+        if not Screen(ENTRIES).passes(raw):
             raise SkipFile("no FSDP names")
         result = rewrite_bytes(raw, self.context.filename or "<string>", self.settings)
         if result.error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import is_candidate, may_be_unused
+from fsdp_migrate.screen import Screen, may_be_unused
 from fsdp_migrate.source import Source, SourceError, declared_encoding, is_notebook, read_source
 from fsdp_migrate.torch_api import TorchRange
 
@@ -48,14 +49,14 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
     for names of other modules of the project.
     """
     rules = selected_rules(settings)
-    if not _is_candidate(raw, path, rules):
+    if not worth_linting(raw, path, settings):
         return FileReport(path)
     try:
         source = read_source(raw, path)
     except SourceError as error:
         return FileReport(path, error=str(error))
     # What a notebook says outside of its code does not count.
-    if is_notebook(path) and not is_candidate(source.written, rules):
+    if is_notebook(path) and not _screen(settings).passes(source.written):
         return FileReport(path)
     try:
         source.tree  # noqa: B018 - parsing is what may fail
@@ -71,15 +72,17 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
 
 def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
     """Whether a file can hold a finding: the look at its bytes that most files end at."""
-    return _is_candidate(raw, path, selected_rules(settings))
-
-
-def _is_candidate(raw: bytes, path: str, rules: tuple[Entry, ...]) -> bool:
     # In the strings of a notebook a newline is two characters, the last of which looks like part of a word.
-    return is_candidate(_ESCAPED_BLANK.sub(b"\n", raw) if is_notebook(path) else raw, rules)
+    notebook = is_notebook(path)
+    return _screen(settings).passes(_ESCAPED_BLANK.sub(b"\n", raw) if notebook else raw, loosely=notebook)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
+def _screen(settings: Settings) -> Screen:
+    return Screen(selected_rules(settings))
+
+
+@lru_cache(maxsize=16)
 def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     entries = (entry for entry in ENTRIES if settings.selected(entry.code))
@@ -94,16 +97,16 @@ def _checked(
     from fsdp_migrate.rules.running import findings_of
     from fsdp_migrate.suppressions import Suppressions
 
-    facts = ModuleFacts(source, path, settings.torch, elsewhere)
-    in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
-    findings = [finding for entry in in_force for finding in findings_of(facts, entry)]
-    suppressions = Suppressions(source)
-    kept = [finding for finding in findings if not suppressions.silences(finding)]
-    suppressed = len(findings) - len(kept)
-    if may_be_unused(source.data, rules):
-        from fsdp_migrate.rules.unused_suppression import unused
+    with closing(ModuleFacts(source, path, settings.torch, elsewhere)) as facts:
+        in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
+        findings = [finding for entry in in_force for finding in findings_of(facts, entry)]
+        suppressions = Suppressions(source)
+        kept = [finding for finding in findings if not suppressions.silences(finding)]
+        suppressed = len(findings) - len(kept)
+        if may_be_unused(source.data, rules):
+            from fsdp_migrate.rules.unused_suppression import unused
 
-        kept += unused(facts, suppressions, {entry.code for entry in in_force})
+            kept += unused(facts, suppressions, {entry.code for entry in in_force})
     if is_notebook(path):
         from fsdp_migrate.notebook.review import reviewed
 

@@ -1,10 +1,13 @@
-"""The byte test that most files end at: does a file hold an identifier that some rule can be triggered by?"""
+"""The byte test that most files end at: does a file hold an identifier that some rule can be triggered by?
+
+It works on any encoding that keeps ASCII as it is.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNUSED_SUPPRESSION
@@ -14,56 +17,100 @@ if TYPE_CHECKING:
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.written_names import Vocabulary
 
-# One of these is written in every file that `facts.distributed.uses_distributed` holds for.
-NEAR = ("distributed", "fsdp", "FSDP", "FullyShardedDataParallel")
-_NEAR = tuple(needle.encode() for needle in NEAR)
-_SUPPRESSION = rb"noqa\s*:[^\r\n]*FSDP\d|fsdp-migrate:\s*ignore"
+_SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*FSDP\d|fsdp-migrate:\s*ignore", re.IGNORECASE)
+# One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
+_NEAR = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
+_PACKAGE = b"torch.distributed"
+_COMMENT = re.compile(rb"#[^\r\n]*")
+_OPEN = re.compile(rb"import[\s\\]*\([^)]*\Z")
+_WIDEST_GAP = 200
 
 
-def needles(entries: Iterable[Entry]) -> frozenset[str]:
-    """The identifiers that can trigger rules, without those that contain another one."""
-    every = {needle for entry in entries for needle in entry.needles}
-    return frozenset(n for n in every if not any(other != n and other in n for other in every))
+class Screen:
+    """What the files that some rules can find something in have in common."""
 
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        everywhere = ENTRIES if any(entry.everywhere for entry in entries) else ()
+        self._own = _needles(entry for entry in (*entries, *everywhere) if not entry.neighbour)
+        self._neighbours = _needles(entry for entry in entries if entry.neighbour)
+        self._names = {name for entry in entries for name in entry.names}
+        self._changed = any(entry.changed for entry in entries)
+        self._unused = _finds_unused(entries)
 
-@lru_cache(maxsize=8)
-def _encoded(entries: tuple[Entry, ...], neighbours: bool) -> tuple[bytes, ...]:
-    if not neighbours and any(entry.everywhere for entry in entries):
-        entries += ENTRIES
-    wanted = needles(entry for entry in entries if entry.neighbour is neighbours)
-    return tuple(sorted(needle.encode() for needle in wanted))
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The full names that can trigger the rules."""
+        from fsdp_migrate.written_names import Vocabulary
 
-
-@lru_cache(maxsize=8)
-def _vocabulary(entries: tuple[Entry, ...]) -> Vocabulary:
-    from fsdp_migrate.written_names import Vocabulary
-
-    names = {name for entry in entries for name in entry.names}
-    if any(entry.changed for entry in entries):
+        if not self._changed:
+            return Vocabulary(self._names)
         from fsdp_migrate.rules.changed_names import changed_names
 
-        names |= changed_names()
-    return Vocabulary(names)
+        return Vocabulary(self._names | changed_names())
 
-
-def is_candidate(raw: bytes, entries: tuple[Entry, ...]) -> bool:
-    """Whether `raw` can hold a finding of the rules. Works on any encoding that keeps ASCII as it is."""
-    if any(needle in raw for needle in _encoded(entries, False)):
-        return True
-    near = any(needle in raw for needle in _NEAR)
-    if near and (any(needle in raw for needle in _encoded(entries, True)) or _vocabulary(entries).is_written(raw)):
-        return True
-    return may_be_unused(raw, entries)
+    def passes(self, raw: bytes, *, loosely: bool = False) -> bool:
+        """Whether a file can hold a finding; `loosely` if what it imports cannot be told from its lines."""
+        if any(needle in raw for needle in self._own):
+            return True
+        near = any(word in raw for word in _NEAR) if loosely else is_near(raw)
+        if near and any(needle in raw for needle in self._neighbours):
+            return True
+        # A string may name what nothing imports, as for `mock.patch`.
+        if (near or _PACKAGE in raw) and self.vocabulary.is_written(raw):
+            return True
+        return self._unused and _has_suppression(raw)
 
 
 def may_be_unused(raw: bytes, entries: tuple[Entry, ...]) -> bool:
     """Whether `raw` can hold a suppression of this tool's rules, if the rules find those that are not used."""
+    return _finds_unused(entries) and _has_suppression(raw)
+
+
+def _has_suppression(raw: bytes) -> bool:
     # The pattern is slow where it has nothing to find, and these words are rare.
-    if b"fsdp-migrate:" not in raw and b"FSDP" not in raw:
-        return False
-    return _finds_unused(entries) and re.search(_SUPPRESSION, raw, re.IGNORECASE) is not None
+    return (b"fsdp-migrate:" in raw or b"FSDP" in raw) and _SUPPRESSION.search(raw) is not None
 
 
-@lru_cache(maxsize=8)
 def _finds_unused(entries: tuple[Entry, ...]) -> bool:
     return any(entry.code == UNUSED_SUPPRESSION for entry in entries)
+
+
+def is_near(raw: bytes) -> bool:
+    """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP."""
+    return any(_is_used(raw, word) for word in _NEAR)
+
+
+def _is_used(raw: bytes, word: bytes) -> bool:
+    """Whether a word stands in an import or is an attribute; licences and comments have it too."""
+    start = raw.find(word)
+    while start >= 0:
+        if raw[max(0, start - _WIDEST_GAP) : start].rstrip(b" \t\f\r\n\\").endswith(b".") or _is_imported(raw, start):
+            return True
+        start = raw.find(word, start + len(word))
+    return False
+
+
+def _is_imported(raw: bytes, start: int) -> bool:
+    """Whether the line of `start` has an import, or one of several lines goes on there."""
+    line_end = raw.find(b"\n", start)
+    line_start = raw.rfind(b"\n", 0, start) + 1
+    if raw.find(b"import", line_start, line_end if line_end >= 0 else len(raw)) >= 0:
+        return True
+    if b"from" in raw[line_start:start] or raw[max(0, line_start - 3) : line_start].rstrip().endswith(b"\\"):
+        return True
+    keyword = raw.rfind(b"import", 0, line_start)
+    while keyword >= 0:
+        line_start = raw.rfind(b"\n", 0, keyword) + 1
+        between = _COMMENT.sub(b"", raw[line_start:start])
+        if _OPEN.search(between):
+            return True
+        if b")" in between:
+            return False
+        keyword = raw.rfind(b"import", 0, line_start)
+    return False
+
+
+def _needles(entries: Iterable[Entry]) -> tuple[bytes, ...]:
+    """The identifiers that can trigger rules, without those that contain another one."""
+    every = {needle for entry in entries for needle in entry.needles}
+    return tuple(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))

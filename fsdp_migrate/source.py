@@ -170,6 +170,8 @@ class Source:
 
     def has_comment(self, span: Span) -> bool:
         """Whether a comment starts inside `span`."""
+        if self.data.find(b"#", span.start, span.end) < 0:
+            return False
         return any(span.start <= comment.start < span.end for comment, _ in self.comments)
 
 

@@ -16,6 +16,7 @@ from fsdp_migrate.source import Source, Span
 
 _NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 _OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
+_MENTION = re.compile(rb"noqa|fsdp-migrate", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[\s,]+")
 
 
@@ -58,6 +59,11 @@ class Suppressions:
         return [directive for span, text in self.source.comments for directive in self._read(span, text)]
 
     @cached_property
+    def _is_used(self) -> bool:
+        """Whether the text mentions suppressing at all; only then its comments are looked for."""
+        return _MENTION.search(self.source.data) is not None
+
+    @cached_property
     def _by_line(self) -> dict[int, list[Directive]]:
         lines: dict[int, list[Directive]] = {}
         for directive in self.directives:
@@ -67,7 +73,7 @@ class Suppressions:
     def silences(self, finding: Finding) -> bool:
         """Whether a comment on any line of the finding's statement, or one for the file, silences it."""
         silent = False
-        for line in (0, *self.lines(finding)):
+        for line in (0, *self.lines(finding)) if self._is_used else ():
             for directive in self._by_line.get(line, ()):
                 words = directive.matching(finding.code, finding.name)
                 directive.used.update(words)

@@ -5,7 +5,7 @@ import pytest
 from fsdp_migrate.config import Settings
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import is_candidate, needles
+from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
 
 SETTINGS = Settings(torch=TorchRange.parse(">=2.1"))
@@ -85,10 +85,9 @@ else:
 
 
 def test_the_screen_passes_exactly_files_that_hold_a_needle() -> None:
-    assert is_candidate(b"x.full_optim_state_dict()", ENTRIES)
-    assert not is_candidate(b"import torch\nmodel.state_dict()", ENTRIES)
-    assert not is_candidate(b"anything", ())
-    assert "optim_state_dict_to_load" not in needles(ENTRIES[:0])
+    assert Screen(ENTRIES).passes(b"x.full_optim_state_dict()")
+    assert not Screen(ENTRIES).passes(b"import torch\nmodel.state_dict()")
+    assert not Screen(()).passes(b"anything")
 
 
 def test_selection_decides_which_rules_run() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.screen import Screen
 from fsdp_migrate.written_names import Vocabulary
 
 GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduce_all", "FSDP.old_method"])
@@ -87,7 +87,7 @@ def test_a_chain_of_names_that_stand_for_themselves_comes_to_an_end() -> None:
 )
 def test_a_file_is_looked_at_for_names_of_torch_that_changed_and_no_others(text: str, passes: bool) -> None:
     rules = tuple(entry for entry in ENTRIES if entry.names or entry.changed)
-    assert is_candidate(text.encode(), rules) is passes
+    assert Screen(rules).passes(text.encode()) is passes
 
 
 def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from fsdp_migrate.rules.changed_names import changed_names
 
 COMMAND = "python -m tools.build_rule_index"
 TARGET = Path(__file__).resolve().parent.parent / "fsdp_migrate" / "rules" / "index.py"
+# They are written in nearly every file that a rule looks at.
+_COMMON = {"torch", "distributed", "fsdp", "tensor", "checkpoint"}
 _HEAD = f'''\
 """The rules by code, as far as choosing among them takes: made from their modules by `{COMMAND}`."""
 # fmt: off
@@ -69,8 +72,20 @@ def _marks(rule: Rule) -> tuple[str, ...]:
     if marks is None:
         names = () if rule.names is None or rule.names is changed_names else rule.names()
         # What stands in front of a name may be spelt in other ways, or on another line.
-        marks = tuple(re.split(r"[. ]", text)[-1] for text in (*rule.needles, *names))
+        marks = (*(re.split(r"[. ]", text)[-1] for text in rule.needles), *_parts(names))
     return tuple(sorted(m for m in set(marks) if not any(other != m and other in m for other in marks)))
+
+
+def _parts(names: Iterable[str]) -> set[str]:
+    """Few identifiers one of which is a part of each of the names; every part of a name is written where it is."""
+    left = {name: set(name.split(".")) - _COMMON for name in names}
+    chosen: set[str] = set()
+    while left:
+        counts = Counter(part for parts in left.values() for part in parts)
+        best = max(counts, key=lambda part: (counts[part], len(part), part))
+        chosen.add(best)
+        left = {name: parts for name, parts in left.items() if best not in parts}
+    return chosen
 
 
 def _module_of(rule: Rule) -> str:

@@ -77,6 +77,14 @@ class ModuleFacts:
             self._memo[key] = compute()
         return cast("T", self._memo[key])
 
+    def close(self) -> None:
+        """Let go of everything; what points in circles would else wait for the garbage collector."""
+        for scope in list(self.structure.module.nested()):
+            scope.__dict__.clear()
+        for part in (self.structure, self.__dict__.get("gates"), self):
+            if part is not None:
+                part.__dict__.clear()
+
     def reached(self, node: ast.AST) -> bool:
         """Whether some supported release runs `node` (False in the old arm of a version check)."""
         return bool(self.gates.alive(node))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from packaging.version import Version
 
 from fsdp_migrate.facts.scopes import Binding, Kind
-from fsdp_migrate.facts.version_tests import Held, Names
+from fsdp_migrate.facts.version_tests import Held, Names, is_plain
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Flags:
     def __init__(self, names: Names, gates: Gates) -> None:
         self.names = names if isinstance(names, ScopedNames) else None
         self.gates = gates
+        self._plain: dict[ast.FunctionDef, bool] = {}
+        self._returns: dict[ast.FunctionDef, tuple[list[ast.Return], bool]] = {}
 
     def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
         """Everything that a name may hold on `release`, and whether that depends on the release.
@@ -68,9 +70,9 @@ class Flags:
 
         Nothing at all when it may also end without a value.
         """
-        returns = list(_returns(function))
-        here = self.gates.mask(function)
-        gated = any(self.gates.mask(node) != here for node in returns)
+        if function not in self._returns:
+            self._returns[function] = self._find_returns(function)
+        returns, gated = self._returns[function]
         found: list[ast.expr] = []
         for node in returns:
             if not self._reached(node, release):
@@ -82,6 +84,18 @@ class Flags:
                 return found, gated
         falls_off = self.gates.completes(function.body) & self.gates.bits[release]
         return (() if falls_off else found), gated
+
+    def is_plain(self, function: ast.FunctionDef) -> bool:
+        """Whether a call runs the body of a function and returns what it returns."""
+        if function not in self._plain:
+            self._plain[function] = is_plain(function)
+        return self._plain[function]
+
+    def _find_returns(self, function: ast.FunctionDef) -> tuple[list[ast.Return], bool]:
+        """The return statements of a function, and whether a version check decides between them."""
+        returns = list(_returns(function))
+        here = self.gates.mask(function)
+        return returns, any(self.gates.mask(node) != here for node in returns)
 
     def _reached(self, node: ast.AST, release: Version) -> bool:
         return bool(self.gates.mask(node) & self.gates.bits[release])

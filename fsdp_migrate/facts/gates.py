@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts.fallbacks import Attempt, attempts_around
 from fsdp_migrate.facts.flags import Flags
+from fsdp_migrate.facts.opaque import is_opaque
 from fsdp_migrate.facts.version_tests import Names, outcome
 from fsdp_migrate.torch_api import RELEASES
 
@@ -92,10 +93,13 @@ class Gates:
             return self.everywhere, self.everywhere
         self._pending.add(test)
         try:
-            self._sides[test] = self._evaluate(test)
+            self._sides[test] = (self.everywhere, self.everywhere) if self._is_opaque(test) else self._evaluate(test)
         finally:
             self._pending.discard(test)
         return self._sides[test]
+
+    def _is_opaque(self, test: ast.expr) -> bool:
+        return self.flags.names is not None and is_opaque(test, self.flags.names.bindings)
 
     def _evaluate(self, test: ast.expr) -> tuple[int, int]:
         true = false = 0

@@ -8,23 +8,18 @@ iterable too, and a walrus binds in the function around its comprehension.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # `except*` came with Python 3.11.
 TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
-_CONDITIONAL: tuple[type[ast.AST], ...] = (
-    ast.If,
-    *TRIES,
-    ast.For,
-    ast.AsyncFor,
-    ast.While,
-    ast.With,
-    ast.AsyncWith,
-    ast.Match,
+_CONDITIONAL: frozenset[type[ast.AST]] = frozenset(
+    {ast.If, *TRIES, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match}
 )
 
 
@@ -136,11 +131,34 @@ class Structure:
     strings: list[ast.Constant]
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+    choices: list[ast.If]
 
 
 def build(tree: ast.Module) -> Structure:
-    """Walk `tree` once and collect its scopes, parents and the nodes that rules ask for, in source order."""
+    """Walk `tree` once and collect its scopes, parents and the nodes that rules ask for, in source order.
+
+    Contexts and operators are not walked to: they have no place, and there is one object of each kind for all.
+    """
     return _Walk(tree).run()
+
+
+_BY_PLACE = operator.attrgetter("lineno", "col_offset")
+# Fields that hold no node.
+_BARE = frozenset(
+    "ctx op ops id attr arg name asname module level kind n s str conversion simple is_async type_comment type_ignores "
+    "kwd_attrs rest tag".split()
+)
+_LEAVES = frozenset({ast.Constant, ast.Name, ast.Global, ast.Nonlocal, ast.Pass, ast.Break, ast.Continue})
+
+
+# The fields of each kind of node that hold other nodes, the last one first.
+_child_fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def _find_child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    # The name of a type alias is a node.
+    fields = [name for name in reversed(kind._fields) if name not in _BARE or kind.__name__ == "TypeAlias"]
+    return () if kind is ast.MatchSingleton else tuple(fields)
 
 
 class _Walk:
@@ -149,33 +167,42 @@ class _Walk:
         self.module = Scope(tree, None)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
-        self.found: dict[type[ast.AST], list[ast.AST]] = {}
+        self.found: dict[type[ast.AST], list[ast.AST]] = {kind: [] for kind in _COLLECTED}
         self.pending: list[tuple[ast.AST, Scope, bool]] = []
 
     def run(self) -> Structure:
         self._push_children(self.tree, self.module, False)
-        while self.pending:
-            node, scope, conditional = self.pending.pop()
-            self.scopes[node] = scope
-            self.found.setdefault(type(node), []).append(node)
-            self._bind(node, scope, conditional)
-            self._descend(node, scope, conditional)
+        pending, scopes, found = self.pending, self.scopes, self.found
+        while pending:
+            node, scope, conditional = pending.pop()
+            scopes[node] = scope
+            kind = type(node)
+            if kind in found:
+                found[kind].append(node)
+            bind = _BINDERS.get(kind)
+            if bind is not None:
+                bind(self, node, scope, conditional)
+            enter = _ENTRIES.get(kind)
+            if enter is not None:
+                enter(self, node, scope, conditional)
+            elif kind not in _LEAVES:
+                self._push_children(node, scope, conditional or kind in _CONDITIONAL)
         return Structure(
             tree=self.tree,
             module=self.module,
             parents=self.parents,
-            scopes=self.scopes,
+            scopes=scopes,
             calls=self._nodes(ast.Call),
             attributes=self._nodes(ast.Attribute),
             subscripts=self._nodes(ast.Subscript),
             strings=self._nodes(ast.Constant),
             imports=self._nodes(ast.Import, ast.ImportFrom),
             functions=self._nodes(ast.FunctionDef, ast.AsyncFunctionDef),
+            choices=self._nodes(ast.If),
         )
 
     def _nodes(self, *types: type[ast.AST]) -> list:  # type: ignore[type-arg]
-        nodes = [node for kind in types for node in self.found.get(kind, ())]
-        return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+        return sorted((node for kind in types for node in self.found[kind]), key=_BY_PLACE)
 
     def _push(self, parent: ast.AST, node: ast.AST | None, scope: Scope, conditional: bool) -> None:
         if node is not None:
@@ -183,22 +210,27 @@ class _Walk:
             self.pending.append((node, scope, conditional))
 
     def _push_children(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
-        for child in reversed(list(ast.iter_child_nodes(node))):
-            self._push(node, child, scope, conditional)
+        parents, append = self.parents, self.pending.append
+        kind = type(node)
+        if kind not in _child_fields:
+            _child_fields[kind] = _find_child_fields(kind)
+        for name in _child_fields[kind]:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for child in reversed(value):
+                    if child is not None:
+                        parents[child] = node
+                        append((child, scope, conditional))
+            elif value is not None:
+                parents[value] = node
+                append((value, scope, conditional))
 
-    def _descend(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
-        if isinstance(node, FunctionNode):
-            self._enter_function(node, scope, conditional)
-        elif isinstance(node, ast.ClassDef):
-            inner = self._scope(node, scope)
-            for child in (*node.decorator_list, *node.bases, *node.keywords):
-                self._push(node, child, scope, conditional)
-            for statement in reversed(node.body):
-                self._push(node, statement, inner, False)
-        elif isinstance(node, _COMPREHENSIONS):
-            self._enter_comprehension(node, scope)
-        else:
-            self._push_children(node, scope, conditional or isinstance(node, _CONDITIONAL))
+    def _enter_class(self, node: ast.ClassDef, scope: Scope, conditional: bool) -> None:
+        inner = self._scope(node, scope)
+        for child in (*node.decorator_list, *node.bases, *node.keywords):
+            self._push(node, child, scope, conditional)
+        for statement in reversed(node.body):
+            self._push(node, statement, inner, False)
 
     def _scope(self, node: ast.AST, parent: Scope) -> Scope:
         scope = Scope(node, parent)
@@ -230,7 +262,7 @@ class _Walk:
             self._push(node, statement, inner, False)
 
     def _enter_comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope, conditional: bool
     ) -> None:
         inner = self._scope(node, scope)
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
@@ -252,37 +284,50 @@ class _Walk:
             scope = next((s for s in scope.enclosing() if s is not scope and binding.name in s.bindings), scope)
         scope.bindings.setdefault(binding.name, []).append(binding)
 
-    def _bind(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                scope.uses.setdefault(node.id, []).append(node)
+    def _bind_name_or_use(self, node: ast.Name, scope: Scope, conditional: bool) -> None:
+        if isinstance(node.ctx, ast.Load):
+            uses = scope.uses.get(node.id)
+            if uses is None:
+                scope.uses[node.id] = [node]
             else:
-                self._bind_name(node, scope, conditional)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                target = alias.name if alias.asname else name
-                self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            prefix = module if module.endswith(".") else f"{module}."
-            for alias in node.names:
-                if alias.name == "*":
-                    scope.star_imports.append(module)
-                    continue
-                name = alias.asname or alias.name
-                target = prefix + alias.name
-                self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._add(Binding(node.name, Kind.DEFINITION, node, scope, conditional=conditional))
-        elif isinstance(node, ast.Global):
-            scope.declared_global.update(node.names)
-        elif isinstance(node, ast.Nonlocal):
-            scope.declared_nonlocal.update(node.names)
+                uses.append(node)
         else:
-            other = _other_bound_name(node)
-            if other is not None:
-                self._add(Binding(other, Kind.OTHER, node, scope, conditional=conditional))
+            self._bind_name(node, scope, conditional)
+
+    def _bind_modules(self, node: ast.Import, scope: Scope, conditional: bool) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.split(".")[0]
+            target = alias.name if alias.asname else name
+            self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
+
+    def _bind_imported(self, node: ast.ImportFrom, scope: Scope, conditional: bool) -> None:
+        module = "." * node.level + (node.module or "")
+        prefix = module if module.endswith(".") else f"{module}."
+        for alias in node.names:
+            if alias.name == "*":
+                scope.star_imports.append(module)
+                continue
+            target = prefix + alias.name
+            name = alias.asname or alias.name
+            self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
+
+    def _bind_definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope, conditional: bool
+    ) -> None:
+        self._add(Binding(node.name, Kind.DEFINITION, node, scope, conditional=conditional))
+
+    def _declare_global(self, node: ast.Global, scope: Scope, conditional: bool) -> None:
+        scope.declared_global.update(node.names)
+
+    def _declare_nonlocal(self, node: ast.Nonlocal, scope: Scope, conditional: bool) -> None:
+        scope.declared_nonlocal.update(node.names)
+
+    def _bind_other(
+        self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping, scope: Scope, conditional: bool
+    ) -> None:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name is not None:
+            self._add(Binding(name, Kind.OTHER, node, scope, conditional=conditional))
 
     def _bind_name(self, node: ast.Name, scope: Scope, conditional: bool) -> None:
         parent = self.parents[node]
@@ -313,9 +358,29 @@ def _unpacked_value(node: ast.Name, parent: ast.AST, parents: Mapping[ast.AST, a
     return elements[parent.elts.index(node)]
 
 
-def _other_bound_name(node: ast.AST) -> str | None:
-    if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-        return node.name
-    if isinstance(node, ast.MatchMapping):
-        return node.rest
-    return None
+_Step = Callable[[_Walk, Any, Scope, bool], None]
+_COLLECTED = (
+    ast.Call,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Constant,
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.If,
+)
+_BINDERS: dict[type[ast.AST], _Step] = {
+    ast.Name: _Walk._bind_name_or_use,
+    ast.Import: _Walk._bind_modules,
+    ast.ImportFrom: _Walk._bind_imported,
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _Walk._bind_definition),
+    ast.Global: _Walk._declare_global,
+    ast.Nonlocal: _Walk._declare_nonlocal,
+    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping), _Walk._bind_other),
+}
+_ENTRIES: dict[type[ast.AST], _Step] = {
+    **dict.fromkeys(FunctionNode, _Walk._enter_function),
+    ast.ClassDef: _Walk._enter_class,
+    **dict.fromkeys(_COMPREHENSIONS, _Walk._enter_comprehension),
+}

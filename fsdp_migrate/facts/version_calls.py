@@ -33,8 +33,8 @@ def find(qualified: str) -> _Call | None:
     Helpers of other libraries go by their last name, since projects carry their own copies of them.
     """
     module, _, name = qualified.rpartition(".")
-    if module == "builtins" and name in _BUILTINS:
-        return _builtin(_BUILTINS[name])
+    if module == "builtins" and name in BUILTINS:
+        return _builtin(BUILTINS[name])
     if qualified in _BY_PATH:
         return _BY_PATH[qualified]
     if name in _BY_NAME:
@@ -187,7 +187,7 @@ def _signature(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) 
     return Signature(tuple(parameter.name for parameter in parameters))
 
 
-_BUILTINS: dict[str, Callable[..., Any]] = {
+BUILTINS: dict[str, Callable[..., Any]] = {
     function.__name__: function for function in (int, float, str, bool, tuple, list, len, any, all, min, max)
 }
 

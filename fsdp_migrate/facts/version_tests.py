@@ -57,6 +57,9 @@ class Flow(Protocol):
         Nothing at all when one of the bindings is not understood.
         """
 
+    def is_plain(self, function: ast.FunctionDef) -> bool:
+        """Whether a call runs the body of a function and returns what it returns."""
+
     def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
         """Everything that a function may return on `release`, and whether that depends on the release.
 
@@ -260,7 +263,7 @@ class Evaluator:
         inner = _bound(self, function.args, call, env)
         if isinstance(function, ast.Lambda):
             return home.value(function.body, inner)
-        if not _is_plain(function):
+        if not (is_plain(function) if home.flow is None else home.flow.is_plain(function)):
             raise Unknown
         if home.flow is None:
             returned: Sequence[ast.expr] = _only_return(function)
@@ -318,12 +321,13 @@ def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) 
     return bound
 
 
-def _is_plain(function: ast.FunctionDef) -> bool:
+def is_plain(function: ast.FunctionDef) -> bool:
     """Whether a call runs the body and returns what it returns: no generator, no decorator but a cache."""
     decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
     names = [getattr(d, "attr", getattr(d, "id", None)) for d in decorators]
-    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
-    return not yields and all(name in ("cache", "lru_cache", "staticmethod") for name in names)
+    if any(name not in ("cache", "lru_cache", "staticmethod") for name in names):
+        return False
+    return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
 def _is_literal(node: ast.expr, env: Env) -> bool:

@@ -241,6 +241,7 @@ alone.""",
         url=_URL,
     ),
     needles=(OLD_POLICY,),
+    marks=("policy",),  # a key may be written in parts
     check=check_policy,
 )
 
@@ -270,6 +271,7 @@ are reported.""",
         url="https://github.com/pytorch/pytorch/pull/102056",
     ),
     needles=(OLD_IGNORED,),
+    marks=("ignored",),
     check=check_ignored,
 )
 

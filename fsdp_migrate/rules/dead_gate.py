@@ -26,8 +26,8 @@ _DOING = (ast.BoolOp, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find `if` statements on the torch version whose outcome is the same from the oldest supported release on."""
-    for node in facts.structure.parents:
-        if isinstance(node, ast.If) and (dead := _dead_arm(facts, node)) and facts.reached(node):
+    for node in facts.structure.choices:
+        if (dead := _dead_arm(facts, node)) and facts.reached(node):
             body = dead is node.body
             asked = facts.source.segment(node.test)
             subject = f"`{asked}`" if "\n" not in asked else "this condition"
@@ -39,6 +39,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _dead_arm(facts: ModuleFacts, node: ast.If) -> list[ast.stmt] | None:
     """The block that only releases older than the supported ones run, None if there is none."""
     true, false = facts.gates.sides(node.test)
+    if true == false == facts.gates.everywhere:
+        return None
     older = sum(bit for release, bit in facts.gates.bits.items() if release < facts.torch.oldest)
     for block, runs in ((node.body, true), (node.orelse, false)):
         # A release newer than the range counts too: an arm that waits for one is not dead.

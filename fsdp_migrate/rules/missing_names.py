@@ -125,19 +125,25 @@ def _shortest(lack: _Lack) -> _Lack:
 
 
 def _chained(facts: ModuleFacts) -> Iterator[_Lack]:
-    taken = [one.path for one in imports(facts)]
-    provided = _provided(facts)
+    taken = {one.path for one in imports(facts)}
+    told = _provided(facts).union(*map(_prefixes, taken))
     for chain in chains(facts):
-        brought = max((path for path in taken if f"{chain.path}.".startswith(f"{path}.")), key=len, default=chain.base)
         for path, node in chain.links:
-            if path in provided or any(f"{one}.".startswith(f"{path}.") for one in taken):
+            lack = None if path in told else _lack(facts, path, node, node)
+            if lack is None:
                 continue
-            lack = _lack(facts, path, node, node)
-            lack = None if lack is None else _past_import(brought, lack)
+            brought = next((start for start in _prefixes(chain.path) if start in taken), chain.base)
+            lack = _past_import(brought, lack)
             if lack is not None:
                 if not _is_excused(facts, lack, READING):
                     yield lack
                 break
+
+
+def _prefixes(path: str) -> list[str]:
+    """A name and those of what it lies in, the longest first."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _past_import(path: str, lack: _Lack) -> _Lack | None:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.written_names import Vocabulary
 
+# Stands for all names that changed, in the place of a mark.
+_CHANGED = ""
+
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.findings import Finding
@@ -19,22 +22,28 @@ def findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 
 def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
-    if not may_find(entry, facts.written):
+    if not may_find(entry, facts.written, facts.memo(may_find, dict)):
         return ()
     rule = entry.load()
     return tuple(rule.check(facts, rule.card))
 
 
-def may_find(entry: Entry, data: bytes) -> bool:
-    """Whether the rule can find something in a module with this text, taken by itself."""
-    if entry.everywhere or any(mark in data for mark in _encoded(entry.marks)):
-        return True
-    return entry.changed and _changed().is_written(data)
+def may_find(entry: Entry, data: bytes, known: dict[str, bool] | None = None) -> bool:
+    """Whether the rule can find something in a module with this text, taken by itself.
 
-
-@cache
-def _encoded(marks: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(mark.encode() for mark in marks)
+    `known` remembers which marks the text has.
+    """
+    known = {} if known is None else known
+    for mark in entry.marks:
+        if mark not in known:
+            known[mark] = mark.encode() in data
+        if known[mark]:
+            return True
+    if entry.changed:
+        if _CHANGED not in known:
+            known[_CHANGED] = _changed().is_written(data)
+        return known[_CHANGED]
+    return entry.everywhere
 
 
 @cache

@@ -23,6 +23,7 @@ READING = frozenset({"AttributeError", "Exception", "BaseException"})
 CALLING = frozenset({"TypeError", "Exception", "BaseException"})
 # Parts of the names of decorators that keep a function from running where it cannot.
 _CHOOSY = ("skip", "require", "runif", "run_if", "xfail")
+_BODIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 # Context managers in which an error is expected or passed over.
 _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
@@ -61,7 +62,15 @@ def having(path: str) -> tuple[Version, ...]:
 
 def lacking(path: str, releases: Iterable[Version]) -> tuple[Version, ...]:
     """Those of the releases that certainly do not have the name, oldest first."""
+    if not _absent(path):
+        return ()
     return tuple(release for release in sorted(releases) if exists(path, release) is False)
+
+
+@cache
+def _absent(path: str) -> frozenset[Version]:
+    """The known releases that certainly do not have a name; every other release counts as one of them."""
+    return frozenset(release for release in PUBLISHED if exists(path, release) is False)
 
 
 def presence(path: str, missing: Sequence[Version]) -> str:
@@ -90,35 +99,42 @@ def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:
     """
     alive = facts.gates.alive(node)
     position = (node.lineno, node.col_offset)  # type: ignore[attr-defined]
-    for block in _bodies_around(facts, node):
-        for place, needed in _floors(facts, block):
-            if place < position:
-                alive = frozenset(release for release in alive if release >= needed)
-    return alive
+    floors = [
+        needed for block in _bodies_around(facts, node) for place, needed in _floors(facts, block) if place < position
+    ]
+    return _from(alive, max(floors)) if floors else alive
+
+
+@cache
+def _from(releases: frozenset[Version], floor: Version) -> frozenset[Version]:
+    return frozenset(release for release in releases if release >= floor)
 
 
 def _bodies_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
     """The functions around a node, and the module."""
     current: ast.AST | None = facts.structure.parents.get(node)
     while current is not None:
-        if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+        if isinstance(current, _BODIES):
             yield current
         current = facts.structure.parents.get(current)
 
 
 def _floors(facts: ModuleFacts, body: ast.AST) -> tuple[tuple[tuple[int, int], Version], ...]:
     """The imports that surely run in a function or module and need a certain release: their places and the release."""
-    return facts.memo((_floors, body), lambda: tuple(_find_floors(facts, body)))
+    return facts.memo(_floors, lambda: _find_floors(facts)).get(body, ())
 
 
-def _find_floors(facts: ModuleFacts, body: ast.AST) -> Iterator[tuple[tuple[int, int], Version]]:
-    newest = facts.torch.newest
+def _find_floors(facts: ModuleFacts) -> dict[ast.AST, tuple[tuple[tuple[int, int], Version], ...]]:
+    newest, oldest = facts.torch.newest, facts.torch.oldest
+    found: dict[ast.AST, tuple[tuple[tuple[int, int], Version], ...]] = {}
     for taken in imports(facts):
-        statement = taken.statement
-        if facts.structure.parents[statement] is body and exists(taken.path, newest):
-            needed = having(taken.path)[0]
-            if needed > facts.torch.oldest:
-                yield (statement.lineno, statement.col_offset), needed
+        statement, body = taken.statement, facts.structure.parents[taken.statement]
+        if not isinstance(body, _BODIES) or not exists(taken.path, newest):
+            continue
+        needed = having(taken.path)[0]
+        if needed > oldest:
+            found[body] = (*found.get(body, ()), ((statement.lineno, statement.col_offset), needed))
+    return found
 
 
 def excused(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], *, too_new: bool) -> bool:

@@ -6,8 +6,9 @@ It reads the signatures of the API data. Where another rule speaks of the same c
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from packaging.version import Version
 
@@ -54,8 +55,13 @@ class _Callee:
 
     def parameters(self, release: Version) -> Sequence[Parameter] | None:
         """What a call gives; a method called by its full name takes its object first, and is not judged."""
-        unknown = ("property",) if self.bound else ("method", "property")
-        return None if data.kind(self.path, release) in unknown else data.signature(self.path, release)
+        return _parameters(self.path, self.bound, release)
+
+
+@cache
+def _parameters(path: str, bound: bool, release: Version) -> Sequence[Parameter] | None:
+    unknown = ("property",) if bound else ("method", "property")
+    return None if data.kind(path, release) in unknown else data.signature(path, release)
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -64,6 +70,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call in facts.structure.calls:
         callee = _callee(facts, call, methods) if _is_plain(call) else None
         if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
+            continue
+        if not _misfits(callee, call, facts.torch.releases):
             continue
         releases = running(facts, call)
         if isinstance(call.func, ast.Attribute) and lacking(callee.path, releases):
@@ -87,12 +95,17 @@ def _is_plain(call: ast.Call) -> bool:
     return not starred and all(keyword.arg is not None for keyword in call.keywords)
 
 
-def _misfits(callee: _Callee, call: ast.Call, releases: frozenset[Version]) -> dict[Version, Misfit]:
+def _misfits(callee: _Callee, call: ast.Call, releases: Iterable[Version]) -> dict[Version, Misfit]:
     """The releases that reject the call, oldest first, each with what it rejects."""
+    judged: dict[int, Misfit | None] = {}  # most releases share their parameters
     found = {}
     for release in sorted(releases):
         parameters = callee.parameters(release)
-        misfit = None if parameters is None else misfit_of(call, parameters)
+        if parameters is None:
+            continue
+        if id(parameters) not in judged:
+            judged[id(parameters)] = misfit_of(call, parameters)
+        misfit = judged[id(parameters)]
         if misfit is not None:
             found[release] = misfit
     return found

@@ -6,7 +6,7 @@ from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.entry import Entry
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.running import may_find
-from fsdp_migrate.screen import is_candidate
+from fsdp_migrate.screen import Screen
 from tools.build_rule_index import COMMAND, TARGET, index_text
 
 
@@ -29,7 +29,7 @@ def test_an_entry_of_a_module_without_the_rule_is_an_error() -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.code for entry in ENTRIES])
 def test_what_a_card_flags_passes_the_screen_of_the_rule_alone(entry: Entry) -> None:
     for example in entry.load().card.flags:
-        assert is_candidate(example.before.encode(), (entry._replace(neighbour=False),))
+        assert Screen((entry._replace(neighbour=False),)).passes(example.before.encode())
 
 
 def test_a_card_is_found_by_code_and_by_name() -> None:
