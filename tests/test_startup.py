@@ -19,7 +19,7 @@ OWN = {
     "fsdp_migrate.torch_api",
 }
 # Beside what click loads anyway.
-STANDARD = {"bisect", "copy", "dataclasses"}
+STANDARD = {"bisect", "copy", "dataclasses", "gc"}
 
 
 def loaded_beyond_click(program: str) -> tuple[set[str], set[str]]:
