@@ -21,6 +21,7 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS, FileOptionError, Output
 from fsdp_migrate.runner import Change
+from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 if TYPE_CHECKING:
@@ -554,6 +555,8 @@ def verify(**options: Any) -> None:
 
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     """A program and what rewriting makes of it, written into `folder`."""
+    if is_notebook(str(before)):
+        raise click.UsageError(f"{before}: a notebook is no program with a scenario: give a .py file")
     from fsdp_migrate.verify import FixtureError, read_fixture
 
     configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))

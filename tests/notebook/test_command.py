@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import fsdp_migrate
 from fsdp_migrate.cli import cli
 
 from .build import IMPORT, NEW, OLD, notebook
@@ -107,3 +110,32 @@ def test_a_noqa_goes_into_the_cells(folder: Path) -> None:
     )
     assert (folder / "a.ipynb").read_bytes() == after
     assert run("lint").exit_code == 0
+
+
+def test_a_notebook_cannot_be_verified() -> None:
+    result = run("verify", "--rewrite", "a.ipynb")
+    assert result.exit_code == 2
+    assert "a.ipynb: a notebook is no program with a scenario" in result.stderr
+
+
+def test_files_without_notebooks_are_linted_without_what_reads_them(folder: Path) -> None:
+    (folder / "a.py").write_text(f"{IMPORT}{OLD}\n")
+    program = (
+        "import sys\nfrom fsdp_migrate.cli import cli\n"
+        "cli(['lint', 'a.py'], standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "FSDP107" in result.stdout
+    assert "fsdp_migrate.notebook" not in result.stderr.split()
+
+
+def test_names_are_followed_from_a_notebook_into_the_modules_of_the_project(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["torch>=2.1"]\n')
+    (folder / "lib.py").write_text(IMPORT)
+    (folder / "a.ipynb").write_bytes(
+        NOTEBOOK.replace(b"torch.distributed.fsdp import FullyShardedDataParallel as", b"lib import")
+    )
+    assert run("lint").stdout.startswith(PLACE)

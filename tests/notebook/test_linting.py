@@ -6,7 +6,7 @@ from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import worth_linting
 from fsdp_migrate.source import Source
 
-from .build import IMPORT, NEW, OLD, code, found, lines, linted, notebook, settings
+from .build import IMPORT, NEW, OLD, code, found, lines, linted, notebook, rewritten, settings, sources
 
 
 def test_cells_are_one_module_and_places_are_within_cells() -> None:
@@ -30,6 +30,17 @@ def test_what_is_not_run_as_python_of_the_notebook_is_not_checked(magic: str) ->
 def test_comments_in_cells_silence_findings() -> None:
     report = linted(notebook(IMPORT, f"x = {OLD}  # noqa: FSDP107\nprint(x)", f"x = {OLD}  # fsdp-migrate: ignore"))
     assert (report.findings, report.suppressed) == ((), 2)
+
+
+def test_a_comment_in_one_cell_silences_the_whole_notebook() -> None:
+    report = linted(notebook(IMPORT, f"x = {OLD}\nprint(x)", "# fsdp-migrate: ignore-file[FSDP107]"))
+    assert (report.findings, report.suppressed) == ((), 1)
+
+
+def test_comments_that_silence_nothing_are_found_in_cells_of_python() -> None:
+    raw = notebook(IMPORT, "%%bash\nls # noqa: FSDP107", f"x = 1\n%time y = {NEW} # noqa: FSDP107\nprint(x, y)")
+    assert found(raw) == [("FSDP002", 3, 2, len(f"%time y = {NEW} #"))]
+    assert sources(rewritten(raw).raw)[2] == f"x = 1\n%time y = {NEW}\nprint(x, y)"
 
 
 def test_a_cell_that_does_not_parse_is_named_and_the_others_are_checked() -> None:
