@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fsdp_migrate import gitignore
+from fsdp_migrate import disk, gitignore
 from fsdp_migrate.gitignore import GitIgnore
 
 if TYPE_CHECKING:
@@ -52,20 +49,28 @@ class Failure:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk."""
+    """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk.
+
+    `root` is the real path of the folder that it was found in, None if the file itself was named.
+    """
 
     path: str
     shown: str
     raw: bytes | None = None
+    root: str | None = None
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The files found, in order of path, each once, what could not be looked into, and the folders that were named."""
+    """The files found, in order of path, each once, what could not be looked into, and the folders that were named.
+
+    `leftovers` are files that a run which was killed while it was writing left behind.
+    """
 
     files: tuple[SourceFile, ...]
     failures: tuple[Failure, ...] = ()
     folders: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_excl
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
     files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
     failures = tuple(sorted(walk.failures, key=lambda failure: failure.path))
-    return Discovery(tuple(files), failures, tuple(path for path in paths if os.path.isdir(path)))
+    folders = tuple(path for path in paths if os.path.isdir(path))
+    return Discovery(tuple(files), failures, folders, tuple(walk.leftovers))
 
 
 def left_out(path: str, choices: Choices) -> bool:
@@ -133,10 +139,7 @@ def read(file: SourceFile) -> bytes:
     if file.raw is not None:
         return file.raw
     try:
-        if not stat.S_ISREG(os.stat(file.path).st_mode):
-            raise FileError("not a regular file")
-        with open(file.path, "rb") as stream:
-            return stream.read()
+        return disk.contents(file.path)
     except OSError as error:
         raise FileError(f"cannot be read: {_cause(error)}") from None
 
@@ -144,66 +147,23 @@ def read(file: SourceFile) -> bytes:
 def write(file: SourceFile, new: bytes, old: bytes) -> None:
     """Make `new` the contents of `file`, whole or not at all, provided that they still are `old`.
 
-    The file's mode and, where permitted, its owner are kept. Of a symbolic link the target is written, the link stays.
+    The file's mode and, where permitted, its owner are kept. Of a symbolic link that was named, or that leads to
+    another file of the folder that was named, the target is written, and the link stays.
 
     Raises:
-        FileError: it changed since it was read, is read-only, or cannot be written. The file is as it was.
+        FileError: it changed since it was read, is read-only, out of bounds, or cannot be written. It is as it was.
     """
     target = os.path.realpath(file.path)
+    if file.root is not None and not target.startswith(os.path.join(file.root, "")):
+        raise FileError(f"not rewritten: it is a link to {printable(target)}; name that file to have it rewritten")
     try:
-        if not os.access(target, os.W_OK):
+        if os.path.exists(target) and not os.access(target, os.W_OK):
             raise FileError("not rewritten: the file is read-only")
-        with _staged(target, new) as temporary:
-            if read(SourceFile(target, file.shown)) != old:
-                raise FileError("not rewritten: it changed while fsdp-migrate was running; run again")
-            os.replace(temporary, target)
+        disk.replace(target, new, old)
+    except disk.ChangedError:
+        raise FileError("not rewritten: it changed while fsdp-migrate was running; run again") from None
     except OSError as error:
         raise FileError(f"cannot be written: {_cause(error)}") from None
-    _sync_folder(os.path.dirname(target))
-
-
-@contextlib.contextmanager
-def _staged(target: str, new: bytes) -> Iterator[str]:
-    """A flushed neighbour of `target` that holds `new`, with `target`'s mode and owner; gone afterwards."""
-    import tempfile  # only where something is written
-
-    status = os.stat(target)
-    descriptor, temporary = tempfile.mkstemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=os.path.dirname(target))
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(new)
-            stream.flush()
-            os.fsync(stream.fileno())
-        _keep_owner(temporary, status)
-        os.chmod(temporary, stat.S_IMODE(status.st_mode))
-        yield temporary
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _keep_owner(temporary: str, wanted: os.stat_result) -> None:
-    if sys.platform == "win32":
-        return
-    have = os.stat(temporary)
-    if have.st_uid != wanted.st_uid:
-        with contextlib.suppress(PermissionError):
-            os.chown(temporary, wanted.st_uid, -1)
-    if have.st_gid != wanted.st_gid:
-        with contextlib.suppress(PermissionError):
-            os.chown(temporary, -1, wanted.st_gid)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the rename durable where a folder can be synced; the new contents are in place either way."""
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @dataclass
@@ -213,6 +173,8 @@ class _Walk:
     choices: Choices
     found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    root: str = ""
 
     def add(self, file: SourceFile, real: str, is_link: bool) -> None:
         """Take `file`; the file itself is preferred to links that lead to it."""
@@ -222,7 +184,7 @@ class _Walk:
 
     def folder(self, path: str, shown: str) -> None:
         """Take what lies under the folder that the user named `path`."""
-        real = os.path.realpath(path)
+        real = self.root = os.path.realpath(path)
         waiting = [_Entry(path, shown, real, self._ignores_above(real), named=True)]
         while waiting:
             folder = waiting.pop()
@@ -237,6 +199,7 @@ class _Walk:
         names = {entry.name for entry in entries}
         if not folder.named and _is_artefact(folder, names):
             return []
+        self.leftovers += disk.leftovers(folder.path, names)
         folder = self._with_own_ignores(folder, names)
         here = os.path.abspath(folder.path)
         choice = self.choices(here, names)
@@ -254,7 +217,8 @@ class _Walk:
     def _take(self, entry: os.DirEntry[str], at: _Entry) -> None:
         if _is_file(entry):
             link = entry.is_symlink()
-            self.add(SourceFile(at.path, at.shown), os.path.realpath(at.path) if link else at.real, link)
+            file = SourceFile(at.path, at.shown, root=self.root)
+            self.add(file, os.path.realpath(at.path) if link else at.real, link)
 
     def _with_own_ignores(self, folder: _Entry, names: set[str]) -> _Entry:
         # A repository inside a repository (a submodule) is ruled by its own files alone.

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fsdp_migrate import disk
+
 NAME = ".gitignore"
 
 # How pathspec's patterns name the slash that ends a folder's name.
@@ -78,9 +80,8 @@ def load(folder: str) -> GitIgnore:
     Raises:
         OSError: it cannot be read.
     """
-    with open(os.path.join(folder, NAME), encoding="utf-8-sig", errors="surrogateescape", newline="\n") as stream:
-        lines = [line.rstrip("\n").removesuffix("\r") for line in stream]
-    return GitIgnore(os.path.join(folder, ""), patterns(lines))
+    text = disk.contents(os.path.join(folder, NAME)).decode("utf-8-sig", "surrogateescape")
+    return GitIgnore(os.path.join(folder, ""), patterns([line.removesuffix("\r") for line in text.split("\n")]))
 
 
 def ignored(ignores: Iterable[GitIgnore], real: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from fsdp_migrate import disk
 from fsdp_migrate.files import printable
 
 
@@ -18,8 +19,7 @@ def read_bytes(path: str) -> bytes:
         FileFault: the file cannot be read.
     """
     try:
-        with open(path, "rb") as stream:
-            return stream.read()
+        return disk.contents(path)
     except OSError as error:
         raise FileFault(error.strerror or str(error)) from None
 

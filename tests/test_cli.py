@@ -252,7 +252,7 @@ def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeyp
     assert a.startswith(
         "error: a.py: a fault in fsdp-migrate, please report it: KeyError: 'no such\\nscope' (stub_engine.py:"
     )
-    assert (c, d) == ("error: c.py: not a regular file", "error: d.py: not valid utf-8")
+    assert (c, d) == ("error: c.py: cannot be read: not a regular file", "error: d.py: not valid utf-8")
 
 
 def test_rewrite_goes_on_past_bad_files_and_leaves_them_alone(run: Run) -> None:

@@ -232,7 +232,7 @@ def test_what_is_ignored_agrees_with_git(tmp_path: Path, seed: int) -> None:
 def test_a_pipe_that_is_named_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (file,) = discover([str(tmp_path / "pipe")]).files
-    with pytest.raises(FileError, match=r"^not a regular file$"):
+    with pytest.raises(FileError, match=r"^cannot be read: not a regular file$"):
         files.read(file)
 
 
