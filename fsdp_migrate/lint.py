@@ -34,7 +34,7 @@ def lint_source(
     supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
     try:
         raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
-    except UnicodeEncodeError as error:
+    except UnicodeError as error:
         raise SourceError(f"the text does not fit the encoding that it declares: {error}") from None
     report = lint_bytes(raw, path, Settings(supported, hints=hints))
     if report.error is not None:

@@ -73,16 +73,13 @@ class Source:
         if self.encoding == "utf-8-sig":
             self.encoding = "utf-8"
         try:
-            text = body.decode(self.encoding)
-        except (UnicodeDecodeError, LookupError) as error:
-            raise SourceError(f"not valid {self.encoding}: {error}") from None
-        if self.encoding == "utf-8":
-            self.data = body
-        else:
-            if text.encode(self.encoding) != body:
-                raise SourceError(f"{self.encoding} does not round-trip here; convert the file to UTF-8")
-            self.data = text.encode("utf-8")
-        self.text = text
+            self.text = body.decode(self.encoding)
+            self.data = body if self.encoding == "utf-8" else self.text.encode("utf-8")
+            same = self.encoding == "utf-8" or self.text.encode(self.encoding) == body
+        except (UnicodeError, LookupError) as error:  # of some codecs not the error that is for decoding
+            raise SourceError(f"not valid {self.encoding}: {' '.join(str(error).split())}") from None
+        if not same:
+            raise SourceError(f"{self.encoding} does not round-trip here; convert the file to UTF-8")
 
     def encode(self, data: bytes, changes: Sequence[Replacement] = ()) -> bytes:
         """Bytes for the disk of `data`, the UTF-8 text that `changes` made of this one."""
@@ -204,12 +201,14 @@ def parse(text: str) -> ast.Module:
     Raises:
         SyntaxError: as `ast.parse` does (null bytes and recursion limits included).
     """
+    if "\0" in text:  # which Python 3.10 and 3.11 call a ValueError, without a place
+        before = text[: text.index("\0")]
+        line = len(_NEWLINE.findall(before.encode())) + 1
+        raise SyntaxError("a null byte", ("<unknown>", line, len(re.split(r"\r\n|\r|\n", before)[-1]) + 1, None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return ast.parse(text)
-        except ValueError as error:  # null bytes, before Python 3.12
-            raise SyntaxError(str(error)) from None
         except (RecursionError, MemoryError):
             raise SyntaxError("too deeply nested to parse") from None
 

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import ast
 import codecs
+import contextlib
+import encodings.aliases
+import pkgutil
 
 import pytest
 
@@ -59,6 +62,26 @@ def test_null_bytes_and_deep_nesting_are_syntax_errors() -> None:
     for raw in (b"x = 1\x00\n", b"x = " + b"(" * 5000 + b")" * 5000):
         with pytest.raises(SyntaxError):
             Source(raw).tree  # noqa: B018
+
+
+def test_a_null_byte_is_told_with_its_place() -> None:
+    for newline in (b"\n", b"\r\n", b"\r"):
+        with pytest.raises(SyntaxError) as caught:
+            Source(b"x = 1" + newline + "\u00e9 = '".encode() + b"\x00'" + newline).tree  # noqa: B018
+        assert (caught.value.msg, caught.value.lineno, caught.value.offset) == ("a null byte", 2, 6)
+
+
+def test_whatever_encoding_is_declared_a_text_is_read_or_refused_and_nothing_else_happens() -> None:
+    names = {module.name for module in pkgutil.iter_modules(encodings.__path__)} | set(encodings.aliases.aliases)
+    read = set()
+    for name in sorted(names):
+        for rest in (b"x = 1\n", b"# \xff\xfe +2ADcAA- \\ud800 \\N{BULLET}\n", b"# " + b"-" * 100 + b"\n"):
+            with contextlib.suppress(SourceError):
+                source = Source(b"# coding: " + name.encode() + b"\n" + rest)
+                assert source.encode(source.data).endswith(rest)
+                read.add(source.encoding)
+    assert {"utf-8", "iso-8859-1", "cp1252", "shift_jis", "gb18030"} <= read
+    assert {"undefined", "rot_13", "utf_16"}.isdisjoint(read)
 
 
 def test_comments_are_found_with_their_spans() -> None:

@@ -62,7 +62,7 @@ def rewrite_source(
     try:
         encoding = declared_encoding(source)
         result = rewrite_bytes(source.encode(encoding), path, settings)
-    except (SourceError, UnicodeEncodeError) as error:
+    except (SourceError, UnicodeError) as error:
         return Rewritten(source, error=f"the text does not fit the encoding that it declares: {error}")
     return _rewritten(result.raw.decode(encoding), result, hints)
 

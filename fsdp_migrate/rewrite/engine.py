@@ -15,7 +15,7 @@ from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
 from fsdp_migrate.source import Source, SourceError, read_source
 
-MOST_PASSES = 20
+SPARE_PASSES = 20
 
 Lint = Callable[[bytes, str, Settings], FileReport]
 
@@ -46,8 +46,10 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
     live = [(finding, finding) for finding in report.findings]
     fixed: list[Finding] = []
     refused: list[tuple[Finding, str]] = []
+    # Calls inside one another take a pass each.
+    most_passes = SPARE_PASSES + len(first.findings)
     try:
-        for _ in range(MOST_PASSES):
+        for _ in range(most_passes):
             willing = [f for f, origin in live if _is_shown(f, settings) and _fault_of(origin, refused) is None]
             chosen = [] if report.failed else selected(willing, settings.unsafe_fixes)
             try:
@@ -65,7 +67,7 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
             waiting = [pair for pair in live if pair[0] not in chosen]
             current, report = new, lint(new, path, settings)
             live = first_seen(waiting, replacements, report.findings)
-        fault = f"the text still changes after {MOST_PASSES} passes"
+        fault = f"the text still changes after {most_passes} passes"
     except RewriteError as error:
         fault = str(error)
     message = f"internal: {fault}; the file is left as it was, please report this"
@@ -83,16 +85,15 @@ def _fault_of(finding: Finding, faults: Sequence[tuple[Finding, str]]) -> str | 
 def _left_out(finding: Finding, fault: str | None) -> Finding:
     if fault is None:
         return finding
-    reason = f"internal: {fault}; the fix was left out, please report this"
-    return replace(finding, applicability=Applicability.MANUAL, reason=reason, fix=None)
+    return replace(finding, applicability=Applicability.MANUAL, reason=fault, fix=None)
 
 
 def _fault_alone(raw: bytes, path: str, finding: Finding) -> str | None:
-    """What is wrong with a fix when it is applied alone, None when nothing is."""
+    """The reason for leaving a fix out that gives a bad text even when it is applied alone, None if it does not."""
     try:
         _applied(raw, path, [finding])
     except RewriteError as error:
-        return str(error)
+        return error.reason
     return None
 
 
@@ -134,7 +135,7 @@ def _checked(old: Source, changes: Sequence[Replacement], edited: Sequence[EditC
         new = read_source(raw, path)
         new.tree  # noqa: B018 - parsing is the check
         before, after = (Counter(text for _, text in source.comments) for source in (old, new))
-    except (SourceError, UnicodeEncodeError, SyntaxError, tokenize.TokenError) as error:
+    except (SourceError, UnicodeError, SyntaxError, tokenize.TokenError) as error:
         raise RewriteError(f"the new text does not parse ({' '.join(str(error).split())})") from None
     before.subtract(edit.old for edit in edited)
     before.update(edit.text for edit in edited if edit.text)

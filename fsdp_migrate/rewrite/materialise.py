@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, ImportBehind, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
 from fsdp_migrate.rewrite.imports import added_behind, edited
-from fsdp_migrate.rewrite.splicing import Replacement, splice
+from fsdp_migrate.rewrite.splicing import Replacement, TooDeepError, splice
 from fsdp_migrate.source import Source
 
 
@@ -26,6 +26,13 @@ def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
     Raises:
         RewriteError: the plan cannot be carried out.
     """
+    try:
+        return _replacements(source, edits)
+    except RecursionError:
+        raise TooDeepError("too deeply nested to be rewritten: do it by hand") from None
+
+
+def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
     different = list(dict.fromkeys(edits))
     replaces = [edit for edit in different if isinstance(edit, Replace)]
     blocks, used = wrapped(source, [edit for edit in different if isinstance(edit, Wrap)], replaces)

@@ -20,6 +20,20 @@ _LITERAL_ENDS = ("FSTRING_END", "TSTRING_END")
 class RewriteError(Exception):
     """A plan that cannot be carried out; it is this program's fault, and the message says what failed."""
 
+    @property
+    def reason(self) -> str:
+        """Why the fix was left out, for the user."""
+        return f"internal: {self}; the fix was left out, please report this"
+
+
+class TooDeepError(RewriteError):
+    """Code that is nested more deeply than LibCST can follow."""
+
+    @property
+    def reason(self) -> str:
+        """Why the fix was left out, for the user."""
+        return str(self)
+
 
 class Replacement(NamedTuple):
     """New text for a span of the original; at one offset, insertions come in the order of `rank`."""

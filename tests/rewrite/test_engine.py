@@ -10,7 +10,7 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
 from fsdp_migrate.rewrite import rewrite_bytes
-from fsdp_migrate.rewrite.engine import MOST_PASSES, RewriteResult, rewrite
+from fsdp_migrate.rewrite.engine import SPARE_PASSES, RewriteResult, rewrite
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
 
@@ -111,7 +111,8 @@ def test_a_text_that_never_settles_is_an_error_and_stays() -> None:
     assert [f.code for f in result.left] == ["tick"]
     assert result.suppressed == 1
     assert result.error == (
-        f"internal: the text still changes after {MOST_PASSES} passes; the file is left as it was, please report this"
+        f"internal: the text still changes after {SPARE_PASSES + 1} passes; "
+        "the file is left as it was, please report this"
     )
 
 
@@ -132,6 +133,31 @@ def test_a_fix_that_would_break_the_text_is_left_out_and_says_so(text: str, new:
     assert left.reason is not None
     assert fault in left.reason
     assert "\n" not in left.reason
+
+
+def test_fixes_inside_one_another_take_as_many_passes_as_they_need() -> None:
+    depth = 3 * SPARE_PASSES
+
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        source = Source(raw)
+        calls = [Span(2 * level, len(raw) - level) for level in range(depth)]
+        found = [(span, Replace(span, f"x{source.segment(span)[1:]}")) for span in calls if raw[span.start] == 111]
+        return FileReport(path, tuple(finding(source, span, edit, code="old") for span, edit in found))
+
+    result = rewrite(b"o(" * depth + b")" * depth, "x.py", SETTINGS, lint)
+    assert (result.raw, result.error) == (b"x(" * depth + b")" * depth, None)
+
+
+def test_a_fix_of_code_too_deep_for_libcst_is_left_out_and_the_others_are_not() -> None:
+    deep = "FSDP.full_optim_state_dict(model, optim, " + "+".join("a" * 900) + ")"
+    plain = "FSDP.full_optim_state_dict(model, optim)"
+    text = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nx = {deep}\ny = {plain}\n"
+    result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
+    assert result.error is None
+    assert [(f.code, f.line) for f in result.fixed] == [("FSDP101", 4)]
+    (reason,) = [f.reason for f in result.left if f.code == "FSDP101"]
+    assert reason == "too deeply nested to be rewritten: do it by hand"
+    assert deep.encode() in result.raw
 
 
 def test_a_fix_that_is_left_out_does_not_keep_the_others_from_being_applied() -> None:
