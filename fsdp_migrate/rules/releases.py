@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from fsdp_migrate.edits import ImportBinding, Release
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
 
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
 
@@ -63,7 +63,7 @@ def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
     node = binding.node
     while node is not binding.scope.node:
         node = facts.structure.parents[node]
-        if isinstance(node, ast.Try) or (isinstance(node, ast.If) and binding.scope.is_module):
+        if isinstance(node, TRIES) or (isinstance(node, ast.If) and binding.scope.is_module):
             return True
     return False
 

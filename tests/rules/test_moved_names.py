@@ -387,3 +387,8 @@ def test_a_guard_takes_the_newlines_of_the_file() -> None:
 def test_what_is_too_new_for_the_range_is_not_this_tables_matter() -> None:
     assert severities(f"from {COMPOSABLE} import fully_shard\n", "FSDP602", ">=2.1") == []
     assert severities(f"from {COMPOSABLE} import fully_shard\n", "FSDP6", ">=2.1") == [("FSDP600", "breaks")]
+
+
+def test_a_name_that_is_newer_than_the_whole_range_is_not_said_to_have_moved() -> None:
+    text = "from torch.distributed._composable.fsdp import FSDP\nisinstance(module, FSDP)\n"
+    assert [finding.code for finding in lint(text, "FSDP6", torch=">=1.13,<2.2")] == ["FSDP600"]
