@@ -1,0 +1,215 @@
+"""What has to hold for every text that is rewritten, checked by means that are not the program's own where there are any."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pyflakes.checker import Checker
+from pyflakes.messages import UndefinedName, UnusedImport
+
+from fsdp_migrate.config import Settings
+from fsdp_migrate.edits import touched
+from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
+from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
+from fsdp_migrate.source import Source, Span
+
+PATH = "fuzzed.py"
+
+# Of what pyflakes says, only this can be a rewrite's doing: the rest is about the program as it was written.
+BLAMED = frozenset(
+    ["ImportShadowedByLoopVar", "LateFutureImport", "RedefinedWhileUnused", "UndefinedExport", "UndefinedLocal", "UnusedVariable"]
+)  # fmt: skip
+TWICE = "RedefinedWhileUnused"
+DEAD_GATE = "FSDP690"
+SUPPRESSES_NOTHING = "FSDP002"
+
+
+def check(raw: bytes, settings: Settings) -> RewriteResult:
+    """Rewrite `raw` and raise AssertionError where anything is lost, broken, or left in silence."""
+    seen: list[tuple[bytes, FileReport]] = []
+
+    def lint(text: bytes, path: str, wanted: Settings) -> FileReport:
+        seen.append((text, lint_bytes(text, path, wanted)))
+        return seen[-1][1]
+
+    result = rewrite(raw, PATH, settings, lint)
+    assert "internal" not in (result.error or ""), result.error
+    assert not [finding for finding in result.left if "internal:" in (finding.reason or "")], result.left
+    _check_places(raw, seen[0][1].findings)
+    _check_remainder(result, settings)
+    if result.raw == raw:
+        return result
+    for (before, report), (after, _) in pairwise(seen):
+        _check_untouched(before, report, after)
+    _check_text(raw, result)
+    again = rewrite(result.raw, PATH, settings, lint_bytes)
+    assert again.raw == result.raw, "a second run changes the text again"
+    return result
+
+
+def _check_places(raw: bytes, findings: tuple[Finding, ...]) -> None:
+    """Findings lie inside the text, and say what they are."""
+    if not findings:
+        return
+    source = Source(raw)
+    for finding in findings:
+        assert 0 <= finding.span.start <= finding.span.end <= len(source.data), finding
+        assert 1 <= finding.line <= finding.end_line <= len(source.line_starts), finding
+        assert 1 <= finding.column <= len(source.text_lines[finding.line - 1]) + 1, finding
+        assert (finding.reason is None) == (finding.applicability is Applicability.SAFE), finding
+        assert (finding.fix is None) == (finding.applicability is Applicability.MANUAL), finding
+
+
+def _check_remainder(result: RewriteResult, settings: Settings) -> None:
+    """What a lint of the new text finds is what was declared left, and none of it could have been mended."""
+    report = lint_bytes(result.raw, PATH, settings)
+    assert [_told(finding) for finding in report.findings] == [_told(finding) for finding in result.left]
+    if report.error is not None or report.failed:
+        return
+    mendable = {Applicability.SAFE, Applicability.UNSAFE} if settings.unsafe_fixes else {Applicability.SAFE}
+    shown = (f for f in result.left if settings.hints or f.severity is not Severity.HINT)
+    assert not [finding for finding in shown if finding.applicability in mendable]
+
+
+def _told(finding: Finding) -> tuple[str, int, int, str]:
+    return finding.code, finding.span.start, finding.span.end, finding.message
+
+
+def _check_untouched(before: bytes, report: FileReport, after: bytes) -> None:
+    """The lines that no fix of a pass speaks of are there afterwards, byte for byte and in order.
+
+    Blank lines apart: with an import that goes those below it give way to those above. And comments between two
+    statements that come to share a block go along with them.
+    """
+    source = Source(before)
+    rows = _rows(source, [span for finding in report.findings for span in _claimed(finding)])
+    blank = {number for number, line in enumerate(source.text_lines) if not line.strip()}
+    comments = {number for number, line in enumerate(source.text_lines) if line.strip().startswith("#")}
+    for number in sorted(comments):
+        around = (range(number - 1, -1, -1), range(number + 1, len(source.text_lines)))
+        if all(next((row in rows for row in way if row not in blank | comments), False) for way in around):
+            rows.add(number)
+    kept = [line for number, line in enumerate(source.text_lines) if number not in rows | blank]
+    found = iter(Source(after).text_lines)
+    for line in kept:
+        # Only the last line of a text has no newline, and gets one when something follows it.
+        same = (other == line or (not line.endswith(("\r", "\n")) and other.rstrip("\r\n") == line) for other in found)
+        assert any(same), f"the line {line!r} was touched"
+
+
+def _claimed(finding: Finding) -> Iterator[Span]:
+    """What the fix of a finding may change."""
+    if finding.fix is None:
+        return
+    for edit in finding.fix.edits:
+        yield from touched(edit)
+    for binding in (*(release.binding for release in finding.fix.releases), *finding.fix.moves):
+        yield binding.statement
+
+
+def _rows(source: Source, spans: list[Span]) -> set[int]:
+    """The lines, from 0, that `spans` touch."""
+    rows: set[int] = set()
+    for span in spans:
+        rows.update(range(source.position(span.start).line - 1, source.position(span.end).line))
+    return rows
+
+
+def _check_text(raw: bytes, result: RewriteResult) -> None:
+    """The new text is a program where the old one was, with its comments, and without names that nobody defines."""
+    before, after = _decoded(raw), _decoded(result.raw)
+    assert _compiles(after) or not _compiles(before), "the new text does not compile"
+    needless = any(finding.code == SUPPRESSES_NOTHING for finding in result.fixed)
+    assert _comments(before, needless) == _comments(after, needless), "comments were lost or doubled"
+    old, new = _complaints(before), _complaints(after, _mentioned(before))
+    if old.undefined.isdisjoint(old.imported):  # else something runs before its import: that was no program
+        assert new.undefined <= old.undefined, f"nobody defines {new.undefined - old.undefined}"
+    if not any(finding.code == DEAD_GATE for finding in result.fixed):  # says on its card that imports stay
+        assert new.unused <= old.unused, f"{new.unused - old.unused} more imports are unused"
+    if any(kind == TWICE for kind, _ in old.others):  # and so is what joins an import that is there twice
+        new.others = Counter({told: count for told, count in new.others.items() if told[0] != TWICE})
+    fresh = new.others - old.others
+    assert not fresh, f"pyflakes says of the new text: {dict(fresh)}"
+
+
+def _decoded(raw: bytes) -> str:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+    return raw.decode(encoding)
+
+
+def _compiles(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, PATH, "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _comments(text: str, but_suppressions: bool) -> Counter[str]:
+    # Universal newlines make all of Python's line ends the one that tokenize knows.
+    lines = io.StringIO(text, newline=None).readline
+    tokens = tokenize.generate_tokens(lines)
+    comments = (token.string.rstrip() for token in tokens if token.type == tokenize.COMMENT)
+    return Counter(text for text in comments if not (but_suppressions and re.search(r"(?i)noqa|fsdp-migrate", text)))
+
+
+@dataclass
+class _Complaints:
+    """What pyflakes says about a text."""
+
+    imported: set[str]
+    undefined: set[str] = field(default_factory=set)
+    unused: int = 0
+    others: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def _complaints(text: str, mentioned: frozenset[str] = frozenset()) -> _Complaints:
+    """What pyflakes says, apart from imports that stay on purpose: of names that are `mentioned`, or guarded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+        messages = Checker(tree, PATH).messages
+    guarded = _guarded_imports(tree)
+    aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
+    found = _Complaints({alias.asname or alias.name.partition(".")[0] for alias in aliases})
+    for message in messages:
+        subject = str(message.message_args[0]) if message.message_args else ""
+        if isinstance(message, UnusedImport):
+            # Counted only: an import that nothing used before may have another name or place now.
+            bound = re.split(r"[ .]", subject)[-1]
+            found.unused += message.lineno not in guarded and bound not in mentioned
+        elif isinstance(message, UndefinedName):
+            found.undefined.add(subject)
+        elif (kind := type(message).__name__) in BLAMED:
+            found.others[kind, subject] += 1
+    return found
+
+
+def _mentioned(text: str) -> frozenset[str]:
+    """Names whose imports stay: the words in strings and comments, and what is imported as itself or twice."""
+    words: set[str] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
+        if token.type == tokenize.COMMENT or tokenize.tok_name[token.type] in ("STRING", "FSTRING_MIDDLE"):
+            words.update(re.findall(r"\w+", token.string))
+    aliases = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.alias)]
+    times = Counter(alias.asname or alias.name for alias in aliases)
+    words.update(name for name, count in times.items() if count > 1)
+    return frozenset(words | {alias.name for alias in aliases if alias.name == alias.asname})
+
+
+def _guarded_imports(tree: ast.Module) -> set[int]:
+    """The lines of imports that something decides on: those stay even if nothing uses them."""
+    deciding = (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.Match)
+    inside = (node for block in ast.walk(tree) if isinstance(block, deciding) for node in ast.walk(block))
+    return {node.lineno for node in inside if isinstance(node, (ast.Import, ast.ImportFrom))}
