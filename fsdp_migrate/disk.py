@@ -55,8 +55,8 @@ def contents(path: str) -> bytes:
         os.close(descriptor)
 
 
-def replace(target: str, new: bytes, old: bytes) -> None:
-    """Make `new` the contents of the regular file `target`, whole or not at all, provided that they still are `old`.
+def replace(target: str, new: bytes, old: bytes | None = None) -> None:
+    """Make `new` the contents of the regular file `target`, whole or not at all, and if given only in place of `old`.
 
     The new file has the mode, the extended attributes and, where permitted, the owner of the one whose place it takes.
     Other hard links go on leading to the old one.
@@ -91,7 +91,7 @@ def clear(paths: Iterable[str]) -> None:
                 os.close(descriptor)
 
 
-def _replace(target: str, new: bytes, old: bytes, unnamed: bool) -> None:
+def _replace(target: str, new: bytes, old: bytes | None, unnamed: bool) -> None:
     status = os.stat(target)
     with _new_file(os.path.dirname(target), unnamed) as file:
         _locked(file.descriptor)
@@ -100,7 +100,7 @@ def _replace(target: str, new: bytes, old: bytes, unnamed: bool) -> None:
         _keep_attributes(file.descriptor, target)
         _keep_owner(file.descriptor, status)
         os.chmod(file.descriptor if os.chmod in os.supports_fd else file.path, stat.S_IMODE(status.st_mode))
-        if contents(target) != old:
+        if old is not None and contents(target) != old:
             raise ChangedError
         file.take_place_of(target)
 

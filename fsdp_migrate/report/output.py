@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
 from dataclasses import dataclass
 
+from fsdp_migrate import disk
 from fsdp_migrate.report import Run, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
@@ -80,28 +79,14 @@ def write_text(path: str, document: str) -> None:
     target = os.path.realpath(path)
     try:
         if os.path.isfile(target):
-            _replace(target, raw)
+            if not os.access(target, os.W_OK):
+                raise PermissionError(0, "it is read-only")
+            disk.replace(target, raw)
         else:
             with open(target, "wb") as stream:
                 stream.write(raw)
     except OSError as error:
         raise FileOptionError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-def _replace(target: str, raw: bytes) -> None:
-    import tempfile  # only where a file is replaced
-
-    if not os.access(target, os.W_OK):
-        raise PermissionError(0, "it is read-only")
-    descriptor, temporary = tempfile.mkstemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=os.path.dirname(target))
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(raw)
-        os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        os.replace(temporary, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
 
 
 def _encoded(document: str) -> bytes:
