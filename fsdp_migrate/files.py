@@ -153,14 +153,16 @@ def write(file: SourceFile, new: bytes, old: bytes) -> None:
     Raises:
         FileError: it changed since it was read, is read-only, out of bounds, or cannot be written. It is as it was.
     """
+    from fsdp_migrate import replacing  # most runs write nothing
+
     target = os.path.realpath(file.path)
     if file.root is not None and not target.startswith(os.path.join(file.root, "")):
         raise FileError(f"not rewritten: it is a link to {printable(target)}; name that file to have it rewritten")
     try:
         if os.path.exists(target) and not os.access(target, os.W_OK):
             raise FileError("not rewritten: the file is read-only")
-        disk.replace(target, new, old)
-    except disk.ChangedError:
+        replacing.replace(target, new, old)
+    except replacing.ChangedError:
         raise FileError("not rewritten: it changed while fsdp-migrate was running; run again") from None
     except OSError as error:
         raise FileError(f"cannot be written: {_cause(error)}") from None

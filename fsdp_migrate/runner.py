@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fsdp_migrate import disk, files
+from fsdp_migrate import files
 from fsdp_migrate.config import Settings
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import REPLACEMENT, Discovery, Failure, FileError, SourceFile
@@ -187,8 +187,10 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     gathered = _Gathered(configuration, list(discovery.failures))
     gathered.baseline_at(configuration.options.baseline)
     changes = []
-    if write:
-        disk.clear(discovery.leftovers)
+    if write and discovery.leftovers:
+        from fsdp_migrate import replacing
+
+        replacing.clear(discovery.leftovers)
     for file in discovery.files:
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.shared(file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from fsdp_migrate import disk
 from fsdp_migrate.report import Run, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
@@ -75,13 +74,15 @@ def write_text(path: str, document: str) -> None:
     Raises:
         FileOptionError: it cannot be written.
     """
+    from fsdp_migrate import replacing  # only where a file is written
+
     raw = _encoded(document)
     target = os.path.realpath(path)
     try:
         if os.path.isfile(target):
             if not os.access(target, os.W_OK):
                 raise PermissionError(0, "it is read-only")
-            disk.replace(target, raw)
+            replacing.replace(target, raw)
         else:
             with open(target, "wb") as stream:
                 stream.write(raw)
