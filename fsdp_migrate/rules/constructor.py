@@ -206,7 +206,7 @@ def check_defaults(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             having = [release for release in releases if takes(name, release)]
             spans = any(r < Version(since) for r in having) and any(r >= Version(since) for r in having)
             if spans and name not in names:
-                message = f"the default of `{name}` is `{old}` up to torch {since} and `{new}` from there on"
+                message = f"the default of `{name}` is `{old}` before torch {since} and `{new}` since"
                 verdict = manual(f"speed and memory differ, results do not: pass `{name}=` to choose")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
