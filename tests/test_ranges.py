@@ -93,15 +93,11 @@ EXPECTED = {
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    plant(tmp_path, {"shard.py": SHARD, "state.py": STATE, "composable.py": COMPOSABLE})
-    return tmp_path
-
-
 @pytest.mark.parametrize("start", STARTS)
-def test_each_start_has_its_findings(project: Path, start: str) -> None:
-    arguments = ["lint", "--hints", "--torch", start, "--output-format", "json", str(project)]
+def test_each_start_has_its_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    plant({"shard.py": SHARD, "state.py": STATE, "composable.py": COMPOSABLE})
+    arguments = ["lint", "--hints", "--torch", start, "--output-format", "json", "."]
     findings = json.loads(CliRunner().invoke(cli, arguments).output)["findings"]
     found = {
         f"{Path(one['path']).name}:{one['line']} {one['code']}": f"{one['severity']} {one['applicability']}"

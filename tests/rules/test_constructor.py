@@ -169,7 +169,7 @@ def test_changed_defaults_are_hints_only_where_the_range_spans_them() -> None:
         (Severity.HINT, "limit_all_gathers"),
     ]
     (found_2_0,) = lint(FSDP + "m = FSDP(x)\n", "FSDP507", torch=">=2.0")
-    assert "`limit_all_gathers` is `False` up to torch 2.1" in found_2_0.message
+    assert "`limit_all_gathers` is `False` before torch 2.1" in found_2_0.message
     check_noop(FSDP + "m = FSDP(x, limit_all_gathers=True)\n", "FSDP507", torch=">=2.0")
     check_noop(FSDP + "m = FSDP(x, **kw)\n", "FSDP507", torch=">=1.13")
     check_noop(FSDP + "m = FSDP(x)\n", "FSDP507", torch="<2.0,>=1.13")
