@@ -16,8 +16,9 @@ from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.renames import Rename, check_renames
 from fsdp_migrate.source import Span
 
@@ -106,11 +107,23 @@ def check_old_module(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         start = facts.source.span(statement).start
         offset = facts.source.segment(statement).find(_OLD_MODULE)
         verdict = manual(f"import from `{_MODULE}`")
-        if offset >= 0:
+        if below_floor(card, facts.torch):
+            verdict = _from_both(facts, statement)
+        elif offset >= 0:
             at = start + offset
             verdict = Verdict(Fix((Replace(Span(at, at + len(_OLD_MODULE)), _MODULE),)))
         message = f"`{_OLD_MODULE}` exists in torch 1.11 only: it is called `checkpoint_wrapper` since 1.12"
         yield finding(facts, card, statement, statement, message, verdict)
+
+
+def _from_both(facts: ModuleFacts, statement: ast.ImportFrom) -> Verdict:
+    """The import from where the module is called as it is now, else from the old one."""
+    found = facts.scope(statement).bindings
+    bindings = [binding for name in found for binding in found[name] if binding.node is statement]
+    names = {alias.asname or alias.name: alias.name for alias in statement.names}
+    if not bindings or "*" in names:
+        return manual(f"a star import: name what is needed from `{_MODULE}`")
+    return kept_both(facts, {binding: f"{_MODULE}.{names[binding.name]}" for binding in bindings})
 
 
 def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

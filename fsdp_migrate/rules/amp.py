@@ -7,14 +7,25 @@ the defaults of both spellings in torch/amp/autocast_mode.py).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fsdp_migrate.edits import Argument, Release, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
+from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules.amp_names import DEPRECATED, NO_TORCH, Place, places, text_trouble, torch_spelling
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.amp_guards import decorators_verdict, imported, scaler_verdict
+from fsdp_migrate.rules.amp_names import (
+    DEPRECATED,
+    NEW_MODULE,
+    NO_TORCH,
+    Place,
+    is_type,
+    places,
+    text_trouble,
+    torch_spelling,
+)
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.releases import release
 
 _AUTOCAST = "autocast"
@@ -22,7 +33,6 @@ _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 _DTYPE = {"cuda": "float16", "cpu": "bfloat16"}
 _SCALER = "GradScaler"
 _CUSTOM = ("custom_fwd", "custom_bwd")
-_ASSERTIONS = ("assertIsInstance", "assertNotIsInstance")
 _URL = "https://pytorch.org/docs/stable/amp.html"
 
 
@@ -30,7 +40,7 @@ def check_autocast(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find uses of the autocast of one device, its type tests and annotations apart."""
     for place in places(facts, (_AUTOCAST,)):
         call = _call(facts, place)
-        if call is None and _is_type(facts, place.node):
+        if call is None and is_type(facts, place.node):
             continue
         if call is None:
             verdict = manual(f'only a call can be rewritten: use `{place.new}` with "{place.device}" first')
@@ -57,14 +67,21 @@ def _autocast(facts: ModuleFacts, place: Place, call: ast.Call) -> Verdict:
 
 def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the GradScaler of one device, built, tested for or named as a type."""
-    for place in places(facts, (_SCALER,)):
+    found = list(places(facts, (_SCALER,)))
+    if below_floor(card, facts.torch):
+        for binding, here in imported(facts, found).items():
+            both = scaler_verdict(facts, binding, here)
+            if both is not None:
+                yield _import_finding(facts, card, binding, here[0], both)
+                found = [place for place in found if place not in here]
+    for place in found:
         call = _call(facts, place)
         if call is not None:
             device = Argument(None, text=f'"{place.device}"')
             verdict = _rewritten(facts, place, call, (device, *_kept(call)))
         elif isinstance(facts.structure.parents[place.node], ast.ClassDef):
             verdict = manual(f'derive from `{place.new}` and give "{place.device}" to `super().__init__` first')
-        elif _is_type(facts, place.node):
+        elif is_type(facts, place.node):
             verdict = _renamed(facts, place)
         else:
             verdict = manual(f'only a call can be rewritten: use `{place.new}` with "{place.device}" first')
@@ -73,7 +90,15 @@ def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def check_custom(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the decorators of autograd functions under autocast."""
-    for place in places(facts, _CUSTOM):
+    found = list(places(facts, _CUSTOM))
+    if below_floor(card, facts.torch):
+        by_import: dict[ast.AST, dict[Binding, str]] = {}
+        for binding, here in imported(facts, found).items():
+            by_import.setdefault(binding.node, {})[binding] = here[0].name
+            found = [place for place in found if place not in here]
+        for statement, names in by_import.items():
+            yield _decorators_finding(facts, card, statement, dict(sorted(names.items(), key=_written_at)))
+    for place in found:
         call = _call(facts, place)
         device = Argument("device_type", text=f'"{place.device}"')
         if call is not None:
@@ -106,19 +131,6 @@ def _kept(call: ast.Call) -> tuple[Argument, ...]:
     )
 
 
-def _is_type(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether a class is named as a type only: in an annotation, or as what `isinstance` tests for."""
-    child: ast.AST = node
-    parent = facts.structure.parents[child]
-    while isinstance(parent, (ast.Subscript, ast.Tuple, ast.BinOp)):
-        child, parent = parent, facts.structure.parents[parent]
-    if isinstance(parent, ast.Call):
-        asserted = getattr(parent.func, "attr", None) in _ASSERTIONS
-        tested = asserted or facts.names.qualified(parent.func) in ("builtins.isinstance", "builtins.issubclass")
-        return tested and child in parent.args[1:]
-    return child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
-
-
 def _trouble(facts: ModuleFacts, place: Place) -> str | None:
     return place.doubt or text_trouble(facts, place.node)
 
@@ -143,9 +155,43 @@ def _renamed(facts: ModuleFacts, place: Place, behind: str = "") -> Verdict:
     return Verdict(Fix((edit,), _released(facts, place, torch)))
 
 
+def _message(place: Place) -> str:
+    return f"`{place.old}` is deprecated since torch {DEPRECATED}: `{place.new}` takes the device"
+
+
 def _finding(facts: ModuleFacts, card: RuleCard, place: Place, verdict: Verdict) -> Finding:
-    message = f"`{place.old}` is deprecated since torch {DEPRECATED}: `{place.new}` takes the device"
-    return finding(facts, card, place.node, facts.statement(place.node), message, verdict)
+    may_import = isinstance(place.node, ast.Attribute) and place.device == "cuda" and place.name != _AUTOCAST
+    if may_import and below_floor(card, facts.torch):
+        reason = (
+            f"`{place.new}` needs torch>={card.floor}, and torch{facts.torch} is supported: import `{place.name}` from "
+            "`torch.cuda.amp` by name, and the import can be made to try both places"
+        )
+        verdict = Verdict(manual=reason, below_floor=True)
+    return finding(facts, card, place.node, facts.statement(place.node), _message(place), verdict)
+
+
+def _written_at(item: tuple[Binding, str]) -> int:
+    """The place of an imported name in its import."""
+    statement = item[0].node
+    assert isinstance(statement, ast.ImportFrom)
+    return [alias.asname or alias.name for alias in statement.names].index(item[0].name)
+
+
+def _decorators_finding(
+    facts: ModuleFacts, card: RuleCard, statement: ast.AST, names: Mapping[Binding, str]
+) -> Finding:
+    assert isinstance(statement, ast.ImportFrom)
+    listed = " and ".join(f"`torch.cuda.amp.{name}`" for name in names.values())
+    verb = "are" if len(names) > 1 else "is"
+    message = f"{listed} {verb} deprecated since torch {DEPRECATED}: those of `{NEW_MODULE}` take the device"
+    return finding(facts, card, statement, statement, message, decorators_verdict(facts, names))
+
+
+def _import_finding(facts: ModuleFacts, card: RuleCard, binding: Binding, place: Place, verdict: Verdict) -> Finding:
+    """What is wrong with all uses of an imported name, told where it is imported."""
+    assert isinstance(binding.node, ast.ImportFrom)
+    alias = next(one for one in binding.node.names if (one.asname or one.name) == binding.name)
+    return finding(facts, card, alias, binding.node, _message(place), verdict)
 
 
 _IMPORT = "import torch\nimport torch.distributed as dist\n"

@@ -21,6 +21,7 @@ _MODULES = {
     for device in ("cuda", "cpu")
     for inner in ("", ".autocast_mode", ".grad_scaler")
 }
+_ASSERTIONS = ("assertIsInstance", "assertNotIsInstance")
 NO_TORCH = "`torch` itself is not imported here: import it"
 
 
@@ -114,3 +115,16 @@ def text_trouble(facts: ModuleFacts, node: ast.Name | ast.Attribute) -> str | No
     if "\n" in facts.source.segment(node):
         return "the name is written over several lines: put it on one"
     return None
+
+
+def is_type(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether a class is named as a type only: in an annotation, or as what `isinstance` tests for."""
+    child: ast.AST = node
+    parent = facts.structure.parents[child]
+    while isinstance(parent, (ast.Subscript, ast.Tuple, ast.BinOp)):
+        child, parent = parent, facts.structure.parents[parent]
+    if isinstance(parent, ast.Call):
+        asserted = getattr(parent.func, "attr", None) in _ASSERTIONS
+        tested = asserted or facts.names.qualified(parent.func) in ("builtins.isinstance", "builtins.issubclass")
+        return tested and child in parent.args[1:]
+    return child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))

@@ -89,11 +89,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a finding can be mended: the fix with its grade, or None with the reason why not."""
+    """How a finding can be mended: the fix with its grade, or None with the reason why not.
+
+    A fix that keeps old and new is right `below_floor` too.
+    """
 
     fix: Fix | None = None
     unsafe: str | None = None
     manual: str | None = None
+    below_floor: bool = False
 
     @property
     def applicability(self) -> Applicability:
@@ -109,10 +113,15 @@ class Verdict:
 
     def within(self, card: RuleCard, torch: TorchRange) -> Verdict:
         """This verdict for a range: below the card's floor there is no fix, whatever else may be in its way."""
-        if card.floor is None or torch.oldest >= Version(card.floor):
+        if self.below_floor or not below_floor(card, torch):
             return self
         reason = f"the replacement needs torch>={card.floor}, and torch{torch} is supported"
         return replace(self, fix=None, manual=reason)
+
+
+def below_floor(card: RuleCard, torch: TorchRange) -> bool:
+    """Whether the range has releases on which what the card's fixes write does not run."""
+    return card.floor is not None and torch.oldest < Version(card.floor)
 
 
 def manual(reason: str) -> Verdict:

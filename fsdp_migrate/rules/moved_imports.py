@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fsdp_migrate.edits import Replace
+from fsdp_migrate.edits import Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.moved_modules import Layout, import_text, import_trouble, module_span, written
 from fsdp_migrate.rules.moved_uses import chains_through, renamed_uses
-from fsdp_migrate.rules.torch_places import Import
+from fsdp_migrate.rules.torch_places import Import, imports
 from fsdp_migrate.source import Span
+from fsdp_migrate.torch_api.data import exists
 
 
 @dataclass(frozen=True)
 class Relocation:
     """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases.
 
-    `edits` are what has to change where the name is used.
+    `edits` are what has to change where the name is used; `then` are statements that run behind the new import only.
     """
 
     taken: Import
     new: str
     guard: bool
     edits: tuple[Replace, ...] = ()
+    then: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
@@ -68,6 +71,31 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     return Verdict(Fix((*edits, *uses)))
 
 
+def kept_both(
+    facts: ModuleFacts,
+    moved: Mapping[Binding, str],
+    edits: Sequence[Replace | RewriteCall] = (),
+    then: Sequence[str] = (),
+) -> Verdict:
+    """The verdict that lets names of one import come from their new place where that is, and else from the old one.
+
+    `edits` are what has to change where the names are used, so that it runs on both; `then` as for `Relocation`.
+    """
+    statement = next(iter(moved)).node
+    by_name = {one.bound: one for one in imports(facts) if one.statement is statement}
+    if not isinstance(statement, ast.ImportFrom) or any(binding.name not in by_name for binding in moved):
+        return manual("only a `from ... import` can try both places: import the name by itself")
+    *_, last = moved
+    relocations = [
+        Relocation(by_name[binding.name], new, guard=True, then=tuple(then) if binding is last else ())
+        for binding, new in moved.items()
+    ]
+    verdict = relocated(facts, statement, relocations)
+    if verdict.fix is None:
+        return replace(verdict, below_floor=True)
+    return Verdict(replace(verdict.fix, edits=(*verdict.fix.edits, *edits)), below_floor=True)
+
+
 def _in_place(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]) -> list[Replace] | None:
     """Edits inside the statement, None where it takes another one."""
     span = module_span(facts, statement)
@@ -91,9 +119,9 @@ def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Reloc
         names = [texts[one] for one in members]
         if guard:
             before = [written(one.taken.alias) for one in members]
-            lines.append(
-                _guarded(import_text(module, names, layout.inner), import_text(old, before, layout.inner), layout)
-            )
+            arms = import_text(module, names, layout.inner), import_text(old, before, layout.inner)
+            flag = version_flag(facts, statement, [one.new for one in members])
+            lines.append(_guarded(*arms, layout, flag, [line for one in members for line in one.then]))
         else:
             lines.append(import_text(module, names, layout))
     moved = {one.taken.alias for one in texts}
@@ -103,9 +131,27 @@ def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Reloc
     return f"\n{layout.indent}".join(lines)
 
 
-def _guarded(new: str, old: str, layout: Layout) -> str:
-    inner = layout.inner.indent
-    return f"try:\n{inner}{new}\n{layout.indent}except ImportError:\n{inner}{old}"
+def _guarded(new: str, old: str, layout: Layout, flag: str | None, then: Sequence[str] = ()) -> str:
+    """Both imports: chosen by a flag of the file, else the old one where the new one fails."""
+    outer, inner = f"\n{layout.indent}", f"\n{layout.inner.indent}"
+    follow = "".join(f"{inner}{line}" for line in then)
+    if flag is not None:
+        return f"if {flag}:{inner}{new}{follow}{outer}else:{inner}{old}"
+    behind = f"{outer}else:{follow}" if then else ""
+    return f"try:{inner}{new}{outer}except ImportError:{inner}{old}{behind}"
+
+
+def version_flag(facts: ModuleFacts, statement: ast.stmt, names: Sequence[str]) -> str | None:
+    """A name of the module, bound above `statement`, that is true on just those releases that have all the `names`."""
+    wanted = {release for release in facts.torch.releases if all(exists(name, release) for name in names)}
+    for name, bindings in facts.structure.module.bindings.items():
+        value = bindings[0].value if len(bindings) == 1 and not bindings[0].conditional else None
+        if value is None or bindings[0].position >= (statement.lineno, statement.col_offset):
+            continue
+        told = {release: facts.gates.truth(value, release) for release in facts.torch.releases}
+        if None not in told.values() and {release for release, true in told.items() if true} == wanted:
+            return name if facts.scope(statement).lookup(name) is facts.structure.module else None
+    return None
 
 
 def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) -> Verdict:
@@ -127,5 +173,6 @@ def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) ->
     if trouble is not None or len(statement.names) > 1 or not taken.binds_path:
         return manual(trouble or f"only names can come from either place: import what is needed from `{new}` by name")
     layout = Layout.of(facts, statement)
-    text = _guarded(f"import {new} as {taken.bound}", f"import {written(alias)}", layout)
+    flag = version_flag(facts, statement, [new])
+    text = _guarded(f"import {new} as {taken.bound}", f"import {written(alias)}", layout, flag)
     return Verdict(Fix((Replace(source.span(statement), text),)))

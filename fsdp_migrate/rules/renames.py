@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from packaging.version import Version
@@ -13,10 +13,12 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.fallback_arms import is_old_arm
-from fsdp_migrate.rules.releases import release
+from fsdp_migrate.rules.moved_imports import kept_both
+from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.source import Span
+from fsdp_migrate.torch_api.data import exists
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,45 @@ def check_renames(facts: ModuleFacts, card: RuleCard, renames: tuple[Rename, ...
             if facts.reached(binding.node):
                 assert isinstance(binding.node, ast.ImportFrom)
                 yield _finding(facts, card, binding.node, rename, _import_verdict(facts, binding, rename))
-        for node in uses(facts, rename.old, targets):
-            if not only_older(facts, node, rename.since) and not is_old_arm(facts, node, rename.new):
+        found = [
+            node
+            for node in uses(facts, rename.old, targets)
+            if not only_older(facts, node, rename.since) and not is_old_arm(facts, node, rename.new)
+        ]
+        guarded = _guarded(facts, found, rename) if below_floor(card, facts.torch) else {}
+        for binding, verdict in guarded.items():
+            assert isinstance(binding.node, ast.ImportFrom)
+            yield _finding(facts, card, binding.node, rename, verdict)
+        for node in found:
+            if not any(node in _uses_of(facts, binding) for binding in guarded):
                 yield _finding(facts, card, node, rename, _verdict(facts, node, rename))
+
+
+def _guarded(facts: ModuleFacts, nodes: Iterable[ast.Name | ast.Attribute], rename: Rename) -> dict[Binding, Verdict]:
+    """The imports of the old name by itself that can try the new one first, with the verdicts that let them."""
+    verdicts = {}
+    for node in nodes:
+        bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
+        binding = bindings[0] if len(bindings) == 1 else None
+        if binding is None or binding in verdicts or not _needs_no_other_call(facts, binding, rename):
+            continue
+        module = (binding.target or "").rpartition(".")[0]
+        if module in rename.modules and any(exists(binding.target or "", one) for one in facts.torch.releases):
+            verdict = kept_both(facts, {binding: f"{module}.{rename.new}"})
+            if verdict.fix is not None:
+                verdicts[binding] = verdict
+    return verdicts
+
+
+def _needs_no_other_call(facts: ModuleFacts, binding: Binding, rename: Rename) -> bool:
+    """Whether what is done with a name is done with the new one in the same way."""
+    holders = [facts.structure.parents[use] for use in uses_of(binding)]
+    keywords = {keyword.arg for call in holders if isinstance(call, ast.Call) for keyword in call.keywords}
+    return not keywords & rename.keywords.keys() and None not in keywords
+
+
+def _uses_of(facts: ModuleFacts, binding: Binding) -> set[ast.Name]:
+    return facts.memo((_uses_of, binding), lambda: set(uses_of(binding)))
 
 
 def uses(facts: ModuleFacts, name: str, targets: set[str]) -> Iterator[ast.Name | ast.Attribute]:

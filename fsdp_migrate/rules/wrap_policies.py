@@ -16,8 +16,9 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.releases import import_binding, uses_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists, signature
@@ -72,6 +73,10 @@ def _renames(facts: ModuleFacts, card: RuleCard, old: str, new: str, message: st
     for place in _places(facts, card, old):
         span = facts.source.span(place.alias or place.node)
         verdict = Verdict(Fix(_rename(facts, place, old, new)))
+        if below_floor(card, facts.torch) and place.alias is not None:
+            names = facts.scope(place.node).bindings[place.alias.asname or old]
+            bindings = [binding for binding in names if binding.node is place.node]
+            verdict = kept_both(facts, {bindings[0]: f"{place.path.rpartition('.')[0]}.{new}"})
         yield finding(facts, card, span, facts.statement(place.node), message, verdict)
 
 

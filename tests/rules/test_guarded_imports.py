@@ -1,0 +1,190 @@
+"""Imports that keep both worlds where the range starts below the floor of a fix."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+SCALER = "FSDP802"
+CUSTOM = "FSDP803"
+USED = """\
+class F:
+    @custom_fwd
+    def forward(ctx):
+        pass
+
+    @custom_bwd
+    def backward(ctx):
+        pass
+"""
+
+
+def test_the_scaler_comes_from_where_it_is_and_positions_become_keywords() -> None:
+    check_transformed(
+        """\
+        import torch.distributed
+        from torch.cuda.amp import GradScaler, autocast
+
+        first = GradScaler()
+        second = GradScaler(
+            2.0,  # large
+            enabled=flag,
+        )
+        assert isinstance(first, GradScaler)
+        """,
+        """\
+        import torch.distributed
+        try:
+            from torch.amp import GradScaler
+        except ImportError:
+            from torch.cuda.amp import GradScaler
+        from torch.cuda.amp import autocast
+
+        first = GradScaler()
+        second = GradScaler(
+            init_scale=2.0,  # large
+            enabled=flag,
+        )
+        assert isinstance(first, GradScaler)
+        """,
+        SCALER,
+    )
+
+
+def test_a_scaler_under_another_name_in_a_function() -> None:
+    text = "import torch.distributed\ndef build(scale):\n{}    return Scaler({}scale)\n"
+    old = "    from torch.cuda.amp import GradScaler as Scaler\n"
+    new = (
+        "    try:\n        from torch.amp import GradScaler as Scaler\n"
+        "    except ImportError:\n        from torch.cuda.amp import GradScaler as Scaler\n"
+    )
+    check_transformed(text.format(old, ""), text.format(new, "init_scale="), SCALER)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "GradScaler(*args)",
+        "make(GradScaler)",
+        "class S(GradScaler):\n    def __init__(self):\n        super().__init__(2.0)",
+    ],
+)
+def test_a_scaler_that_is_used_otherwise_is_manual(use: str) -> None:
+    text = f"import torch.distributed\nfrom torch.cuda.amp import GradScaler\nGradScaler(2.0)\n{use}\n"
+    check_manual(text, SCALER, "needs torch>=2.3")
+
+
+def test_a_subclass_without_positions_follows() -> None:
+    text = "import torch.distributed\n{}class S(GradScaler):\n    def step(self):\n        super().step()\n"
+    new = "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n    from torch.cuda.amp import GradScaler\n"
+    check_transformed(text.format("from torch.cuda.amp import GradScaler\n"), text.format(new), SCALER)
+
+
+def test_an_attribute_chain_is_manual_and_says_what_helps() -> None:
+    check_manual("import torch, torch.distributed\ntorch.cuda.amp.GradScaler()\n", SCALER, "by name")
+
+
+def test_decorators_are_told_the_device_in_the_new_place() -> None:
+    check_transformed(
+        "import torch.distributed\nfrom torch.cuda.amp import custom_bwd, custom_fwd\n\n" + USED,
+        "import torch.distributed\n"
+        "try:\n    from torch.amp import custom_bwd, custom_fwd\n"
+        "except ImportError:\n    from torch.cuda.amp import custom_bwd, custom_fwd\n"
+        "else:\n    from functools import partial\n"
+        '    custom_bwd = partial(custom_bwd, device_type="cuda")\n'
+        '    custom_fwd = partial(custom_fwd, device_type="cuda")\n\n' + USED,
+        CUSTOM,
+    )
+
+
+def test_a_partial_that_is_there_is_used_and_another_one_is_in_the_way() -> None:
+    text = "from functools import partial\nimport torch.distributed\n{}\n@custom_fwd\ndef f(ctx):\n    pass\n"
+    new = (
+        "try:\n    from torch.amp import custom_fwd\nexcept ImportError:\n    from torch.cuda.amp import custom_fwd\n"
+        'else:\n    custom_fwd = partial(custom_fwd, device_type="cuda")\n'
+    )
+    check_transformed(text.format("from torch.cuda.amp import custom_fwd\n"), text.format(new), CUSTOM)
+    other = text.format("from torch.cuda.amp import custom_fwd\n").replace("from functools", "from other")
+    check_manual(other, CUSTOM, "`partial` is taken here")
+
+
+FLAG = """\
+import torch
+import torch.distributed
+from packaging.version import Version
+
+{}
+
+
+def build():
+    {}
+    return GradScaler()
+"""
+GUARDED = "if NEW:\n        from torch.amp import GradScaler\n    else:\n        from torch.cuda.amp import GradScaler"
+TRIED = GUARDED.replace("if NEW", "try").replace("else:", "except ImportError:")
+
+
+def test_a_flag_of_the_file_that_says_the_same_is_used() -> None:
+    old = "from torch.cuda.amp import GradScaler"
+    flag = 'NEW = Version(torch.__version__) >= Version("2.3")'
+    check_transformed(FLAG.format(flag, old), FLAG.format(flag, GUARDED), SCALER)
+    other = flag.replace("2.3", "2.4")
+    check_transformed(FLAG.format(other, old), FLAG.format(other, TRIED), SCALER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n    from torch.cuda.amp import GradScaler\n",
+        "try:\n    from torch.cuda.amp import GradScaler\nexcept ImportError:\n    from torch.amp import GradScaler\n",
+        "import torch\nif hasattr(torch.amp, 'GradScaler'):\n    from torch.amp import GradScaler\n"
+        "else:\n    from torch.cuda.amp import GradScaler\n",
+    ],
+)
+def test_what_is_guarded_already_is_left_alone(text: str) -> None:
+    check_noop(f"import torch.distributed\n{text}scaler = GradScaler()\n", SCALER)
+
+
+def test_a_comment_inside_the_import_keeps_it() -> None:
+    text = "import torch.distributed\nfrom torch.cuda.amp import (\n    GradScaler,  # scales\n)\nGradScaler()\n"
+    check_manual(text, SCALER, "needs torch>=2.3")
+    text = "import torch.distributed\nfrom torch.cuda.amp import (\n    custom_fwd,  # casts\n)\nf = custom_fwd(g)\n"
+    check_manual(text, CUSTOM, "a comment stands inside the import")
+
+
+@pytest.mark.parametrize(
+    ("code", "module", "old", "new", "use"),
+    [
+        ("FSDP811", "torch.distributed", "_all_gather_base", "all_gather_into_tensor", "(a, b)"),
+        ("FSDP813", "torch.distributed.distributed_c10d", "_get_global_rank", "get_global_rank", "(g, 0)"),
+        ("FSDP402", "torch.distributed.fsdp.wrap", "default_auto_wrap_policy", "size_based_auto_wrap_policy", ".x"),
+    ],
+)
+def test_a_renamed_name_is_tried_first(code: str, module: str, old: str, new: str, use: str) -> None:
+    text = f"def f():\n{{}}    return _[{old}{use}]\n"
+    before = f"    from {module} import {old}\n"
+    line = f"        from {module} import {new} as {old}\n"
+    if len(line) > 89:
+        line = f"        from {module} import (\n            {new} as {old},\n        )\n"
+    after = f"    try:\n{line}    except ImportError:\n        from {module} import {old}\n"
+    check_transformed(text.format(before), text.format(after), code, torch=">=1.11")
+    assert lint(text.format(after), "FSDP", ">=1.11") == ()
+
+
+def test_a_keyword_that_was_renamed_too_is_manual() -> None:
+    text = "from torch.distributed.distributed_c10d import _get_global_rank\n_get_global_rank(g, rank=0)\n"
+    check_manual(text, "FSDP813", "needs torch>=1.13", torch=">=1.12")
+
+
+def test_a_renamed_module_is_tried_first() -> None:
+    package = "torch.distributed.algorithms._checkpoint"
+    names = "checkpoint_wrapper as wrap"
+    check_transformed(
+        f"from {package}._checkpoint_wrapper import {names}\n",
+        f"try:\n    from {package}.checkpoint_wrapper import (\n        {names},\n    )\n"
+        f"except ImportError:\n    from {package}._checkpoint_wrapper import (\n        {names},\n    )\n",
+        "FSDP833",
+        torch=">=1.11",
+    )
+    check_manual(f"from {package}._checkpoint_wrapper import *\n", "FSDP833", "1.12", torch=">=1.11")
