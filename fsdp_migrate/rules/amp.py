@@ -251,7 +251,10 @@ SCALER = Rule(
 `torch.cuda.amp.GradScaler` warns since torch 2.4; `torch.amp.GradScaler` is there since 2.3 and takes the device
 first. Since 2.3 the old class, like `ShardedGradScaler`, is a subclass of the new one: tests with `isinstance` and
 annotations have to name the new class, and do after the fix. Tests in files that do not use torch.distributed are
-reached with `--select FSDP8`. A subclass is reported: its `super().__init__` needs the device.""",
+reached with `--select FSDP8`. A subclass is reported: its `super().__init__` needs the device.
+
+Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
+new one first (or asks a version flag that the file has), and positions become keywords, which both take.""",
         applicability="safe or manual",
         deprecated=DEPRECATED,
         floor="2.3",
@@ -264,6 +267,14 @@ reached with `--select FSDP8`. A subclass is reported: its `super().__init__` ne
             Example(
                 before=_IMPORT + "\nscaler = torch.cuda.amp.GradScaler()\n",
                 note="with torch 2.1 and 2.2 in the supported range, which do not have the new class",
+            ),
+            Example(
+                before="import torch.distributed\n"
+                "from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(1024.0)\n",
+                after="import torch.distributed\n"
+                "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n"
+                "    from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(init_scale=1024.0)\n",
+                note="imported by name, an import can try both",
             ),
             Example(
                 before=_IMPORT + "\nclass Scaler(torch.cuda.amp.GradScaler):\n    pass\n",
@@ -286,7 +297,10 @@ CUSTOM = Rule(
         summary="`torch.cuda.amp.custom_fwd` or `custom_bwd` instead of those of `torch.amp`",
         explanation="""\
 Both warn since torch 2.4, which brought `torch.amp.custom_fwd` and `custom_bwd`. Those need `device_type=`, and a bare
-decorator has to become a call: without one they raise TypeError.""",
+decorator has to become a call: without one they raise TypeError.
+
+Where older releases are supported too, decorators that are imported by name come from either place, and a `partial`
+tells the new ones the device.""",
         applicability="safe or manual",
         deprecated=DEPRECATED,
         floor="2.4",
@@ -299,6 +313,16 @@ decorator has to become a call: without one they raise TypeError.""",
                 '    @staticmethod\n    @torch.amp.custom_bwd(device_type="cuda")\n'
                 "    def backward(ctx, grad):\n        return grad\n",
                 torch=">=2.4",
+            ),
+            Example(
+                before="import torch.distributed\n"
+                "from torch.cuda.amp import custom_fwd\n\nforward = custom_fwd(double)\n",
+                after="import torch.distributed\n"
+                "try:\n    from torch.amp import custom_fwd\n"
+                "except ImportError:\n    from torch.cuda.amp import custom_fwd\n"
+                "else:\n    from functools import partial\n"
+                '    custom_fwd = partial(custom_fwd, device_type="cuda")\n\nforward = custom_fwd(double)\n',
+                note="with torch 2.1 to 2.3 in the supported range",
             ),
         ),
         leaves=(_IMPORT + '\nforward = torch.amp.custom_fwd(device_type="cuda")\n',),
