@@ -30,6 +30,7 @@ class Configuration:
         self.options = options
         self.files = files or ConfigFiles()
         self._settings: dict[str | None, Settings] = {}
+        self._of_folder: dict[str, Settings] = {}
         self._choices: dict[str | None, Choice | None] = {}
         self._exemptions: dict[str, list[_Exemption]] = {}
 
@@ -40,7 +41,7 @@ class Configuration:
             ConfigFileError: one of them cannot be used.
         """
         for file in files:
-            self.files.at(os.path.dirname(located(file)))
+            self.shared(file)
 
     def shared(self, file: SourceFile) -> Settings:
         """The settings of a file but for `per-file-ignores`; they do to tell whether it is worth a look.
@@ -50,11 +51,14 @@ class Configuration:
         Raises:
             ConfigFileError: the configuration file cannot be used.
         """
-        config = self.files.at(os.path.dirname(located(file)))
-        key = None if config is None else config.path
-        if key not in self._settings:
-            self._settings[key] = _settings(self._combined(config))
-        return self._settings[key]
+        folder = os.path.dirname(_named(file))
+        if folder not in self._of_folder:
+            config = self.files.at(os.path.abspath(folder))
+            key = None if config is None else config.path
+            if key not in self._settings:
+                self._settings[key] = _settings(self._combined(config))
+            self._of_folder[folder] = self._settings[key]
+        return self._of_folder[folder]
 
     def of(self, file: SourceFile) -> Settings:
         """The settings of a file, with the torch range as in `shared`.
@@ -112,7 +116,11 @@ class Configuration:
 
 def located(file: SourceFile) -> str:
     """The absolute path of a file, which need not exist: text from stdin belongs where its name says."""
-    return os.path.abspath(file.path if file.raw is None else file.shown)
+    return os.path.abspath(_named(file))
+
+
+def _named(file: SourceFile) -> str:
+    return file.path if file.raw is None else file.shown
 
 
 def _settings(layer: Layer) -> Settings:
