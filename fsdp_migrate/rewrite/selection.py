@@ -5,15 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from fsdp_migrate.edits import Edit, EditImport, Hoist, ImportBehind, ImportBinding, Replace, Wrap, touched
+from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, ImportBehind, ImportBinding, Replace, Wrap, touched
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
 
 
 def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
-    """The findings to fix in this pass: of fixes that touch the same text the outer or earlier one."""
+    """The findings to fix in this pass: of fixes that touch the same text the outer or earlier one.
+
+    Comments go first, alone: one that is not needed must not be in the way of a fix, nor keep an import that is unused.
+    """
     wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe_fixes else {Applicability.SAFE}
     fixable = [(f, f.fix) for f in findings if f.fix is not None and f.fix.edits and f.applicability in wanted]
+    of_comments = [pair for pair in fixable if all(isinstance(edit, EditComment) for edit in pair[1].edits)]
+    return _compatible(of_comments or fixable)
+
+
+def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
     chosen: list[Finding] = []
     edits: list[Edit] = []
     for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsdp_migrate.config import Settings
+from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes, worth_linting
 from fsdp_migrate.modules import Modules
 from fsdp_migrate.rewrite import rewrite_bytes
@@ -23,7 +24,7 @@ def messages(text: str, settings: Settings = SETTINGS) -> list[str]:
 def rewritten(text: str) -> str:
     result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
     assert result.error is None
-    assert result.left == ()
+    assert [finding for finding in result.left if finding.severity is not Severity.HINT] == []
     return result.raw.decode()
 
 
@@ -138,6 +139,35 @@ optim.load_state_dict(FSDP.optim_state_dict_to_load(state, model, optim))  # noq
     after = rewritten(text)
     assert "noqa" not in after
     assert "model=model" in after
+
+
+def test_comments_on_the_lines_of_other_fixes_go_too() -> None:
+    text = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP  # noqa: FSDP303
+
+
+def save(model, optim):
+    x = FSDP.full_optim_state_dict(model, optim)  # noqa: FSDP301
+    # noqa: FSDP104
+    y = FSDP.full_optim_state_dict(  # noqa: FSDP102
+        model,  # noqa: FSDP104 - the wrapped one
+        optim,
+    )  # fsdp-migrate: ignore[FSDP105] because
+    return x, y
+"""
+    plain = text
+    for comment in ("  # noqa: FSDP303", "  # noqa: FSDP301", "    # noqa: FSDP104\n", "  # noqa: FSDP102"):
+        plain = plain.replace(comment, "")
+    plain = plain.replace("noqa: FSDP104 - ", "").replace("fsdp-migrate: ignore[FSDP105] ", "")
+    assert plain.count("#") == 2
+    assert rewritten(text) == rewritten(plain) != plain
+
+
+def test_a_needless_comment_does_not_keep_an_import_that_a_rewrite_leaves_unused() -> None:
+    text = "import torch\nfrom torch.cuda.amp import autocast{}\n\nwith autocast():\n    torch.distributed.barrier()\n"
+    after = rewritten(text.format("  # noqa: FSDP801"))
+    assert after == rewritten(text.format(""))
+    assert "torch.cuda" not in after
 
 
 def test_the_place_is_the_suppression_in_code_points() -> None:
