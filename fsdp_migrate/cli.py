@@ -502,7 +502,7 @@ Exit codes: 0 all is fine and something ran, 1 something is not, 2 bad usage or 
 )
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
-@click.option("--nproc", type=click.IntRange(min=1), help="Ranks (per machine).  [default: 2, more where needed]")
+@click.option("--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more where needed]")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
 @click.option("--full", is_flag=True, help="All strategies and optimizers.")

@@ -54,7 +54,7 @@ def run(
 
     `pairs` are programs handed in instead of found at `paths` (see `read_fixture`). 0: all fine and something ran;
     1: something is not, or nothing ran; 2: it could not start (one line on `err`); 130: interrupted,
-    143: terminated.
+    129 and 143: told to end by a signal.
     """
     out, err = out or sys.stdout, err or sys.stderr
     began = time.monotonic()
@@ -81,7 +81,10 @@ def run(
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Clean up after SIGTERM as after Ctrl-C; a thread that is not the main one leaves signals alone."""
+    """Clean up after SIGTERM, and when the terminal closes, as after Ctrl-C.
+
+    A thread that is not the main one leaves signals alone.
+    """
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt(number)
@@ -89,11 +92,18 @@ def _stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = signal.signal(signal.SIGTERM, stop)
+    # Whoever started this with nohup wants it to outlive the terminal.
+    heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+# Windows has no SIGHUP.
+_STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def proofs(code: str) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fsdp_migrate.verify.lanes import Lane
 from fsdp_migrate.verify.verdicts import Report
-from fsdp_migrate.verify.worker import protocol
+from fsdp_migrate.verify.worker import leftovers, protocol
 from fsdp_migrate.verify.worker.protocol import Plan, RankRecord
 
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
@@ -83,7 +83,7 @@ class Launch:
         """
         plan_file = self._folder / "plan.json"
         self._plan.write(plan_file)
-        (self._folder / "tmp").mkdir()
+        leftovers.temporary_files(self._folder).mkdir()
         with (self._folder / "launch.output").open("wb") as output:
             process = subprocess.Popen(
                 self._command(plan_file),
@@ -98,7 +98,7 @@ class Launch:
                 self._follow(process, finished)
             finally:
                 _stop(process)
-                _kill_who_has(f"TMPDIR={self._folder}/tmp")
+                leftovers.kill_all(self._folder)
 
     def _command(self, plan_file: Path) -> list[str]:
         if not is_elastic(self._plan.device, self._rendezvous):
@@ -109,7 +109,7 @@ class Launch:
         return [*launcher, "--monitor-interval", "0.2", str(WORKER), "rank", str(plan_file)]
 
     def _environment(self) -> dict[str, str]:
-        environment = {**os.environ, "TMPDIR": str(self._folder / "tmp"), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "TMPDIR": str(leftovers.temporary_files(self._folder)), "PYTHONUNBUFFERED": "1"}
         environment.setdefault("OMP_NUM_THREADS", "1")
         environment.setdefault("TORCH_DISTRIBUTED_DEBUG", "DETAIL" if self._debug else "OFF")
         environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -208,12 +208,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _kill_who_has(setting: str) -> None:
-    """Kill every process with an environment variable: what a program started may have left the ranks' session."""
-    processes = Path("/proc")
-    for entry in processes.iterdir() if processes.is_dir() else ():
-        with contextlib.suppress(OSError, ValueError):
-            if setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)

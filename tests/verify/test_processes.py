@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.programs import FINE, SAVE_NEW, SAVE_OLD, TRAINED, Caught
+from tests.verify.programs import FINE, SAVE_OLD, TRAINED, Caught
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -23,6 +23,7 @@ if not Path("/proc/self/environ").exists():
 
 MARK = "FSDP_MIGRATE_TEST_FOLDER"
 SLEEP_ONCE = """
+    import subprocess; subprocess.Popen(["sleep", "1000"], start_new_session=True)
     told = os.path.join(os.environ["FSDP_MIGRATE_TEST_FOLDER"], f"pid{trial.rank}")
     if not os.path.exists(told):
         with open(told + ".new", "w") as file: file.write(str(os.getpid()))
@@ -90,7 +91,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_stopping_it_leaves_no_process_and_no_file(
     number: signal.Signals, code: int, running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -124,23 +125,6 @@ def test_a_killed_rank_is_a_crash_and_the_rest_is_reported(running: subprocess.P
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_what_a_program_started_ends_with_it_in_whatever_session(tmp_path: Path) -> None:
-    starts = '    import subprocess; subprocess.Popen(["sleep", "1000"], start_new_session=True)\n'
-    cases = write([Caught("starts", SAVE_OLD + starts, SAVE_NEW + starts, "SAME", "")], tmp_path)
-    (tmp_path / "tmp").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "fsdp_migrate.verify", str(cases), "--device", "cpu"],
-        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert processes(str(tmp_path)) == []
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
 def test_a_launch_that_is_killed_is_begun_anew_with_what_is_left(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -157,3 +141,14 @@ def test_a_launch_that_is_killed_is_begun_anew_with_what_is_left(
     }
     assert processes(str(tmp_path)) == []
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("before", "within"), [("SIG_DFL", "stop"), ("SIG_IGN", "SIG_IGN")])
+def test_a_closing_terminal_stops_it_unless_it_was_told_to_ignore_that(before: str, within: str) -> None:
+    code = (
+        "import signal\nfrom fsdp_migrate.verify import _stoppable\n"
+        f"signal.signal(signal.SIGHUP, signal.{before})\n"
+        "with _stoppable(): print(repr(signal.getsignal(signal.SIGHUP)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert within in done.stdout

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from . import protocol, workarounds
+from . import leftovers, protocol, workarounds
 from .kinds import c10d
 from .loop import run_plan
 from .model import Network, make_optimizer
@@ -81,8 +81,8 @@ class _Round:
         elif self._deadline is None and self._quiet():
             self._stop()
         elif _parent_is_gone():
-            self._signal(signal.SIGKILL)
-            shutil.rmtree(self._plan.folder, ignore_errors=True)
+            leftovers.kill_all(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise SystemExit(1)
 
     def _ended(self, rank: int, code: int) -> None:
