@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 
 from fsdp_migrate.verify.axes import Axis, points
@@ -169,6 +169,9 @@ def _run_world(
             # not match, which rank is missing. Failing once is enough for the verdict.
             again = launcher.run(broken, debug=True)
             results |= {number: result for number, result in again.items() if result.verdict in BROKEN}
+        differing = [number for number in runnable if results[number].verdict is Verdict.DIFFERS]
+        if differing and not launcher.elastic:
+            results |= launcher.unsteady({number: results[number] for number in differing})
     outcome.results += [results[number] for number in range(len(jobs))]
 
 
@@ -204,6 +207,17 @@ class _Launcher:
             numbers = left if len(left) < len(numbers) else []
         return results
 
+    def unsteady(self, results: dict[int, Result]) -> dict[int, Result]:
+        """Those of `results` whose program differs from itself from run to run, told as such."""
+        twice = replace(self, jobs=[replace(job, fixture=_twice(job.fixture)) for job in self.jobs])
+        found = {}
+        for number, again in twice.run(list(results), debug=False).items():
+            told = again.judgement.detail
+            if again.verdict is Verdict.DIFFERS and told.startswith("rank "):
+                detail = f"{results[number].judgement.detail}\nbefore.py differs from itself from run to run: {told}"
+                found[number] = replace(results[number], judgement=Judgement(Verdict.DIFFERS, detail))
+        return found
+
     def _plan(self, numbers: list[int]) -> Plan:
         return Plan(
             points=tuple(_point(number, self.jobs[number]) for number in numbers),
@@ -234,6 +248,11 @@ class _Launcher:
             checked=min((side.checked for side in sides), default=0),
             unchecked=next((side.unchecked for side in sides if side.unchecked), None),
         )
+
+
+def _twice(fixture: Fixture) -> Fixture:
+    header = replace(fixture.header, evidence=(), fails=(), differs=())
+    return replace(fixture, after=fixture.before, header=header)
 
 
 def _facts(job: _Job, lane: Lane, device: str) -> dict[str, object]:

@@ -175,7 +175,8 @@ def _judge_evidence(report: Report) -> Judgement | None:
 
 def _lacking(report: Report, evidence: Evidence) -> str:
     if evidence.kind == "deprecation":
-        return "before.py gives no deprecation warning; if the old API shows otherwise, its header has to say how"
+        told = "before.py gives no deprecation warning, or filters it out"
+        return f"{told}; if the old API shows otherwise, its header has to say how ('# evidence: call NAME')"
     return f"before.py never showed {evidence}{_seen_instead(report)}"
 
 

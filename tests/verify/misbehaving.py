@@ -136,4 +136,11 @@ ENDING = [
         "DIFFERS",
         r"rank 0, train 1: losses: 1 -> 2",
     ),
+    Caught(
+        "changes-from-run-to-run",
+        SAVE_OLD + "    trial.observe('saved at', time.time())\n",
+        SAVE_NEW + "    trial.observe('saved at', time.time())\n",
+        "DIFFERS",
+        r"rank 0, saved at: .*\nbefore.py differs from itself from run to run: rank 0, saved at: ",
+    ),
 ]
