@@ -87,13 +87,18 @@ class _Statements:
     def key(self, finding: Finding) -> str:
         """The hexadecimal digest of a finding's rule, statement and place in it."""
         statement = self.innermost(finding.span)
-        around = "" if statement is None else _meaning(statement)
-        return _digest(finding.code, around, self._piece(statement, finding.span))
+        return _digest(finding.code, self._around(statement, finding.span), self._piece(statement, finding.span))
+
+    def _around(self, statement: ast.stmt | None, span: Span) -> str:
+        """What the statement around a finding means; of an import only from where, since other names come and go."""
+        if isinstance(statement, ast.ImportFrom) and self.source.span(statement) != span:
+            return f"from {'.' * statement.level}{statement.module or ''}"
+        return "" if statement is None else _meaning(statement)
 
     def _piece(self, statement: ast.stmt | None, span: Span) -> str:
-        """The expression at `span`; the text there, without blanks, where there is none."""
+        """What stands at `span`: the meaning of a node, and of anything else the text without blanks."""
         for node in ast.walk(statement) if statement is not None else ():
-            if isinstance(node, (ast.expr, ast.alias)) and self.source.span(node) == span:
+            if hasattr(node, "lineno") and self.source.span(node) == span:
                 return _meaning(node)
         return "".join(self.source.data[span.start : span.end].decode("utf-8", "replace").split())
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -8,13 +11,14 @@ from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.lint import lint_source
 from fsdp_migrate.source import Source
 
+ROOT = Path(__file__).parent.parent
 HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 CALL = "state = FSDP.full_optim_state_dict(model, optim)\n"
 
 
 def keys(text: str) -> list[tuple[str, int]]:
     source = HEAD + textwrap.dedent(text)
-    findings = lint_source(source)
+    findings = lint_source(source, hints=True)
     assert findings
     return [(key, occurrence) for _, key, occurrence in numbered(findings, Source(source.encode()))]
 
@@ -44,6 +48,16 @@ def test_moving_and_formatting_code_keeps_its_key(same: str) -> None:
 )
 def test_other_code_has_another_key(other: str) -> None:
     assert keys(other) != keys(CALL)
+
+
+def test_names_that_come_and_go_beside_it_are_no_matter_to_an_import() -> None:
+    (key, _), *_ = keys("from torch.distributed.fsdp.wrap import default_auto_wrap_policy\n")
+    (same, _), *_ = keys(
+        "from torch.distributed.fsdp.wrap import (\n    default_auto_wrap_policy, enable_wrap as e,\n)\n"
+    )
+    assert key == same
+    (other, _), *_ = keys("from torch.distributed.fsdp.wrap import default_auto_wrap_policy as by_size\n")
+    assert key != other
 
 
 def test_quotes_and_implicit_concatenation_are_spelling() -> None:
@@ -91,3 +105,27 @@ def test_without_a_text_that_parses_the_message_makes_the_key() -> None:
     ((_, broken, _),) = numbered([finding], Source(b"x = ("))
     assert (none, number) == (broken, 1)
     assert len(none) == 16
+
+
+def test_a_formatter_changes_no_key_of_any_fixture(tmp_path: Path) -> None:
+    """The formatter joins and splits lines, changes quotes, and adds and removes parentheses and trailing commas."""
+    originals = sorted((ROOT / "fixtures").rglob("before.py"))
+    for number, path in enumerate(originals):
+        (tmp_path / f"{number}.py").write_bytes(path.read_bytes())
+    before = [file_keys(tmp_path / f"{number}.py") for number in range(len(originals))]
+    options = ["--isolated", "--line-length", "40", "--config", "format.quote-style='single'"]
+    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", *options, str(tmp_path)], check=True)
+    changed = [number for number, path in enumerate(originals) if differs(path, tmp_path / f"{number}.py")]
+    assert len(changed) > len(originals) // 2
+    for number in range(len(originals)):
+        assert file_keys(tmp_path / f"{number}.py") == before[number], originals[number]
+
+
+def differs(one: Path, two: Path) -> bool:
+    return one.read_bytes() != two.read_bytes()
+
+
+def file_keys(path: Path) -> list[tuple[str, int]]:
+    source = path.read_text(encoding="utf-8")
+    findings = lint_source(source, hints=True)
+    return sorted((key, occurrence) for _, key, occurrence in numbered(findings, Source(source.encode())))
