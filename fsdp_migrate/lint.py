@@ -49,7 +49,9 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
     for names of other modules of the project.
     """
     rules = selected_rules(settings)
-    if not worth_linting(raw, path, settings):
+    if not worth_linting(raw, path, settings) and not (
+        elsewhere is not None and worth_linting(elsewhere.written(raw), path, settings)
+    ):
         return FileReport(path)
     try:
         source = read_source(raw, path)

@@ -85,11 +85,22 @@ class _Gathered:
         """What a file can learn of the others of its project; nothing for a text from stdin."""
         if file.raw is not None:
             return None
+        return self.modules_of(discovery).view(file.path, settings.torch)
+
+    def modules_of(self, discovery: Discovery) -> Modules:
+        """What the files import from one another."""
         if self.modules is None:
             from fsdp_migrate.modules import Modules
 
             self.modules = Modules(discovery.files, discovery.folders)
-        return self.modules.view(file.path, settings.torch)
+        return self.modules
+
+    def sort(self, discovery: Discovery) -> None:
+        """Put everything into the order of the files."""
+        place = {file.shown: number for number, file in enumerate(discovery.files)}
+        self.findings.sort(key=lambda finding: place[finding.path])
+        self.fixed.sort(key=lambda finding: place[finding.path])
+        self.changed.sort(key=lambda path: place[path])
 
     def add(
         self,
@@ -153,16 +164,12 @@ def lint(discovery: Discovery, configuration: Configuration, baselines: Mapping[
     Raises:
         FileOptionError: a baseline cannot be read.
     """
-    from fsdp_migrate.lint import lint_bytes, worth_linting
+    from fsdp_migrate.lint import lint_bytes
 
     gathered = _Gathered(configuration, list(discovery.failures), dict(baselines or {}))
     gathered.baseline_at(configuration.options.baseline)
-    for file in discovery.files:
+    for file, raw in _worth_linting(discovery, gathered):
         with gathered.failures_of(file), _uncollected():
-            raw, settings = files.read(file), configuration.shared(file)
-            if not worth_linting(raw, file.shown, settings):
-                gathered.add(file, raw, settings)
-                continue
             settings = gathered.settings_of(file)
             report = lint_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
             gathered.add(file, raw, settings, report.findings, report.suppressed, report.error)
@@ -181,7 +188,6 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     Raises:
         FileOptionError: a baseline cannot be read.
     """
-    from fsdp_migrate.lint import worth_linting
     from fsdp_migrate.rewrite import rewrite_bytes
 
     gathered = _Gathered(configuration, list(discovery.failures))
@@ -191,12 +197,8 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
         from fsdp_migrate import replacing
 
         replacing.clear(discovery.leftovers)
-    for file in discovery.files:
+    for file, raw in _worth_linting(discovery, gathered):
         with gathered.failures_of(file):
-            raw, settings = files.read(file), configuration.shared(file)
-            if not worth_linting(raw, file.shown, settings):
-                gathered.add(file, raw, settings)
-                continue
             settings = gathered.settings_of(file)
             gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
             result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
@@ -210,6 +212,46 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known), tuple(changes)
+
+
+def _worth_linting(discovery: Discovery, gathered: _Gathered) -> Iterator[tuple[SourceFile, bytes]]:
+    """The files that the byte test lets through, with their bytes; the others are counted, and no more."""
+    from fsdp_migrate.lint import worth_linting
+
+    configuration = gathered.configuration
+    chosen: list[SourceFile] = []
+    passed: list[SourceFile] = []
+    for file in discovery.files:
+        with gathered.failures_of(file):
+            raw, settings = files.read(file), configuration.shared(file)
+            if worth_linting(raw, file.shown, settings):
+                chosen.append(file)
+                yield file, raw
+            else:
+                passed.append(file)
+                gathered.add(file, raw, settings)
+    if chosen and passed:
+        yield from _overlooked(discovery, gathered, chosen, passed)
+
+
+def _overlooked(
+    discovery: Discovery, gathered: _Gathered, chosen: list[SourceFile], passed: list[SourceFile]
+) -> Iterator[tuple[SourceFile, bytes]]:
+    """The files among `passed` that the `chosen` ones give names of torch to."""
+    from fsdp_migrate.lint import worth_linting
+    from fsdp_migrate.modules.screening import overlooked
+
+    def view_of(file: SourceFile) -> View:
+        return gathered.modules_of(discovery).view(file.path, gathered.settings_of(file).torch)
+
+    def is_worth(file: SourceFile, text: bytes) -> bool:
+        return worth_linting(text, file.shown, gathered.configuration.shared(file))
+
+    on_disk = [file for file in chosen if file.raw is None]
+    for file, raw in overlooked(on_disk, passed, view_of, is_worth):
+        gathered.files_checked -= 1  # It was counted when it was passed over.
+        yield file, raw
+    gathered.sort(discovery)
 
 
 @dataclass(frozen=True)

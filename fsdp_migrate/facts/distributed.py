@@ -19,6 +19,8 @@ def uses_distributed(facts: ModuleFacts) -> bool:
 def _uses_distributed(facts: ModuleFacts) -> bool:
     if any(_is_distributed(name) for statement in facts.structure.imports for name in _imported(statement)):
         return True
+    if DISTRIBUTED in facts.names.direct_imports:
+        return True
     chains = (node for node in facts.structure.attributes if node.attr == "distributed")
     return any(facts.names.qualified(node) == DISTRIBUTED for node in chains)
 

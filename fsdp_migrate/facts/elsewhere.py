@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ForeignClass:
-    """A subclass of FSDP in another module: its name, and the methods that it and its bases in the project have."""
+    """A subclass of FSDP in another module: its name, and the members that it and its bases in the project have."""
 
     name: str
-    methods: frozenset[str]
+    members: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,13 @@ class Elsewhere(Protocol):
         None alone where `name` is not of the project, or is what its module defines itself.
         """
 
-    def direct_import(self, bound: str, name: str) -> str:
+    def written(self, raw: bytes) -> bytes:
+        """A text of the asking module with a `direct_import` for each of its imports, found without a parse."""
+
+    def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
         """Import statements for what of torch may be behind `name`, bound to `bound`, as far as the bytes tell.
 
-        With a star as `bound`, for all that the module `name` has of torch; empty where there is nothing.
+        For a module, and for all of one with a star as `bound`, those for the names that the asking module `reads`.
         """
 
     def is_own(self, name: str) -> bool:

@@ -95,8 +95,8 @@ class Fsdp:
             return symbol.removeprefix(f"{LOCAL}.") in self.subclasses
         return self._foreign(symbol) is not None
 
-    def methods_of(self, cls: ast.ClassDef) -> frozenset[str]:
-        """The methods that a subclass of FSDP has of its own or from a base in the project, up to FSDP."""
+    def members_of(self, cls: ast.ClassDef) -> frozenset[str]:
+        """What a subclass of FSDP has of its own or from a base in the project, up to FSDP: methods and attributes."""
         found, waiting = set[str](), [cls]
         seen: set[ast.ClassDef] = set()
         while waiting:
@@ -104,18 +104,18 @@ class Fsdp:
             if current in seen:
                 continue
             seen.add(current)
-            found.update(s.name for s in current.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+            found.update(_members(current))
             for symbol in (symbol for base in current.bases for symbol in self.names.symbols(base)):
                 foreign = self._foreign(symbol)
                 local = self.subclasses.get((symbol or "").removeprefix(f"{LOCAL}."))
-                found.update(foreign.methods if foreign is not None else ())
+                found.update(foreign.members if foreign is not None else ())
                 waiting += [local] if local is not None else []
         return frozenset(found)
 
     def overriding(self, method: str) -> str | None:
         """The name of a subclass of FSDP, of this file or used in it, that has `method` of its own; None if none."""
-        own = ((name, self.methods_of(cls)) for name, cls in self.subclasses.items())
-        used = ((foreign.name, foreign.methods) for foreign in self._foreign_used)
+        own = ((name, self.members_of(cls)) for name, cls in self.subclasses.items())
+        used = ((foreign.name, foreign.members) for foreign in self._foreign_used)
         return next((name for name, methods in (*own, *used) if method in methods), None)
 
     @cached_property
@@ -135,10 +135,10 @@ class Fsdp:
         targets = (target for binding in self._imports_anywhere for target in self.names.targets(binding))
         return frozenset(target for target in targets if target is not None)
 
-    def is_class(self, node: ast.expr) -> bool:
-        """Whether `node` certainly is FSDP or a subclass of it."""
+    def is_class(self, node: ast.expr, member: str | None = None) -> bool:
+        """Whether `node` certainly is FSDP or a subclass of it, one without a `member` of its own."""
         meanings = self._live_meanings(node)
-        return bool(meanings) and all(self._names_class(meaning) for meaning in meanings)
+        return bool(meanings) and all(self._names_class(meaning, member) for meaning in meanings)
 
     def _live_meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
         """What `node` may refer to, without what only an old arm of a version check or a dead fallback binds."""
@@ -156,9 +156,9 @@ class Fsdp:
             return True
         if not symbol.startswith(f"{LOCAL}."):
             foreign = self._foreign(symbol)
-            return foreign is not None and method not in foreign.methods
+            return foreign is not None and method not in foreign.members
         cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}."))
-        return cls is not None and not (method and method in self.methods_of(cls))
+        return cls is not None and not (method and method in self.members_of(cls))
 
     def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
         """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
@@ -212,11 +212,15 @@ class Fsdp:
         return any(function.name == method for function in self.structure.functions)
 
     def is_instance(self, node: ast.expr, method: str | None = None) -> bool:
-        """Whether `node` is known to hold an FSDP module: built, annotated or `self` as one in this file."""
+        """Whether `node` is known to hold an FSDP module: built, annotated or `self` as one in this file.
+
+        With a `method`, one whose class does not have that of its own.
+        """
         if isinstance(node, ast.Attribute):
-            return self._is_instance_attribute(node)
+            classes = self._instance_attributes.get(ast.dump(node), ())
+            return any(self.is_class(cls, method) for cls in classes)
         if not isinstance(node, ast.Name):
-            return isinstance(node, ast.Call) and self.is_class(node.func)
+            return isinstance(node, ast.Call) and self.is_class(node.func, method)
         bindings = self.names.bindings(node)
         return bool(bindings) and any(self._binds_instance(binding, method) for binding in bindings)
 
@@ -224,15 +228,15 @@ class Fsdp:
         if binding.kind is Kind.PARAMETER:
             argument = binding.node
             assert isinstance(argument, ast.arg)
-            if argument.annotation is not None and self.is_class(argument.annotation):
+            if argument.annotation is not None and self.is_class(argument.annotation, method):
                 return True
             cls = self._class_of_self(binding)
-            return cls is not None and not (method and method in self.methods_of(cls))
+            return cls is not None and not (method and method in self.members_of(cls))
         value = binding.value
         if isinstance(value, ast.Call):
-            return self.is_class(value.func)
+            return self.is_class(value.func, method)
         parent = self.structure.parents.get(binding.node)
-        return isinstance(parent, ast.AnnAssign) and self.is_class(parent.annotation)
+        return isinstance(parent, ast.AnnAssign) and self.is_class(parent.annotation, method)
 
     def _class_of_self(self, binding: Binding) -> ast.ClassDef | None:
         function = binding.scope.node
@@ -243,21 +247,21 @@ class Fsdp:
             return None
         return self.subclasses.get(cls.name)
 
-    def _is_instance_attribute(self, node: ast.Attribute) -> bool:
-        wanted = ast.dump(node)
-        return any(wanted == made for made in self._instance_attributes)
-
     @cached_property
-    def _instance_attributes(self) -> frozenset[str]:
-        """Attributes such as `self.model` that this file assigns an FSDP(...) to, as dumped load expressions."""
-        found: set[str] = set()
+    def _instance_attributes(self) -> dict[str, list[ast.expr]]:
+        """Attributes such as `self.model` that this file assigns an FSDP(...) to, as dumped load expressions.
+
+        With the classes that are built.
+        """
+        found: dict[str, list[ast.expr]] = {}
         for call in self.constructions:
             statement = self.structure.parents.get(call)
             if isinstance(statement, (ast.Assign, ast.AnnAssign)):
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                loaded = (ast.parse(ast.unparse(t), mode="eval").body for t in targets)
-                found.update(ast.dump(target) for target in loaded if isinstance(target, ast.Attribute))
-        return frozenset(found)
+                for target in (ast.parse(ast.unparse(t), mode="eval").body for t in targets):
+                    if isinstance(target, ast.Attribute):
+                        found.setdefault(ast.dump(target), []).append(call.func)
+        return found
 
     @cached_property
     def constructions(self) -> tuple[ast.Call, ...]:
@@ -372,6 +376,25 @@ def _described(meaning: Meaning) -> str:
 
 def _given(node: ast.expr | None) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) and node.value is None else node
+
+
+def _members(cls: ast.ClassDef) -> Iterator[str]:
+    """The names that a class body binds, and the attributes that its methods give `self`."""
+    for statement in cls.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield statement.name
+            stores = (node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
+            yield from (node.attr for node in stores if isinstance(node.ctx, ast.Store) and _is_self(node.value))
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not _is_load(node))
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_load(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def instance_of_class(node: ast.expr) -> ast.expr | None:

@@ -208,9 +208,11 @@ class Names:
         scopes = list(self.structure.module.nested())
         bindings = (binding for scope in scopes for found in scope.bindings.values() for binding in found)
         named = {(binding.name, binding.target) for binding in bindings if binding.target is not None}
-        lines = [elsewhere.direct_import(name, target) for name, target in sorted(named)]
-        lines += [elsewhere.direct_import("*", module) for scope in scopes for module in scope.star_imports]
-        return "".join(lines)
+        attributes = {node.attr for node in self.structure.attributes} | {"*"}
+        lines = [elsewhere.direct_import(name, target, attributes.__contains__) for name, target in sorted(named)]
+        words = {name for scope in scopes for name in scope.uses} | {"*"}
+        stars = [module for scope in scopes for module in scope.star_imports]
+        return "".join([*lines, *(elsewhere.direct_import("*", module, words.__contains__) for module in stars)])
 
     def exported(self, name: str) -> list[Binding]:
         """The bindings of a top-level name that may be in force for those who import it."""

@@ -36,6 +36,7 @@ class Modules:
         self._sketches: dict[str, Sketch | None] = {}
         self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
         self._views: dict[tuple[str, TorchRange], View] = {}
+        self._digests: dict[str, str] = {}
         self._active: set[object] = set()
 
     def view(self, path: str, torch: TorchRange) -> View:
@@ -65,7 +66,9 @@ class Modules:
 
     def digest(self, path: str) -> str:
         """A digest of the bytes of a file, of nothing when it cannot be read."""
-        return hashlib.blake2b(self.raw(path) or b"", digest_size=16).hexdigest()
+        if path not in self._digests:
+            self._digests[path] = hashlib.blake2b(self.raw(path) or b"", digest_size=16).hexdigest()
+        return self._digests[path]
 
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
         """The facts of the module at `path`, None when it cannot be read or parsed."""

@@ -18,6 +18,9 @@ _IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
 _ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
 _BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
 _CALLED = re.compile(rb"[ \t]*\(()")
+_TOP_LEVEL = re.compile(
+    rb"^(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#\r\n]|if\b|\Z))", re.MULTILINE
+)
 _NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
 _WORD = re.compile(rb"\w")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -30,7 +33,7 @@ class Sketch:
     """What one module binds at its top level, as far as its bytes tell."""
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
+        self.raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw
         self._known: dict[tuple[str, str], list[str]] = {}
 
     @cached_property
@@ -45,6 +48,12 @@ class Sketch:
             root = module.split(".")[0]
             found.setdefault(alias or root, []).append(module if alias else root)
         return {name: tuple(dict.fromkeys(targets)) for name, targets in found.items()}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names that may stand for something else: imported, assigned from another name, or of derived classes."""
+        bound = {(match[1] or match[2]).decode("utf-8", "replace") for match in _TOP_LEVEL.finditer(self.raw)}
+        return frozenset(bound.union(self.imports))
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -114,7 +123,7 @@ class Sketch:
 
     def _before(self, place: int) -> bytes:
         """What stands in front of a place on its line, without blanks and without `async`."""
-        start = max(self.raw.rfind(b"\n", 0, place), self.raw.rfind(b"\r", 0, place)) + 1
+        start = self.raw.rfind(b"\n", 0, place) + 1
         return self.raw[start:place].strip().removeprefix(b"async").lstrip()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
@@ -39,6 +40,7 @@ class View:
         self.asked_all = False
         self._meanings: dict[str, Sequence[str | None] | None] = {}
         self._subclasses: dict[str, ForeignClass | None] = {}
+        self._behind: dict[str, frozenset[str]] = {}
         self._homes: dict[str, tuple[ModuleFacts, str] | None] = {}
 
     @property
@@ -60,60 +62,93 @@ class View:
 
     def _found_meanings(self, name: str) -> Sequence[str | None] | None:
         found = self._module_of(name)
-        if found is None or not self._leads(*found, set()):
+        if found is None or not self._other(found[0]).behind(found[1]):
             return None
         path, inner = found
         with self.modules.entering((path, inner)) as first:
             facts = self.modules.facts(path, self.torch) if first else None
             return None if facts is None else _exported(facts, inner, name)
 
-    def direct_import(self, bound: str, name: str) -> str:
+    def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
         """See `Elsewhere.direct_import`."""
         if _is_torch(name):
             return ""
         behind: set[tuple[str, str]] = set()
         found = None if bound == "*" else self._module_of(name)
         if found is not None:
-            behind |= {(bound, target) for target in self._behind(*found, set())}
+            behind |= {(bound, target) for target in self._other(found[0]).all_behind(found[1])}
         module = self.modules.finder.find(name, self.path)
         if module is not None and module != self.path:
-            behind |= self._all_behind(module, set())
+            behind |= {(alias, target) for alias, target in self._other(module).everything_behind if reads(alias)}
         return "".join(_import_line(alias, target) for alias, target in sorted(behind))
 
-    def _behind(self, path: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
-        """The full names of torch that a name of the module at `path` may stand for, or a class may derive from."""
-        sketch = self.modules.sketch(path)
-        if (path, name) in seen or sketch is None:
-            return set()
-        seen.add((path, name))
-        self.asked.add(path)
-        found: set[str] = set()
-        other = self.modules.view(path, self.torch)
-        for dotted in (name, *sketch.aliases(name), *sketch.bases(name)):
-            head, _, rest = dotted.partition(".")
-            targets = list(sketch.imports.get(head, ()))
-            if head != name:
-                found |= {_dotted(target, rest) for target in self._behind(path, head, seen)}
-            elif not rest:
-                targets += [_joined(module, name) for module in sketch.stars if not _is_torch(module)]
-                found |= {f"{module}.{name}" for module in sketch.stars if _is_torch(module)}
-            for target in (_dotted(target, rest) for target in targets):
-                inner = None if _is_torch(target) else other._module_of(target)
-                found |= {target} if _is_torch(target) else self._behind(*inner, seen) if inner else set()
-        return found
+    def behind(self, name: str) -> frozenset[str]:
+        """The full names of torch that a top-level name of this file may stand for, as far as the bytes tell."""
+        if name not in self._behind:
+            self._behind[name] = frozenset()  # for modules that import one another in a circle
+            self._behind[name] = frozenset(self._found_behind(name))
+        return self._behind[name]
 
-    def _all_behind(self, path: str, seen: set[str]) -> set[tuple[str, str]]:
-        """All that the module at `path` imports from torch, by the names it has there, star imports included."""
-        sketch = self.modules.sketch(path)
-        if path in seen or sketch is None:
-            return set()
-        seen.add(path)
+    def _found_behind(self, name: str) -> Iterator[str]:
+        sketch = self.modules.sketch(self.path)
+        if sketch is None:
+            return
+        yield from self._followed([*sketch.imports.get(name, ()), *(_joined(module, name) for module in sketch.stars)])
+        for alias in sketch.aliases(name):
+            yield from self._behind_dotted(sketch, alias, name)
+
+    def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
+        """What is behind an expression of this file; `name` is what it is for, and not followed again."""
+        head, _, rest = dotted.partition(".")
+        if head == "torch":
+            yield dotted
+        elif rest:
+            yield from self._followed([f"{target}.{rest}" for target in sketch.imports.get(head, ())])
+            yield from (f"{target}.{rest}" for target in self.behind(head))
+        elif head != name:
+            yield from self.behind(head)
+
+    def _followed(self, targets: Iterable[str]) -> Iterator[str]:
+        for target in targets:
+            found = None if _is_torch(target) else self._module_of(target)
+            if found is not None:
+                yield from self._other(found[0]).behind(found[1])
+            elif _is_torch(target):
+                yield target
+
+    def all_behind(self, name: str) -> frozenset[str]:
+        """As `behind`, with what the classes of this name derive from."""
+        sketch = self.modules.sketch(self.path)
+        bases = () if sketch is None else sketch.bases(name)
+        derived = (target for base in bases if sketch for target in self._behind_dotted(sketch, base, name))
+        return self.behind(name).union(derived)
+
+    @cached_property
+    def everything_behind(self) -> frozenset[tuple[str, str]]:
+        """The names of this file that torch may be behind, each with what is, star imports included."""
+        sketch = self.modules.sketch(self.path)
+        if sketch is None:
+            return frozenset()
+        found = {(bound, target) for bound in sketch.names for target in self.all_behind(bound)}
+        with self.modules.entering((self.path, "*")) as first:
+            for star in sketch.stars if first else ():
+                module = self.modules.finder.find(star, self.path)
+                found |= (
+                    {("*", star)} if _is_torch(star) else self._other(module).everything_behind if module else set()
+                )
+        return frozenset(found)
+
+    def _other(self, path: str) -> View:
+        """Another file as a module of the project, noted as looked into."""
         self.asked.add(path)
-        found = {(bound, target) for bound in sketch.imports for target in self._behind(path, bound, set())}
-        for star in sketch.stars:
-            module = self.modules.finder.find(star, path)
-            found |= {("*", star)} if _is_torch(star) else self._all_behind(module, seen) if module else set()
-        return found
+        return self.modules.view(path, self.torch)
+
+    def written(self, raw: bytes) -> bytes:
+        """A text of this file with imports from torch itself for what it imports from torch through its project."""
+        sketch = Sketch(raw)
+        named = {(bound, target) for bound, targets in sketch.imports.items() for target in targets}
+        named |= {("*", star) for star in sketch.stars}
+        return raw + "".join(self.direct_import(*one, partial(reads, raw, one[0])) for one in sorted(named)).encode()
 
     def is_own(self, name: str) -> bool:
         """See `Elsewhere.is_own`."""
@@ -147,7 +182,7 @@ class View:
         cls = facts.fsdp.subclasses.get(name)
         if cls is None or not any(binding.node is cls for binding in bindings):
             return None
-        return ForeignClass(name, facts.fsdp.methods_of(cls))
+        return ForeignClass(name, facts.fsdp.members_of(cls))
 
     def _class_of(self, name: str, seen: set[tuple[str, str]]) -> tuple[str, str] | None:
         """The module and name of a class that, as far as the bytes tell, derives from FSDP."""
@@ -260,28 +295,10 @@ class View:
         found = [self.modules.finder.find(target, path) for target in targets]
         return found[0] if len(found) == 1 else None
 
-    def _leads(self, path: str, name: str, seen: set[tuple[str, str]]) -> bool:
-        """Whether a name of the module at `path` may stand for something of torch, as far as the bytes tell."""
-        if (path, name) in seen:
-            return False
-        seen.add((path, name))
-        self.asked.add(path)
-        sketch = self.modules.sketch(path)
-        if sketch is None:
-            return False
-        targets = [*sketch.imports.get(name, ()), *(_joined(module, name) for module in sketch.stars)]
-        for alias in sketch.aliases(name):
-            head, _, rest = alias.partition(".")
-            if head == "torch" or (head != name and self._leads(path, head, seen)):
-                return True
-            targets += (f"{target}.{rest}" for target in sketch.imports.get(head, ()) if rest)
-        return any(self._target_leads(path, target, seen) for target in targets)
 
-    def _target_leads(self, path: str, target: str, seen: set[tuple[str, str]]) -> bool:
-        if _is_torch(target):
-            return True
-        found = self.modules.view(path, self.torch)._module_of(target)
-        return found is not None and self._leads(*found, seen)
+def reads(raw: bytes, bound: str, name: str) -> bool:
+    """Whether a text may read `name` off a module that is called `bound`, or by itself where it imports a star."""
+    return (name if bound == "*" else f".{name}").encode() in raw or name == "*"
 
 
 def _exported(facts: ModuleFacts, name: str, asked: str) -> Sequence[str | None] | None:

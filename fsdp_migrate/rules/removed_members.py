@@ -90,7 +90,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 
 def _is_class(facts: ModuleFacts, node: ast.Attribute) -> bool:
-    return isinstance(node.value, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(node.value)
+    return isinstance(node.value, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(node.value, node.attr)
 
 
 def _inlined(facts: ModuleFacts, node: ast.Attribute) -> Verdict:

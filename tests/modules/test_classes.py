@@ -56,6 +56,14 @@ def test_a_model_built_from_a_subclass_elsewhere_is_an_instance(tmp_path: Path) 
     assert codes_of(tmp_path, "train.py") == ["FSDP101"]
 
 
+def test_an_attribute_that_the_class_gives_its_objects_is_not_that_of_fsdp(tmp_path: Path) -> None:
+    body = "    def __init__(self, net, kind):\n        self.state_dict_type = kind\n        super().__init__(net)\n"
+    grow(tmp_path, {"lib.py": f"{PUBLIC}class Wrapped(FSDP):\n{body}"})
+    text = "from lib import Wrapped\n\ndef kind(model: Wrapped, full):\n    return model.state_dict_type == full\n"
+    grow(tmp_path, {"train.py": text})
+    assert codes_of(tmp_path, "train.py") == []
+
+
 def test_other_classes_are_not_fsdp(tmp_path: Path) -> None:
     lib = f"{PUBLIC}from torch import nn\nclass Wrapped(nn.Module):\n    pass\n"
     grow(tmp_path, {"lib.py": lib, "train.py": f"{PUBLIC}from lib import Wrapped\n{WRAPPED}"})

@@ -1,0 +1,76 @@
+"""Files that the byte test passes over although they hold something of torch, under a name that their project gave it.
+
+Only modules that hold something of FSDP themselves give such names; a file that takes them from one holds them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+
+from fsdp_migrate import files
+from fsdp_migrate.files import FileError, SourceFile
+from fsdp_migrate.modules.sketch import Sketch, split
+from fsdp_migrate.modules.view import View, reads
+
+_DISTRIBUTED = "torch.distributed"
+_STAR = b"import *"
+
+
+def overlooked(
+    seen: Sequence[SourceFile],
+    passed: Sequence[SourceFile],
+    view_of: Callable[[SourceFile], View],
+    is_worth: Callable[[SourceFile, bytes], bool],
+) -> Iterator[tuple[SourceFile, bytes]]:
+    """The files of `passed` that `seen` ones give names of torch to, with their bytes.
+
+    `is_worth` is the byte test, for a text in which these names are written as torch calls them.
+    """
+    waiting = list(passed)
+    while seen and waiting:
+        givers: dict[str, set[str]] = {}
+        for file in seen:
+            view = view_of(file)
+            for name in _hidden(view, file, is_worth):
+                givers.setdefault(name, set()).add(view.path)
+        words = [name.encode() for name in givers]
+        found = []
+        for file in waiting if givers else ():
+            raw = _holding(file, words)
+            lines = "" if raw is None else _taken(view_of(file), Sketch(raw), givers)
+            if raw is not None and lines and is_worth(file, raw + lines.encode()):
+                found.append(file)
+                yield file, raw
+        seen, waiting = found, [file for file in waiting if file not in found]
+
+
+def _hidden(view: View, file: SourceFile, is_worth: Callable[[SourceFile, bytes], bool]) -> Iterator[str]:
+    """The names of a file that the byte test would not take for what of torch is behind them."""
+    for bound, target in view.everything_behind:
+        is_module = target.startswith(_DISTRIBUTED) and split(target)[1].islower()
+        if bound != "*" and (is_module or is_worth(file, target.encode())) and not is_worth(file, bound.encode()):
+            yield bound
+
+
+def _taken(view: View, sketch: Sketch, givers: Mapping[str, Collection[str]]) -> str:
+    """Imports from torch itself for what a file takes from the files that give names."""
+    paths = {path for found in givers.values() for path in found}
+    find = view.modules.finder.find
+    stars = [star for star in sketch.stars if find(star, view.path) in paths]
+    lines = [view.direct_import("*", star, partial(reads, sketch.raw, "*")) for star in stars]
+    for bound, targets in sketch.imports.items():
+        for target in targets:
+            module, name = split(target)
+            if (name in givers and module) or find(target, view.path) in paths:
+                lines.append(view.direct_import(bound, target, partial(reads, sketch.raw, bound)))
+    return "".join(lines)
+
+
+def _holding(file: SourceFile, names: Sequence[bytes]) -> bytes | None:
+    """The bytes of a file that holds one of the names, or may bring it by a star import."""
+    try:
+        raw = files.read(file)
+    except FileError:
+        return None  # It has been told when it was read first.
+    return raw if _STAR in raw or any(name in raw for name in names) else None

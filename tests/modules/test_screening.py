@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate import files, runner
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.config.settings import Layer
+from fsdp_migrate.torch_api import TorchRange
+from tests.modules.trees import PUBLIC, grow
+
+BUILD = "def build(net):\n    return Wrapper(net)\n"
+COMPAT = "import torch.distributed as collectives\n# FullyShardedDataParallel\n"
+CHAIN = "def is_new(x):\n    return isinstance(x, collectives._tensor.DTensor)\n"
+
+
+def found(root: Path) -> list[tuple[str, str]]:
+    configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
+    run = runner.lint(files.discover([str(root)]), configuration)
+    assert run.failures == ()
+    assert run.files_checked == len(list(root.rglob("*.py")))
+    return [(Path(finding.path).relative_to(root).as_posix(), finding.code) for finding in run.findings]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"train.py": f"from mylib.dist import Wrapper\n{BUILD}"},
+        {"train.py": f"import mylib.dist as d\n{BUILD.replace('Wrapper', 'd.Wrapper')}"},
+        {
+            "mylib/api.py": "from .dist import Wrapper as Net\n",
+            "train.py": f"from mylib.api import Net as Wrapper\n{BUILD}",
+        },
+        {"mylib/api.py": "from .dist import *\n", "train.py": f"from mylib.api import Wrapper\n{BUILD}"},
+        {"train.py": f"from mylib.dist import *\n{BUILD}"},
+        {"train.py": f"from mylib.dist import Derived as Wrapper\n{BUILD}"},
+    ],
+)
+def test_a_file_that_gets_fsdp_under_another_name_is_linted(tree: dict[str, str], tmp_path: Path) -> None:
+    dist = f"{PUBLIC}Wrapper = FSDP\nclass Derived(FSDP):\n    pass\n"
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": dist, **tree})
+    assert ("train.py", "FSDP507") in found(tmp_path)
+
+
+def test_a_module_of_torch_under_another_name_makes_a_file_worth_linting(tmp_path: Path) -> None:
+    grow(tmp_path, {"compat.py": COMPAT, "train.py": f"from compat import collectives\n\n{CHAIN}"})
+    assert [path for path, _ in found(tmp_path)] == ["train.py"]
+
+
+def test_findings_come_in_the_order_of_the_files(tmp_path: Path) -> None:
+    dist = f"{PUBLIC}Wrapper = FSDP\nmodel = FSDP(net)\n"
+    grow(tmp_path, {"a.py": f"from b import Wrapper\n{BUILD}", "b.py": dist, "c.py": dist})
+    assert list(dict.fromkeys(path for path, _ in found(tmp_path))) == ["a.py", "b.py", "c.py"]
+
+
+def test_a_project_where_nothing_is_passed_on_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, {"a.py": "x = 1\n", "b.py": "y = 2\n"})
+    read = files.read
+    paths: list[str] = []
+    monkeypatch.setattr(files, "read", lambda file: paths.append(file.path) or read(file))
+    assert found(tmp_path) == []
+    assert len(paths) == 2
