@@ -96,6 +96,13 @@ def test_a_text_stays_a_text_with_its_newlines(newline: str) -> None:
     assert result[1]["source"] == f"x\n{WITH}".replace("\n", newline)
 
 
+def test_each_cell_keeps_its_own_newlines() -> None:
+    raw = notebook(IMPORT.rstrip(), code(f"x\r\n{CALL}"), code(f"x\n{CALL}"), code(f"x\r\n{CALL}"))
+    after = sources(rewritten(raw).raw)
+    crlf = f"x\n{WITH}".replace("\n", "\r\n")
+    assert after[1:] == [crlf, f"x\n{WITH}", crlf]
+
+
 def test_new_lines_of_a_list_are_laid_out_like_the_others() -> None:
     raw = json.dumps(document(IMPORT, f"x\n{CALL}", CALL), indent=3).encode()
     assert rewritten(raw).raw.decode() == json.dumps(json.loads(rewritten(raw).raw), indent=3)
