@@ -6,9 +6,12 @@ import json
 from dataclasses import fields
 from typing import Any
 
+import hypothesis
 import jsonschema
 import pytest
+from hypothesis import strategies as st
 
+from fsdp_migrate.cli import cli
 from fsdp_migrate.config import ConfigError, Layer
 from fsdp_migrate.config.effective import SCHEMA
 from fsdp_migrate.config.table import BY_KEY, SETTINGS, Setting
@@ -39,6 +42,13 @@ def test_every_setting_has_a_field_of_its_own() -> None:
     assert [setting.field for setting in SETTINGS] == [field.name for field in fields(Layer)]
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+def test_a_setting_is_named_like_the_option_that_wins_over_it(setting: Setting) -> None:
+    parameters = [parameter for command in ("lint", "rewrite") for parameter in cli.commands[command].params]
+    options = {name for parameter in parameters for name in parameter.opts}
+    assert setting.option == (f"--{setting.key}" if f"--{setting.key}" in options else None)
+
+
 def test_the_schema_names_exactly_the_settings_that_are_read() -> None:
     VALIDATOR.check_schema(VALIDATOR.schema)
     assert list(VALIDATOR.schema["properties"]) == list(BY_KEY)
@@ -58,6 +68,33 @@ def test_what_is_refused_does_not_fit_the_schema(setting: Setting) -> None:
         assert not VALIDATOR.is_valid({setting.key: value}), value
         with pytest.raises(ConfigError):
             setting.kind.read(value)
+
+
+WORDS = ["FSDP1", "FSDP301", "no-shard", "safe", "manual", "hint", "breaks", ">=2.1", "*.py", "tests/", "#", "!", ""]
+KEYS = st.sampled_from(WORDS) | st.text(max_size=3)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | KEYS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(KEYS, inside, max_size=3),
+    max_leaves=6,
+)
+
+
+@hypothesis.settings(max_examples=400, deadline=None)
+@hypothesis.given(st.sampled_from(SETTINGS), VALUES)
+def test_reading_and_schema_agree_on_any_value(setting: Setting, value: Any) -> None:
+    valid, refusal = VALIDATOR.is_valid({setting.key: value}), refused(setting, value)
+    assert "\n" not in refusal
+    # A schema says nothing of what a range or a pattern means.
+    assert valid is not bool(refusal) or (valid and setting.key in ("torch", "include", "exclude"))
+
+
+def refused(setting: Setting, value: Any) -> str:
+    """Why a value cannot be read, nothing if it can."""
+    try:
+        setting.kind.read(value)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def test_the_schema_knows_every_way_to_name_a_rule() -> None:
