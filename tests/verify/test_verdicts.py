@@ -49,6 +49,16 @@ def test_evidence_on_one_rank_is_enough_and_none_is_not() -> None:
     )
 
 
+def test_a_pair_without_a_header_that_gives_no_warning_is_told_what_to_do() -> None:
+    verdict, detail = told(
+        report(record(0, UNSEEN), record(1, UNSEEN), header=Header(evidence=(Evidence("deprecation"),)))
+    )
+    assert verdict == "NO EVIDENCE"
+    assert detail.startswith(
+        "before.py gives no deprecation warning, or filters it out; if the old API shows otherwise"
+    )
+
+
 def test_evidence_after_rewriting_is_still_legacy() -> None:
     assert told(report(record(0), record(1, SEEN, SEEN))) == (
         "STILL LEGACY",
