@@ -104,11 +104,11 @@ class Hoist:
 
 @dataclass(frozen=True)
 class EditImport:
-    """Change the names that the `from ... import` statement at `span` brings in.
+    """Change the names that the import at `span` brings in.
 
-    `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`); `remove` are
-    bound names (what the alias binds). `unit` is one level of this file's indentation. Edits of one statement from
-    several findings are united.
+    `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`), and are for
+    `from ... import` only; `remove` are bound names (what the alias binds). `unit` is one level of this file's
+    indentation. Edits of one statement from several findings are united.
     """
 
     span: Span
@@ -145,7 +145,7 @@ class ImportBehind:
 
 @dataclass(frozen=True)
 class ImportBinding:
-    """A name that the `from ... import` at `statement` binds, and every place that uses it.
+    """A name that the import at `statement` binds, and every place that uses it.
 
     `removable` is False for a name that must stay even if nothing uses it (re-exported, in `__all__`, guarded).
     """

@@ -1,4 +1,4 @@
-"""`from ... import` statements with more or fewer names."""
+"""Imports with more or fewer names."""
 
 from __future__ import annotations
 
@@ -113,9 +113,10 @@ def _take_apart(text: str) -> _Import:
     except cst.ParserSyntaxError as error:
         raise RewriteError(f"cannot read the import again: {error.message}") from None
     statement = parsed.body[0] if isinstance(parsed, cst.SimpleStatementLine) else None
-    if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
-        raise RewriteError("a `from ... import` with names was expected")
-    names = CommaList(code(statement.lpar.whitespace_after) if statement.lpar else "")
+    if not isinstance(statement, (cst.Import, cst.ImportFrom)) or isinstance(statement.names, cst.ImportStar):
+        raise RewriteError("an import with names was expected")
+    lpar, rpar = (statement.lpar, statement.rpar) if isinstance(statement, cst.ImportFrom) else (None, None)
+    names = CommaList(code(lpar.whitespace_after) if lpar else "")
     for alias in statement.names:
         names.items.append(code(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT)))
         if isinstance(alias.comma, cst.Comma):
@@ -123,9 +124,9 @@ def _take_apart(text: str) -> _Import:
         else:
             gap = Gap(comma=False)
         names.gaps.append(gap)
-    if statement.rpar is not None:
-        names.gaps[-1] = _closing(names.gaps[-1], code(statement.rpar.whitespace_before))
-    tail = ")" if statement.rpar else ""
+    if rpar is not None:
+        names.gaps[-1] = _closing(names.gaps[-1], code(rpar.whitespace_before))
+    tail = ")" if rpar else ""
     head = text[: len(text) - len(str(names)) - len(tail)]
     if f"{head}{names}{tail}" != text:
         raise RewriteError("an import does not print as it was written")

@@ -94,7 +94,7 @@ def _has_comment(source: Source, removal: EditImport) -> bool:
     """Whether a comment belongs to a name that goes, or to the statement if all of its names go."""
     rows = {source.position(span.start).line for span, _ in source.comments}
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and source.span(node) == removal.span:
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and source.span(node) == removal.span:
             going = [alias for alias in node.names if (alias.asname or alias.name) in removal.remove]
             if len(going) == len(node.names):
                 return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))

@@ -230,7 +230,7 @@ opposite: there the function of `torch.nn.utils` is right.""",
         flags=(
             Example(
                 before="import torch\n" + _BUILT + "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n",
-                after="import torch\n" + _BUILT + "model.clip_grad_norm_(1.0)\n",
+                after=_BUILT + "model.clip_grad_norm_(1.0)\n",
                 applicability=Applicability.UNSAFE,
             ),
             Example(

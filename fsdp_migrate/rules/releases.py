@@ -22,18 +22,17 @@ def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
     if not isinstance(node, ast.Name):
         return ()
     bindings = facts.names.bindings(node)
-    if len(bindings) != 1 or not _is_from_import(bindings[0]):
+    if len(bindings) != 1 or not _is_import(bindings[0]):
         return ()
     return (Release(facts.source.span(node), import_binding(facts, bindings[0])),)
 
 
 def import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
-    """A name that a `from ... import` binds, with all its uses."""
+    """A name that an import binds, with all its uses."""
     return facts.memo((import_binding, binding), lambda: _import_binding(facts, binding))
 
 
 def _import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
-    assert isinstance(binding.node, ast.ImportFrom)
     uses = tuple(sorted(facts.source.span(use) for use in uses_of(binding)))
     return ImportBinding(facts.source.span(binding.node), binding.name, uses, _is_removable(facts, binding))
 
@@ -45,8 +44,12 @@ def uses_of(binding: Binding) -> Iterator[ast.Name]:
             yield from scope.uses.get(binding.name, ())
 
 
-def _is_from_import(binding: Binding) -> bool:
-    return binding.kind is Kind.IMPORT and isinstance(binding.node, ast.ImportFrom)
+def _is_import(binding: Binding) -> bool:
+    """Whether an import binds the name, and does no more: `import a.b` also loads `b`, for all who have `a`."""
+    if binding.kind is not Kind.IMPORT or not isinstance(binding.node, (ast.Import, ast.ImportFrom)):
+        return False
+    plain = isinstance(binding.node, ast.Import)
+    return not (plain and any("." in alias.name and not alias.asname for alias in binding.node.names))
 
 
 def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
@@ -70,7 +73,7 @@ def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
 
 def _is_explicit_export(binding: Binding) -> bool:
     """Whether the name is imported as itself, which marks it as meant for others."""
-    assert isinstance(binding.node, ast.ImportFrom)
+    assert isinstance(binding.node, (ast.Import, ast.ImportFrom))
     return any(alias.asname == alias.name == binding.name for alias in binding.node.names)
 
 

@@ -174,6 +174,20 @@ def test_the_last_name_may_be_replaced(names: str, new: str, expected: str) -> N
     assert applied(text, lambda s: edit) == f"from m import {expected}"
 
 
+@pytest.mark.parametrize(
+    ("text", "statement", "gone", "expected"),
+    [
+        ("import a.b as x\ny = 1\n", "import a.b as x", "x", "y = 1\n"),
+        ("import a, b as x, c\n", "import a, b as x, c", "x", "import a, c\n"),
+        ("if c:\n    import a; import b\n", "import a", "a", "if c:\n    import b\n"),
+        ("if c:\n    import a\n", "import a", "a", "if c:\n    pass\n"),
+        ("import a, \\\n  b\n", "import a, \\\n  b", "a", "import b\n"),
+    ],
+)
+def test_names_go_from_plain_imports_too(text: str, statement: str, gone: str, expected: str) -> None:
+    assert removing(text, gone, statement=statement) == expected
+
+
 def test_star_imports_cannot_be_edited() -> None:
     with pytest.raises(RewriteError, match="import"):
         adding("from m import *\n", "A")

@@ -24,19 +24,20 @@ CLIP = "nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n"
     ],
 )
 def test_clipping_is_left_to_the_model(call: str, after: str) -> None:
-    check_transformed(f"{BUILT}{call}\n", f"{BUILT}{after}\n", "FSDP503", unsafe=True)
+    used = BUILT + "keep = torch, nn\n"
+    check_transformed(f"{used}{call}\n", f"{used}{after}\n", "FSDP503", unsafe=True)
     (found,) = lint(f"{BUILT}{call}\n", "FSDP503")
     assert found.severity is Severity.CHANGES
     assert found.reason == "gradients are clipped by another norm: the one of the whole model"
 
 
 def test_an_import_that_clipping_needed_goes() -> None:
-    check_transformed(
-        BUILT + "from torch.nn.utils import clip_grad_norm_\nclip_grad_norm_(m.parameters(), 1.0)\n",
-        BUILT + "m.clip_grad_norm_(1.0)\n",
-        "FSDP503",
-        unsafe=True,
-    )
+    for import_, call in (
+        ("from torch.nn.utils import clip_grad_norm_", "clip_grad_norm_"),
+        ("import torch.nn.utils as u", "u.clip_grad_norm_"),
+    ):
+        before = f"{BUILT}{import_}\n{call}(m.parameters(), 1.0)\n"
+        check_transformed(before, BUILT + "m.clip_grad_norm_(1.0)\n", "FSDP503", unsafe=True)
 
 
 @pytest.mark.parametrize(
