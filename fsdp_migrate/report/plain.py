@@ -25,7 +25,7 @@ def fixed_line(finding: Finding) -> str:
 
 def failure_line(failure: Failure) -> str:
     """`error: path: what went wrong`."""
-    return f"error: {failure.path}: {failure.message}"
+    return f"error: {failure.path}: {printable(failure.message)}"
 
 
 def place(finding: Finding) -> str:
@@ -123,7 +123,7 @@ def notes(run: Run) -> list[str]:
 
 def warning_lines(run: Run) -> list[str]:
     """`warning: what was not understood and in which file`."""
-    return [f"warning: {warning}" for project in run.projects for warning in project.warnings]
+    return [f"warning: {printable(warning)}" for project in run.projects for warning in project.warnings]
 
 
 def range_lines(run: Run) -> list[str]:
