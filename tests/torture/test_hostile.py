@@ -15,8 +15,9 @@ TRIGGER = "import pathlib\npathlib.Path({!r}).touch()\n"
 
 # What the program itself imports, sooner or later; and what build tools and test runners execute.
 MODULES = [
-    "click.py", "libcst/__init__.py", "torch/__init__.py", "rich/__init__.py", "packaging/__init__.py", "pathspec/__init__.py",
-    "yaml.py", "tomli.py", "tomllib.py", "json.py", "difflib.py", "setup.py", "conftest.py", "sitecustomize.py", "noxfile.py",
+    "click.py", "libcst/__init__.py", "torch/__init__.py", "rich/__init__.py", "packaging/__init__.py", "yaml.py",
+    "pathspec/__init__.py", "tomli.py", "tomllib.py", "json.py", "difflib.py", "setup.py", "conftest.py",
+    "sitecustomize.py", "noxfile.py",
 ]  # fmt: skip
 
 COLOUR = "\x1b[31m"
