@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.files import SKIPPED_FOLDERS
@@ -47,6 +48,8 @@ class Finder:
 
     def _absolute(self, module: str, folder: str) -> str | None:
         parts = module.split(".")
+        if parts[0] in sys.stdlib_module_names:
+            return None
         for place in self._places(folder):
             found = self._below(place, parts)
             if found is not None:

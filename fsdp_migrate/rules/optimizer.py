@@ -14,6 +14,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, told_by_callers
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
 # Where the methods that take both have the model and the optimizer: torch 2.x positions, keywords otherwise.
@@ -27,7 +28,6 @@ _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
     "scatter_full_optim_state_dict": (1, 3),
     "rekey_optim_state_dict": (2, 4),
 }
-_OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 
 
 def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, model: ast.expr) -> ast.expr:
@@ -203,12 +203,15 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
     where = facts.function_name(call)
     if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-        candidates = [argument.arg for argument in arguments if argument.arg.rpartition("_")[2] in _OPTIMIZER_NAMES]
+        candidates = [argument.arg for argument in arguments if argument.arg.rpartition("_")[2] in OPTIMIZER_NAMES]
         if candidates:
             return (
                 f"`{candidates[0]}` is a parameter of {where} but the result is never loaded into it here: "
                 f"if it is the optimizer meant, pass `optim={candidates[0]}`"
             )
+    told = told_by_callers(facts, call)
+    if told is not None:
+        return told
     if is_unused(facts, call):
         return (
             f"the optimizer is not visible in {where} and the result is never used, so no optimizer is loaded: "

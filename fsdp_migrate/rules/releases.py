@@ -58,7 +58,10 @@ def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
         return False
     if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
         return False
-    return not _is_named_in_text(facts, binding.name)
+    if _is_named_in_text(facts, binding.name):
+        return False
+    elsewhere = facts.names.elsewhere
+    return elsewhere is None or not scope.is_module or not elsewhere.is_imported(binding.name)
 
 
 def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.modules.trees import PUBLIC, SAVE, grow, modules_of, report_of
+
+
+def test_a_report_names_every_file_that_it_depends_on(tmp_path: Path) -> None:
+    grow(
+        tmp_path,
+        {"a.py": f"from b import FSDP\n{SAVE}", "b.py": "from c import FSDP\n", "c.py": PUBLIC, "d.py": PUBLIC},
+    )
+    report = report_of(tmp_path, "a.py")
+    assert [one.path for one in report.consulted] == [str(tmp_path / "b.py"), str(tmp_path / "c.py")]
+
+
+def test_a_digest_changes_with_the_bytes_of_the_file(tmp_path: Path) -> None:
+    grow(tmp_path, {"a.py": f"from b import FSDP\n{SAVE}", "b.py": PUBLIC})
+    before = report_of(tmp_path, "a.py").consulted
+    assert report_of(tmp_path, "a.py").consulted == before
+    (tmp_path / "b.py").write_text(f"{PUBLIC}x = 1\n")
+    assert report_of(tmp_path, "a.py").consulted != before
+
+
+def test_the_second_question_depends_on_the_same_files(tmp_path: Path) -> None:
+    tree = {"a.py": f"from b import FSDP\n{SAVE}", "a2.py": f"from b import FSDP\n{SAVE}"}
+    grow(tmp_path, {**tree, "b.py": "from c import FSDP\n", "c.py": PUBLIC})
+    modules = modules_of(tmp_path)
+    first = report_of(tmp_path, "a.py", modules=modules)
+    assert report_of(tmp_path, "a2.py", modules=modules).consulted == first.consulted
+
+
+def test_a_file_that_imports_nothing_of_its_project_depends_on_no_other(tmp_path: Path) -> None:
+    grow(tmp_path, {"a.py": f"import os\nimport numpy as np\n{PUBLIC}{SAVE}", "os.py": PUBLIC})
+    assert report_of(tmp_path, "a.py").consulted == ()
