@@ -1,13 +1,18 @@
-"""Which files to take where folders are searched: `include` and `exclude`."""
+"""What the patterns of a configuration fit: `include`, `exclude` and `per-file-ignores`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fsdp_migrate import gitignore
 from fsdp_migrate.files import SUFFIXES
 from fsdp_migrate.gitignore import GitIgnore, Pattern
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 
 class Choice:
@@ -44,3 +49,33 @@ def _verdict(pattern: Pattern, path: str) -> bool | None:
     if (reach < len(path) or pattern.any_name) and not path.endswith(SUFFIXES):
         return None
     return pattern.include
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """One line of `per-file-ignores`: the files in which rules are left out, and the starts of their codes.
+
+    The files are those below `base` that the pattern fits or that lie in a folder that it fits; if `inverted`, all
+    others.
+    """
+
+    base: str
+    spec: GitIgnoreSpec
+    inverted: bool
+    codes: tuple[str, ...]
+
+    def holds_for(self, path: str) -> bool:
+        """Whether the rules are left out in a file, whose path is absolute."""
+        fits = path.startswith(self.base) and self.spec.match_file(path[len(self.base) :])
+        return fits is not self.inverted
+
+
+def exemptions(folder: str, ignores: Iterable[tuple[str, tuple[str, ...]]]) -> list[Exemption]:
+    """The lines of `per-file-ignores` in a configuration file that stands in `folder`."""
+    from pathspec import GitIgnoreSpec
+
+    base = os.path.join(folder, "")
+    return [
+        Exemption(base, GitIgnoreSpec.from_lines([pattern.removeprefix("!")]), pattern.startswith("!"), codes)
+        for pattern, codes in ignores
+    ]

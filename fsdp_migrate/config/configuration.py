@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,8 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config.choice import Choice
+    from fsdp_migrate.config.choice import Choice, Exemption
     from fsdp_migrate.files import SourceFile
-
-# Whether a path is one that the rules of `per-file-ignores` are for, and these rules.
-_Exemption = tuple[Callable[[str], bool], tuple[str, ...]]
 
 NOTHING = Layer()
 
@@ -32,7 +29,7 @@ class Configuration:
         self._settings: dict[str | None, Settings] = {}
         self._of_folder: dict[str, Settings] = {}
         self._choices: dict[str | None, Choice | None] = {}
-        self._exemptions: dict[str, list[_Exemption]] = {}
+        self._exemptions: dict[str, list[Exemption]] = {}
 
     def check(self, files: Iterable[SourceFile]) -> None:
         """Find the configuration of every file, so that a fault is known before anything is done.
@@ -71,8 +68,10 @@ class Configuration:
         if config is None or not config.layer.per_file_ignores:
             return settings
         if config.path not in self._exemptions:
-            self._exemptions[config.path] = _exemptions(config.folder, config.layer.per_file_ignores)
-        ignored = [code for exempt, codes in self._exemptions[config.path] if exempt(path) for code in codes]
+            from fsdp_migrate.config.choice import exemptions
+
+            self._exemptions[config.path] = exemptions(config.folder, config.layer.per_file_ignores)
+        ignored = [code for found in self._exemptions[config.path] if found.holds_for(path) for code in found.codes]
         return replace(settings, ignored_here=tuple(ignored)) if ignored else settings
 
     def choice(self, folder: str, names: Collection[str] | None) -> Choice | None:
@@ -135,16 +134,3 @@ def _settings(layer: Layer) -> Settings:
         fail_on=fail_on,
         baseline=layer.baseline,
     )
-
-
-def _exemptions(folder: str, ignores: Iterable[tuple[str, tuple[str, ...]]]) -> list[_Exemption]:
-    return [(_fits(folder, pattern), codes) for pattern, codes in ignores]
-
-
-def _fits(folder: str, pattern: str) -> Callable[[str], bool]:
-    """Whether a path fits a pattern, or a folder that it lies in does; not, if the pattern starts with `!`."""
-    from pathspec import GitIgnoreSpec
-
-    spec, wanted = GitIgnoreSpec.from_lines([pattern.removeprefix("!")]), not pattern.startswith("!")
-    base = os.path.join(folder, "")
-    return lambda path: (path.startswith(base) and spec.match_file(path[len(base) :])) is wanted
