@@ -109,23 +109,29 @@ def _meaning(node: ast.AST) -> str:
     waiting: list[object] = [node]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, ast.AST):
-            # Empty fields are left out: newer releases of Python have more of them.
-            fields = [(name, value) for name, value in ast.iter_fields(item) if name not in _SPELLING]
-            fields = [(name, value) for name, value in fields if value is not None and value != []]
-            if isinstance(item, ast.Constant):
-                pieces.append(repr(item.value))
-                continue
-            pieces.append(type(item).__name__ + "(")
+        if isinstance(item, ast.Constant):
+            pieces.append(repr(item.value))
+        elif isinstance(item, ast.AST):
+            pieces.append(f"{type(item).__name__}(")
             waiting.append(_Text(")"))
-            for name, value in reversed(fields):
-                if not (name in _BLOCKS and isinstance(value, list)):
-                    waiting += [value, _Text(f"{name}=")]
+            for name, value in reversed(list(_fields(item))):
+                waiting += [value, _Text(f"{name}=")]
         elif isinstance(item, list):
-            waiting += [*reversed(item)]
+            waiting += reversed(item)
         else:
             pieces.append(item if isinstance(item, _Text) else f"{item!r},")
     return "".join(pieces)
+
+
+def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
+    """The fields of a node that bear meaning, without its blocks, the names of an import in alphabetical order."""
+    for name, value in ast.iter_fields(node):
+        # Empty fields are left out: newer releases of Python have more of them.
+        if name in _SPELLING or value is None or value == [] or (name in _BLOCKS and isinstance(value, list)):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and name == "names":
+            value = sorted(value, key=lambda alias: (alias.name, alias.asname or ""))
+        yield name, value
 
 
 class _Text(str):

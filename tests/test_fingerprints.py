@@ -60,6 +60,12 @@ def test_names_that_come_and_go_beside_it_are_no_matter_to_an_import() -> None:
     assert key != other
 
 
+def test_the_names_of_an_import_may_be_sorted() -> None:
+    one = "from torch.distributed._shard.checkpoint import load_state_dict, FileSystemReader as R, FileSystemReader\n"
+    two = "from torch.distributed._shard.checkpoint import FileSystemReader, FileSystemReader as R, load_state_dict\n"
+    assert keys(one) == keys(two) != keys(two.replace(" as R", ""))
+
+
 def test_quotes_and_implicit_concatenation_are_spelling() -> None:
     one = keys("""d = {'a': FSDP.full_optim_state_dict(model, optim), "b": f'{x!r:>3}' 'yz'}\n""")
     assert one == keys("""d = {"a": FSDP.full_optim_state_dict(model, optim), 'b': f"{x!r:>3}yz"}\n""")
