@@ -20,7 +20,7 @@ from fsdp_migrate.files import Discovery, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS, FileOptionError, Output
-from fsdp_migrate.runner import Change
+from fsdp_migrate.runner import CacheError, Change, Effort
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
@@ -302,7 +302,30 @@ Examples:
     type=click.Path(dir_okay=False),
     help="Write all findings there as known ones, for --baseline; what is gone leaves it.",
 )
-def lint(request: Request, statistics: bool, add_noqa: bool, write_baseline: str | None) -> None:
+@click.option("--cache/--no-cache", default=True, show_default=True, help="Keep what was found for the next run.")
+@click.option(
+    "--cache-dir",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    envvar="FSDP_MIGRATE_CACHE_DIR",
+    help="Keep it there, not in the user's folder for caches.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Use this many processes.  [default: as many as pay off]",
+)
+def lint(
+    request: Request,
+    statistics: bool,
+    add_noqa: bool,
+    write_baseline: str | None,
+    cache: bool,
+    cache_dir: str | None,
+    jobs: int | None,
+) -> None:
     """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
 
     Folders are searched for .py, .pyi and .ipynb files, without what .gitignore names. '-' reads stdin.
@@ -312,9 +335,17 @@ def lint(request: Request, statistics: bool, add_noqa: bool, write_baseline: str
     if write_baseline is not None:
         _write_baseline(request, write_baseline, more=statistics or add_noqa)
     with _usage_errors():
-        run = _with_noqa(request) if add_noqa else runner.lint(request.discovery, request.configuration)
+        run = _with_noqa(request) if add_noqa else _linted(request, cache, cache_dir, jobs)
         request.output.lint(run, statistics=statistics)
     request.exit(run.exit_code)
+
+
+def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | None) -> Run:
+    effort = Effort(jobs, cache, cache_dir, fixes=request.output.format == "sarif")
+    try:
+        return runner.lint(request.discovery, request.configuration, effort=effort)
+    except CacheError as error:
+        raise click.BadParameter(str(error), param_hint="--cache-dir") from None
 
 
 def _with_noqa(request: Request) -> Run:

@@ -36,8 +36,25 @@ class Change:
     after: bytes
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
+
+    `cache_dir` is where it is, None for the user's own place. `fixes` says that the findings need theirs.
+    """
+
+    jobs: int | None = 1
+    cache: bool = False
+    cache_dir: str | None = None
+    fixes: bool = True
+
+
+class CacheError(Exception):
+    """A folder for the cache that cannot be used; the message is one line for the user."""
+
+
 @dataclass
-class _Gathered:
+class Gathered:
     """What the files looked at so far gave."""
 
     configuration: Configuration
@@ -63,7 +80,7 @@ class _Gathered:
             self.real_paths[file.shown] = file.path
         try:
             yield
-        except FileOptionError:
+        except (FileOptionError, CacheError):
             raise
         except FileError as error:
             self.failures.append(Failure(file.shown, str(error)))
@@ -141,6 +158,7 @@ class _Gathered:
         return None if path is None else self.baselines[path]
 
     def run(self) -> Run:
+        """All of it, ready to be reported."""
         return Run(
             torch=str(self.configuration.options.torch or DEFAULT_RANGE),
             projects=() if self.projects is None else self.projects.used,
@@ -158,21 +176,31 @@ class _Gathered:
         )
 
 
-def lint(discovery: Discovery, configuration: Configuration, baselines: Mapping[Path, Baseline] | None = None) -> Run:
+def lint(
+    discovery: Discovery,
+    configuration: Configuration,
+    baselines: Mapping[Path, Baseline] | None = None,
+    effort: Effort = Effort(),
+) -> Run:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
     Raises:
         FileOptionError: a baseline cannot be read.
+        CacheError: the folder for the cache cannot be used.
     """
-    from fsdp_migrate.lint import lint_bytes
+    from fsdp_migrate.linting import Linting
 
-    gathered = _Gathered(configuration, list(discovery.failures), dict(baselines or {}))
+    gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}))
     gathered.baseline_at(configuration.options.baseline)
-    for file, raw in _worth_linting(discovery, gathered):
-        with gathered.failures_of(file), _uncollected():
-            settings = gathered.settings_of(file)
-            report = lint_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
-            gathered.add(file, raw, settings, report.findings, report.suppressed, report.error)
+    linting = Linting(discovery, configuration, gathered, effort)
+    with _uncollected():
+        for file in discovery.files:
+            linting.screen(file)
+        linting.work()
+        for file in discovery.files:
+            with gathered.failures_of(file):
+                linting.add(file)
+        linting.save()
     run = gathered.run()
     if not gathered.baselines:
         return run
@@ -190,7 +218,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     """
     from fsdp_migrate.rewrite import rewrite_bytes
 
-    gathered = _Gathered(configuration, list(discovery.failures))
+    gathered = Gathered(configuration, list(discovery.failures))
     gathered.baseline_at(configuration.options.baseline)
     changes = []
     if write and discovery.leftovers:
@@ -214,7 +242,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     return replace(gathered.run(), known=known), tuple(changes)
 
 
-def _worth_linting(discovery: Discovery, gathered: _Gathered) -> Iterator[tuple[SourceFile, bytes]]:
+def _worth_linting(discovery: Discovery, gathered: Gathered) -> Iterator[tuple[SourceFile, bytes]]:
     """The files that the byte test lets through, with their bytes; the others are counted, and no more."""
     from fsdp_migrate.lint import worth_linting
 
@@ -235,7 +263,7 @@ def _worth_linting(discovery: Discovery, gathered: _Gathered) -> Iterator[tuple[
 
 
 def _overlooked(
-    discovery: Discovery, gathered: _Gathered, chosen: list[SourceFile], passed: list[SourceFile]
+    discovery: Discovery, gathered: Gathered, chosen: list[SourceFile], passed: list[SourceFile]
 ) -> Iterator[tuple[SourceFile, bytes]]:
     """The files among `passed` that the `chosen` ones give names of torch to."""
     from fsdp_migrate.lint import worth_linting
@@ -288,7 +316,7 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
     """Find the projects of all files and look at nothing else."""
-    gathered = _Gathered(configuration, list(discovery.failures))
+    gathered = Gathered(configuration, list(discovery.failures))
     for file in discovery.files:
         with gathered.failures_of(file):
             gathered.settings_of(file)

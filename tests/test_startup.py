@@ -10,7 +10,10 @@ from tests.test_process import ENVIRONMENT
 
 OWN = {
     "fsdp_migrate",
-    *(f"fsdp_migrate.{name}" for name in "cli config disk files findings gitignore lint report runner source".split()),
+    *(
+        f"fsdp_migrate.{name}"
+        for name in "cli config disk files findings gitignore lint linting report runner source".split()
+    ),
     *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings reading".split()),
     *(
         f"fsdp_migrate.{name}"

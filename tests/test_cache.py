@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsdp_migrate import cache, files, linting, runner
+from fsdp_migrate import lint as engine
+from fsdp_migrate.config import Layer
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.report import Run
+from fsdp_migrate.runner import CacheError, Effort
+
+LEGACY = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optim):
+    return FSDP.full_optim_state_dict(model, optim)
+"""
+USER = "from lib import Wrapped\n\nosd = Wrapped.full_optim_state_dict(model, optim)\n"
+
+
+class Project:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.store = root / "code", root / "cache"
+        self.root.mkdir()
+        self.linted: list[str] = []
+        self.screened: list[str] = []
+        monkeypatch.chdir(self.root)
+        monkeypatch.setattr(linting, "_MANY", 1)
+        monkeypatch.setattr(cache, "_FRESH_NS", 0)
+        real_lint, real_screen = engine.lint_bytes, engine.worth_linting
+        monkeypatch.setattr(
+            engine, "lint_bytes", lambda raw, path, *a: self.linted.append(path) or real_lint(raw, path, *a)
+        )
+        monkeypatch.setattr(
+            engine, "worth_linting", lambda raw, path, s: self.screened.append(path) or real_screen(raw, path, s)
+        )
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def lint(self, fixes: bool = False, **options: object) -> Run:
+        self.linted.clear()
+        self.screened.clear()
+        effort = Effort(cache=True, cache_dir=str(self.store), fixes=fixes)
+        return runner.lint(files.discover(["."]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
+
+    @property
+    def file(self) -> Path:
+        (file,) = self.store.glob("*.json")
+        return file
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    made = Project(tmp_path, monkeypatch)
+    made.write("a.py", LEGACY)
+    made.write("b.py", "x = 1\n")
+    return made
+
+
+def test_a_second_run_looks_at_nothing_and_says_the_same(project: Project) -> None:
+    first = project.lint()
+    assert (project.linted, set(project.screened)) == (["a.py"], {"a.py", "b.py"})
+    second = project.lint()
+    assert (project.linted, project.screened) == ([], ["a.py"])
+    assert second == first
+    assert [finding.code for finding in second.findings] == ["FSDP101"]
+
+
+def test_a_changed_file_is_looked_at_again(project: Project) -> None:
+    project.lint()
+    project.write("b.py", LEGACY)
+    run = project.lint()
+    assert "b.py" in project.linted
+    assert [finding.path for finding in run.findings] == ["a.py", "b.py"]
+    project.write("a.py", LEGACY.replace("full_optim", "sharded_optim"))
+    assert [finding.code for finding in project.lint().findings] == ["FSDP102", "FSDP101"]
+
+
+def test_a_file_that_was_only_touched_is_known_by_its_contents(project: Project) -> None:
+    project.lint()
+    for name in ("a.py", "b.py"):
+        os.utime(project.root / name, (1, 1))
+    project.lint()
+    assert project.linted == []
+    assert "b.py" not in project.screened
+
+
+def test_the_same_size_and_time_with_other_contents_is_told_apart(project: Project) -> None:
+    status = (project.root / "b.py").stat()
+    project.lint()
+    project.write("b.py", "x = 2\n")
+    os.utime(project.root / "b.py", ns=(status.st_atime_ns, status.st_mtime_ns))
+    project.lint()
+    assert "b.py" in project.screened
+
+
+def test_options_that_choose_what_is_shown_find_everything_known(project: Project) -> None:
+    project.write("a.py", LEGACY + "\nFSDP.set_state_dict_type(m, t)\n")
+    assert project.lint().hidden_hints == 1
+    assert [finding.severity.value for finding in project.lint(hints=True).findings] == ["deprecated", "hint"]
+    assert project.linted == []
+
+
+def test_other_rules_are_another_question(project: Project) -> None:
+    project.lint()
+    assert project.lint(select=("FSDP2",)).findings == ()
+    assert len(project.lint().findings) == 1
+    assert project.linted == []
+
+
+def test_a_file_is_linted_again_when_a_module_that_it_imports_changes(project: Project) -> None:
+    project.write("use.py", USER)
+    project.write("lib.py", "Wrapped = object\n")
+    assert [finding.path for finding in project.lint().findings] == ["a.py"]
+    project.write("lib.py", "from torch.distributed.fsdp import FullyShardedDataParallel as Wrapped\n")
+    assert [finding.path for finding in project.lint().findings] == ["a.py", "use.py"]
+    (project.root / "lib.py").unlink()
+    assert [finding.path for finding in project.lint().findings] == ["a.py"]
+
+
+def test_fixes_are_not_kept_so_who_wants_them_gets_a_new_report(project: Project) -> None:
+    project.lint()
+    (finding,) = project.lint(fixes=True).findings
+    assert finding.fix is not None
+    assert project.linted == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1, "files": {"x": 1}}', '{"format": 0, "files": {}}', "\0"]
+)
+def test_a_broken_cache_is_no_cache(project: Project, text: str) -> None:
+    first = project.lint()
+    project.file.write_text(text)
+    assert project.lint() == first
+    assert project.linted == ["a.py"]
+    assert project.lint() == first
+    assert project.linted == []
+
+
+def test_a_report_that_makes_no_sense_is_made_anew(project: Project) -> None:
+    first = project.lint()
+    held = json.loads(project.file.read_text())
+    for entry in held["files"].values():
+        for report in entry[3].values():
+            report["findings"] = [[1]]
+    project.file.write_text(json.dumps(held))
+    assert project.lint() == first
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_nobody_else_can_write_and_what_others_can_write_is_not_read(project: Project) -> None:
+    project.lint()
+    assert project.store.stat().st_mode & 0o777 == 0o700
+    assert project.file.stat().st_mode & 0o777 == 0o600
+    project.file.chmod(0o666)
+    project.lint()
+    assert project.linted == ["a.py"]
+    project.store.chmod(0o777)
+    with pytest.raises(CacheError, match="can be written by, somebody else"):
+        project.lint()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
+def test_a_link_in_the_place_of_the_cache_is_not_followed(project: Project) -> None:
+    project.lint()
+    elsewhere = project.root.parent / "planted.json"
+    project.file.rename(elsewhere)
+    (project.store / elsewhere.name).unlink(missing_ok=True)
+    first = next(iter(json.loads(elsewhere.read_text())["files"]))
+    assert first
+    name = cache._name()
+    (project.store / f"{name}.json").symlink_to(elsewhere)
+    project.lint()
+    assert project.linted == ["a.py"]
+
+
+def test_a_folder_that_cannot_be_one_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheError, match="cannot be used"):
+        cache.Cache(str(tmp_path / "file"))
+
+
+def test_a_file_written_just_now_is_not_taken_for_one_that_stays(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_FRESH_NS", 3_600_000_000_000)
+    project.lint()
+    project.lint()
+    assert "b.py" in project.screened
