@@ -28,7 +28,8 @@ comment if no other code and no other words stand in it.
 
 Whether a rule finds something depends on the torch range; code that is checked for several ranges may need the comment
 for one of them. In a text from stdin nothing is said if it imports more than torch and the standard library: what the
-comment silences may come from another module. A plain `# noqa` and the codes of other tools are never reported.""",
+comment silences may come from another module. A plain `# noqa`, a plain `ignore-file` and the codes of other tools are
+never reported.""",
     applicability="safe",
     severity=Severity.DEPRECATED,
     flags=(
@@ -68,6 +69,8 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
     `checked` are the rules about whose findings the comments have been asked. The other rules that they name are
     checked here: what silences a rule that is not selected is no waste.
     """
+    if any(d.whole_file and (d.codes is None or _names_this(d)) for d in suppressions.directives):
+        return
     if facts.names.elsewhere is None and _imports_more_than_torch(facts):
         return
     for entry in ENTRIES:

@@ -44,7 +44,7 @@ def rewritten(text: str) -> str:
         ("x = 1  # fsdp-migrate: ignore[]\n", "x = 1\n"),
         ("x = 1  # fsdp-migrate: ignore[FSDP101, no-shard]\n", "x = 1\n"),
         ("x = 1  # fsdp-migrate: ignore[FSDP101]  # fsdp-migrate: ignore[FSDP3]\n", "x = 1\n"),
-        ("x = 1\n    # fsdp-migrate: ignore-file\ny = 2\n", "x = 1\ny = 2\n"),
+        ("x = 1\n    # fsdp-migrate: ignore-file[FSDP1]\ny = 2\n", "x = 1\ny = 2\n"),
         ("#!/usr/bin/python\n# fsdp-migrate: ignore-file[FSDP1]\n\nx = 1\n", "#!/usr/bin/python\n\nx = 1\n"),
         ("# fsdp-migrate: ignore-file[FSDP1]", ""),
         ("f(\n    1,  # noqa: FSDP101\n    # noqa: FSDP102\n)\n", "f(\n    1,\n)\n"),
@@ -68,6 +68,8 @@ def test_what_silences_nothing_is_taken_away_and_nothing_else(before: str, after
         "x = 1  # noqa: E501\n",
         "x = 1  # noqa: FSDP101, FSDP002\n",
         "x = 1  # fsdp-migrate: ignore[FSDP3]  # noqa: FSDP002\n",
+        "# made by a generator\n# fsdp-migrate: ignore-file\nx = 1  # noqa: FSDP101\n",
+        "# fsdp-migrate: ignore-file[unused-suppression]\nx = 1  # noqa: FSDP101\n",
         "x = '# noqa: FSDP101'\n",
         "x = 1  # fsdp-migrate: it was rewritten\n",
     ],
@@ -89,9 +91,8 @@ def test_a_rule_that_does_not_exist_is_told_as_such() -> None:
     assert messages("x = 1  # fsdp-migrate: ignore[no-shrad]\n") == [
         "`no-shrad` suppresses nothing here: there is no rule no-shrad"
     ]
-    assert messages("# fsdp-migrate: ignore-file\n") == [
-        "`# fsdp-migrate: ignore-file` suppresses nothing in this file"
-    ]
+    assert messages("# fsdp-migrate: ignore-file[no-shard]\n") == ["`no-shard` suppresses nothing in this file"]
+    assert messages("x = 1  # fsdp-migrate: ignore\n") == ["`# fsdp-migrate: ignore` suppresses nothing here"]
 
 
 @pytest.mark.parametrize(
