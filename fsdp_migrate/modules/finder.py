@@ -26,6 +26,7 @@ class Finder:
         """`named` are the folders that the run was asked to look at."""
         self._named = tuple(os.path.abspath(folder) for folder in named)
         self._names: dict[str, frozenset[str]] = {}
+        self._tops: dict[str, frozenset[str]] = {}
         self._limits: dict[str, str] = {}
         self._found: dict[tuple[str, str], str | None] = {}
         self._beside: dict[str, dict[str, set[str]]] = {}
@@ -48,7 +49,7 @@ class Finder:
 
     def _absolute(self, module: str, folder: str) -> str | None:
         parts = module.split(".")
-        if parts[0] in sys.stdlib_module_names:
+        if parts[0] not in self._tops_from(folder):
             return None
         for place in self._places(folder):
             found = self._below(place, parts)
@@ -61,6 +62,15 @@ class Finder:
             if hits:
                 return hits.pop() if len(hits) == 1 else None
         return None
+
+    def _tops_from(self, folder: str) -> frozenset[str]:
+        """The first parts of all absolute names that may be found from `folder`."""
+        if folder not in self._tops:
+            here = {name.removesuffix(".py") for place in self._places(folder) for name in self._names_in(place)}
+            for above in _upwards(folder, self._limit(folder)):
+                here |= self._packages_beside(above).keys()
+            self._tops[folder] = frozenset(here - sys.stdlib_module_names)
+        return self._tops[folder]
 
     def _places(self, folder: str) -> Iterator[str]:
         """Folders from which absolute imports may start, the likeliest first, each once."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller
 from fsdp_migrate.files import FileError, read
-from fsdp_migrate.modules.sketch import Sketch, split
+from fsdp_migrate.modules.sketch import Sketch, split, stem
 
 if TYPE_CHECKING:
     from fsdp_migrate.modules.project import Modules
@@ -53,9 +53,9 @@ def is_imported(modules: Modules, path: str, name: str) -> bool:
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
     """Files that may import the module at `path`, or `name` of it."""
-    stem = path.removesuffix(".py").removesuffix("/__init__").replace("\\", "/").rpartition("/")[2]
-    found = modules.index.names.get(name, set()) | modules.index.modules.get(stem, set())
-    found = found | modules.index.names.get(stem, set()) | modules.index.modules.get("", set())
+    last = stem(path)
+    found = modules.index.names.get(name, set()) | modules.index.modules.get(last, set())
+    found = found | modules.index.names.get(last, set()) | modules.index.modules.get("", set())
     return sorted(found - {path})
 
 

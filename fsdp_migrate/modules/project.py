@@ -41,12 +41,16 @@ class Modules:
 
     def view(self, path: str, torch: TorchRange) -> View:
         """What the file at `path` can learn of the others, for a torch range."""
-        from fsdp_migrate.modules.view import View
+        return self.view_at(os.path.abspath(path), torch)
 
-        key = (os.path.abspath(path), torch)
-        if key not in self._views:
-            self._views[key] = View(self, *key)
-        return self._views[key]
+    def view_at(self, path: str, torch: TorchRange) -> View:
+        """As `view`, for an absolute path."""
+        view = self._views.get((path, torch))
+        if view is None:
+            from fsdp_migrate.modules.view import View
+
+            view = self._views[path, torch] = View(self, path, torch)
+        return view
 
     def sketch(self, path: str) -> Sketch | None:
         """What the bytes of a file tell, None when it cannot be read."""
@@ -83,7 +87,7 @@ class Modules:
 
         raw = self.raw(path)
         try:
-            return None if raw is None else ModuleFacts(read_source(raw, path), path, torch, self.view(path, torch))
+            return None if raw is None else ModuleFacts(read_source(raw, path), path, torch, self.view_at(path, torch))
         except (SourceError, SyntaxError, RecursionError):
             return None
 

@@ -5,15 +5,19 @@ Only modules that hold something of FSDP themselves give such names; a file that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
-from fsdp_migrate.modules.sketch import Sketch, split
+from fsdp_migrate.modules.sketch import Sketch, split, stem
 from fsdp_migrate.modules.view import View, reads
 
-_DISTRIBUTED = "torch.distributed"
+# The last names of modules of torch whose names change.
+_MODULES = frozenset(
+    "distributed fsdp tensor _tensor _composable _shard distributed_c10d device_mesh checkpoint".split()
+)
 _STAR = b"import *"
 
 
@@ -47,30 +51,34 @@ def overlooked(
 
 def _hidden(view: View, file: SourceFile, is_worth: Callable[[SourceFile, bytes], bool]) -> Iterator[str]:
     """The names of a file that the byte test would not take for what of torch is behind them."""
-    for bound, target in view.everything_behind:
-        is_module = target.startswith(_DISTRIBUTED) and split(target)[1].islower()
-        if bound != "*" and (is_module or is_worth(file, target.encode())) and not is_worth(file, bound.encode()):
+    for bound, target in view.everything_behind(lambda name: True):
+        package, last = split(target)
+        is_module = f"{package}.".startswith("torch.") and last in _MODULES
+        is_hidden = is_module or (bound != last and is_worth(file, last.encode()))
+        if bound != "*" and is_hidden and not is_worth(file, bound.encode()):
             yield bound
 
 
 def _taken(view: View, sketch: Sketch, givers: Mapping[str, Collection[str]]) -> str:
     """Imports from torch itself for what a file takes from the files that give names."""
     paths = {path for found in givers.values() for path in found}
+    stems = {stem(path) for path in paths}
     find = view.modules.finder.find
     stars = [star for star in sketch.stars if find(star, view.path) in paths]
     lines = [view.direct_import("*", star, partial(reads, sketch.raw, "*")) for star in stars]
     for bound, targets in sketch.imports.items():
         for target in targets:
             module, name = split(target)
-            if (name in givers and module) or find(target, view.path) in paths:
+            if (name in givers and module) or (name in stems and find(target, view.path) in paths):
                 lines.append(view.direct_import(bound, target, partial(reads, sketch.raw, bound)))
     return "".join(lines)
 
 
 def _holding(file: SourceFile, names: Sequence[bytes]) -> bytes | None:
-    """The bytes of a file that holds one of the names, or may bring it by a star import."""
+    """The bytes of a file that holds one of the names as a word, or may bring it by a star import."""
     try:
         raw = files.read(file)
     except FileError:
         return None  # It has been told when it was read first.
-    return raw if _STAR in raw or any(name in raw for name in names) else None
+    held = [name for name in names if name in raw]
+    return raw if _STAR in raw or any(re.search(rb"\b" + re.escape(name) + rb"\b", raw) for name in held) else None

@@ -136,3 +136,8 @@ def split(name: str) -> tuple[str, str]:
     dots = len(name) - len(name.lstrip("."))
     module, _, last = name[dots:].rpartition(".")
     return name[:dots] + module, last
+
+
+def stem(path: str) -> str:
+    """The last part of the name of the module at `path`."""
+    return path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
@@ -48,7 +48,7 @@ class View:
         """The other files that the answers so far depend on, in order of path."""
         paths, waiting = {self.path}, [self.path]
         while waiting:
-            for path in self.modules.view(waiting.pop(), self.torch).asked - paths:
+            for path in self.modules.view_at(waiting.pop(), self.torch).asked - paths:
                 paths.add(path)
                 waiting.append(path)
         return tuple(Consulted(path, self.modules.digest(path)) for path in sorted(paths - {self.path}))
@@ -79,7 +79,7 @@ class View:
             behind |= {(bound, target) for target in self._other(found[0]).all_behind(found[1])}
         module = self.modules.finder.find(name, self.path)
         if module is not None and module != self.path:
-            behind |= {(alias, target) for alias, target in self._other(module).everything_behind if reads(alias)}
+            behind |= self._other(module).everything_behind(reads)
         return "".join(_import_line(alias, target) for alias, target in sorted(behind))
 
     def behind(self, name: str) -> frozenset[str]:
@@ -123,25 +123,25 @@ class View:
         derived = (target for base in bases if sketch for target in self._behind_dotted(sketch, base, name))
         return self.behind(name).union(derived)
 
-    @cached_property
-    def everything_behind(self) -> frozenset[tuple[str, str]]:
-        """The names of this file that torch may be behind, each with what is, star imports included."""
+    def everything_behind(self, reads: Callable[[str], bool]) -> frozenset[tuple[str, str]]:
+        """The names of this file that are read and may stand for something of torch, each with that; stars included."""
         sketch = self.modules.sketch(self.path)
         if sketch is None:
             return frozenset()
-        found = {(bound, target) for bound in sketch.names for target in self.all_behind(bound)}
+        found = {(bound, target) for bound in sketch.names if reads(bound) for target in self.all_behind(bound)}
         with self.modules.entering((self.path, "*")) as first:
             for star in sketch.stars if first else ():
                 module = self.modules.finder.find(star, self.path)
-                found |= (
-                    {("*", star)} if _is_torch(star) else self._other(module).everything_behind if module else set()
-                )
+                if _is_torch(star):
+                    found.add(("*", star))
+                elif module is not None:
+                    found |= self._other(module).everything_behind(reads)
         return frozenset(found)
 
     def _other(self, path: str) -> View:
         """Another file as a module of the project, noted as looked into."""
         self.asked.add(path)
-        return self.modules.view(path, self.torch)
+        return self.modules.view_at(path, self.torch)
 
     def written(self, raw: bytes) -> bytes:
         """A text of this file with imports from torch itself for what it imports from torch through its project."""
@@ -195,7 +195,7 @@ class View:
         sketch = self.modules.sketch(path)
         if sketch is None:
             return None
-        other = self.modules.view(path, self.torch)
+        other = self.modules.view_at(path, self.torch)
         if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
             return found
         targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
@@ -254,7 +254,7 @@ class View:
             sketch = self.modules.sketch(path)
             if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
-            view = self.modules.view(path, self.torch)
+            view = self.modules.view_at(path, self.torch)
             targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
             found = next((one for target in targets if (one := view._module_of(target)) is not None), None)
         return None
