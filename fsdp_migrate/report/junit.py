@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import groupby
-from xml.etree.ElementTree import Element, SubElement, tostring
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Finding
@@ -33,6 +33,7 @@ def report(run: Run) -> str:
     for suite in root:
         _count([suite], suite)
     _count(list(root), root)
+    indent(root)
     document: bytes = tostring(root, encoding="us-ascii", xml_declaration=True)
     return document.decode("ascii")
 

@@ -64,7 +64,7 @@ class _Log:
                     "name": "fsdp-migrate",
                     "version": __version__,
                     "semanticVersion": __version__,
-                    "rules": [_rule(card, card.severity_on(torch)) for card in self.cards],
+                    "rules": [rule(card, card.severity_on(torch)) for card in self.cards],
                 }
             },
             "invocations": [self.invocation()],
@@ -151,19 +151,21 @@ class _Log:
         return _location(self.run.real_paths.get(path, path))
 
 
-def _rule(card: RuleCard, severity: Severity) -> Object:
+def rule(card: RuleCard, severity: Severity) -> Object:
+    """A card as SARIF has rules, for a torch range on which it is of this severity."""
     from fsdp_migrate.report.cards import card_markdown, card_text
 
-    rule: Object = {
+    described: Object = {
         "id": card.code,
         "name": card.name,
         "shortDescription": {"text": card.summary},
-        "fullDescription": {"text": card.explanation.strip()},
+        # Code scanning takes at most 1,024 characters here; the whole text is the help.
+        "fullDescription": {"text": card.explanation.strip().split("\n\n")[0]},
         "help": {"text": card_text(card), "markdown": "\n\n".join(card_markdown(card, severity))},
         "defaultConfiguration": {"level": LEVELS[severity]},
         "properties": {"tags": ["pytorch", "fsdp"], "problem.severity": _problem(severity)},
     }
-    return rule | ({"helpUri": card.url} if card.url else {})
+    return described | ({"helpUri": card.url} if card.url else {})
 
 
 def _problem(severity: Severity) -> str:

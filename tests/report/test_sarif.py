@@ -11,12 +11,13 @@ import pytest
 
 from fsdp_migrate.config import Project, Settings
 from fsdp_migrate.files import Failure
-from fsdp_migrate.findings import Finding
+from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.report import Run, sarif
 from fsdp_migrate.rewrite.engine import rewrite
 from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.source import Source
 from fsdp_migrate.torch_api import TorchRange
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
@@ -82,6 +83,14 @@ def test_a_rule_brings_its_card() -> None:
     assert rule["helpUri"].startswith("https://")
     assert rule["defaultConfiguration"] == {"level": "warning"}
     assert rule["properties"] == {"tags": ["pytorch", "fsdp"], "problem.severity": "warning"}
+
+
+@pytest.mark.parametrize("card", [rule.card for rule in RULES], ids=lambda card: card.code)
+def test_descriptions_are_as_short_as_code_scanning_wants_them(card: RuleCard) -> None:
+    rule = sarif.rule(card, Severity.BREAKS)
+    for name in ("shortDescription", "fullDescription"):
+        assert 0 < len(rule[name]["text"]) <= 1024
+    assert len(rule["name"]) <= 255
 
 
 def test_fingerprints_are_the_keys_of_baselines_and_tell_equal_statements_apart() -> None:
