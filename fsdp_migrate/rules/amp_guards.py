@@ -72,7 +72,8 @@ def decorators_verdict(facts: ModuleFacts, names: Mapping[Binding, str]) -> Verd
     first = next(iter(names))
     told = [f'{binding.name} = {_PARTIAL}({binding.name}, device_type="cuda")' for binding in names]
     if not _is_partial(first):
-        if any(_PARTIAL in scope.bindings for scope in first.scope.enclosing()):
+        bound = [one for scope in first.scope.enclosing() for one in scope.bindings.get(_PARTIAL, ())]
+        if any(one.target != f"functools.{_PARTIAL}" for one in bound):
             reason = f"the name `{_PARTIAL}` is taken here: tell the new decorators the device by hand"
             return Verdict(manual=reason, below_floor=True)
         told.insert(0, f"from functools import {_PARTIAL}")
