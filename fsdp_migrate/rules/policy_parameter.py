@@ -15,9 +15,10 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.names import PACKAGE, Meaning
 from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.construction import PARTIAL, constructs, given
 from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.policy_both import takes_both
 from fsdp_migrate.source import Span
 
 OLD = "unwrapped_params"
@@ -60,7 +61,10 @@ def _found(facts: ModuleFacts, card: RuleCard, function: _Function, argument: as
     name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
     message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name} takes `{OLD}`"
     place = _name_span(facts, argument)
-    return finding(facts, card, place, facts.statement(function), message, _verdict(facts, function, argument, uses))
+    verdict = _verdict(facts, function, argument, uses)
+    if verdict.fix is not None and below_floor(card, facts.torch):
+        verdict = takes_both(facts, function, argument, NEW) or verdict
+    return finding(facts, card, place, facts.statement(function), message, verdict)
 
 
 def _breaks(facts: ModuleFacts, node: ast.AST) -> bool:
@@ -307,8 +311,8 @@ value is the same, the number of parameters not wrapped yet. A policy with the o
 model is built, and there was never a warning.
 
 The parameter and its uses are renamed where everything that this file does with the function is to hand it to FSDP
-(also through `functools.partial`, a variable, a dict of arguments or `_or_policy`). A policy for both worlds takes
-`{NEW}=-1, **kwargs` and reads `kwargs.get("{OLD}", {NEW})`.""",
+(also through `functools.partial`, a variable, a dict of arguments or `_or_policy`). Where torch 1.x is supported too,
+the function gets the new parameter beside the old one, both optional, and takes the value of the one that is given.""",
         applicability="safe or manual",
         removed="2.0",
         floor="2.0",
@@ -323,6 +327,14 @@ The parameter and its uses are renamed where everything that this file does with
                 f"def build(model):\n"
                 f"    policy = lambda module, recurse, {NEW}: recurse or {NEW} > 9\n"
                 "    return fsdp.FullyShardedDataParallel(model, auto_wrap_policy=policy)\n",
+            ),
+            Example(
+                before=_BEFORE,
+                after=_BEFORE.replace(f"{OLD})", f"{OLD}=None, {NEW}=None)").replace(
+                    "    return", f"    if {OLD} is None:\n        {OLD} = {NEW}\n    return", 1
+                ),
+                note="with torch 1.x in the supported range",
+                torch=">=1.12",
             ),
             Example(
                 before="from torch.distributed.fsdp import FullyShardedDataParallel\n\n"

@@ -133,5 +133,35 @@ def test_torch_1_alone_is_content() -> None:
     check_noop(FSDP + DEF + "FSDP(x, auto_wrap_policy=big)\n", CODE, torch=">=1.12,<2.0")
 
 
-def test_a_range_over_both_gets_no_fix() -> None:
-    check_manual(FSDP + DEF + "FSDP(x, auto_wrap_policy=big)\n", CODE, "needs torch>=2.0", torch=">=1.12")
+BOTH = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+
+
+def test_below_the_floor_a_policy_takes_either_name() -> None:
+    check_transformed(
+        BOTH + "def big(module, recurse, unwrapped_params: int):\n"
+        '    """Wrap what is big."""\n    return recurse or unwrapped_params > 100\n\n\n'
+        "m = FSDP(n, auto_wrap_policy=big)\n",
+        BOTH + "def big(module, recurse, unwrapped_params: int = None, nonwrapped_numel: int = None):\n"
+        '    """Wrap what is big."""\n    if unwrapped_params is None:\n        unwrapped_params = nonwrapped_numel\n'
+        "    return recurse or unwrapped_params > 100\n\n\n"
+        "m = FSDP(n, auto_wrap_policy=big)\n",
+        "FSDP401",
+        torch=">=1.12",
+    )
+
+
+def test_below_the_floor_what_is_not_read_is_only_taken() -> None:
+    text = BOTH + "m = FSDP(n, auto_wrap_policy=lambda module, recurse, unwrapped_params{}: recurse)\n"
+    check_transformed(text.format(""), text.format("=None, nonwrapped_numel=None"), "FSDP401", torch=">=1.12")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "lambda module, recurse, unwrapped_params: unwrapped_params > 1",
+        "lambda module, unwrapped_params, recurse: recurse",
+        "lambda module, recurse=True, unwrapped_params=0: recurse",
+    ],
+)
+def test_below_the_floor_other_policies_are_manual(policy: str) -> None:
+    check_manual(f"{BOTH}m = FSDP(n, auto_wrap_policy={policy})\n", "FSDP401", "needs torch>=2.0", torch=">=1.12")
