@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import io
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from fsdp_migrate import __version__, config, files, runner
-from fsdp_migrate.config import ConfigError, ConfigFileError, Layer
+from fsdp_migrate.config import ConfigFileError, Layer
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.files import Discovery, SourceFile
-from fsdp_migrate.findings import Severity
+from fsdp_migrate.options import CONFIG_FILE, TEXT_OR_JSON, Request, UnusableConfig, parse_torch, shared, usage_errors
 from fsdp_migrate.report import Run, plain, text
-from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS, FileOptionError, Output
+from fsdp_migrate.report.output import REWRITE_FORMATS
 from fsdp_migrate.runner import CacheError, Change, Effort
 from fsdp_migrate.source import is_notebook
-from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.verify import Fixture
 
-STDIN = "-"
-
 EXIT_CODES = (
     "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
 )
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the options shared by `lint` and `rewrite` ask for."""
-
-    discovery: Discovery
-    configuration: Configuration
-    stdin: bytes | None
-    output: Output
-    exit_zero: bool
-
-    def exit(self, code: int) -> NoReturn:
-        """End the command; `--exit-zero` forgives findings, never failures."""
-        click.get_current_context().exit(0 if code == 1 and self.exit_zero else code)
 
 
 def main() -> NoReturn:
@@ -82,204 +60,6 @@ def cli() -> None:
     """
 
 
-class UnusableConfig(click.ClickException):
-    """A configuration file that cannot be used."""
-
-    exit_code = 2
-
-
-def _parse_torch(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TorchRange | None:
-    try:
-        return None if value is None else TorchRange.parse(value)
-    except RangeError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-TEXT_OR_JSON = click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="For people or for programs.",
-)
-
-CONFIG_FILE = click.option(
-    "--config",
-    "config_file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The configuration file for all files, instead of the nearest one above each.",
-)
-
-SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
-    click.option(
-        "--torch",
-        metavar="RANGE",
-        show_default=f"read from the project's files, else {DEFAULT_RANGE}",
-        callback=_parse_torch,
-        help="The torch releases that the code has to run on.",
-    ),
-    click.option(
-        "--show-torch-range",
-        is_flag=True,
-        help="Print the torch range of each project and what decided on it; check nothing.",
-    ),
-    click.option(
-        "--select",
-        metavar="RULES",
-        multiple=True,
-        help="Only these rules: codes, starts of codes (FSDP1) or names, between commas.",
-    ),
-    click.option(
-        "--ignore",
-        metavar="RULES",
-        multiple=True,
-        help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
-    ),
-    click.option("--hints/--no-hints", default=None, help="Also show what is not wrong yet."),
-    click.option(
-        "--exclude",
-        metavar="PATTERN",
-        multiple=True,
-        help="Leave out what the pattern names, as in a .gitignore, where folders are searched.",
-    ),
-    click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
-    CONFIG_FILE,
-    click.option("--isolated", is_flag=True, help="Read no configuration files."),
-    click.option(
-        "--output-format",
-        type=click.Choice(LINT_FORMATS),
-        default="text",
-        show_default=True,
-        help="For people, for programs, or for the code review of a CI.",
-    ),
-    click.option(
-        "--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report there, not to stdout."
-    ),
-    click.option(
-        "--baseline",
-        metavar="FILE",
-        type=click.Path(dir_okay=False),
-        help="What `lint --write-baseline` put there is known: only other findings are reported.",
-    ),
-    click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
-    click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
-    click.option(
-        "--fail-on",
-        type=click.Choice([severity.value for severity in Severity]),
-        show_default=Severity.DEPRECATED.value,
-        help="The least severe finding that makes the exit code 1; 'hint' brings --hints with it.",
-    ),
-    click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
-)
-
-
-def _shared(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options, as one `Request`."""
-
-    @functools.wraps(command)
-    def read_options(**options: Any) -> None:
-        take = options.pop
-        show_ranges = take("show_torch_range")
-        configuration = _configuration(take, options.pop("unsafe_fixes", None))
-        stdin, discovery = _discovery(take, configuration)
-        request = Request(
-            discovery=discovery,
-            configuration=configuration,
-            stdin=stdin,
-            output=Output(take("output_format"), take("output_file"), take("quiet")),
-            exit_zero=take("exit_zero"),
-        )
-        if show_ranges:
-            _show_torch_ranges(request)
-        else:
-            command(request, **options)
-
-    decorated: Callable[..., None] = read_options
-    for option in reversed(SHARED_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
-def _show_torch_ranges(request: Request) -> None:
-    if request.output.format not in ("text", "json") or request.output.file is not None:
-        raise click.UsageError("--show-torch-range prints text or json, to stdout")
-    run = runner.torch_ranges(request.discovery, request.configuration)
-    if request.output.format == "json":
-        from fsdp_migrate.report import json_format
-
-        text.print_document(json_format.ranges_report(run))
-    else:
-        text.print_ranges(run)
-    request.exit(3 if run.failed else 0)
-
-
-def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
-    select, ignore, fail_on = take("select"), take("ignore"), take("fail_on")
-    known: dict[str, str] = {}
-    if select or ignore:
-        from fsdp_migrate.rules.index import ENTRIES
-
-        known = {entry.code: entry.name for entry in ENTRIES}
-    only, isolated = take("config_file"), take("isolated")
-    if only is not None and isolated:
-        raise click.UsageError("give --config or --isolated, not both")
-    try:
-        options = Layer(
-            torch=take("torch"),
-            select=config.selectors(select, known) or None,
-            ignore=config.selectors(ignore, known) or None,
-            unsafe_fixes=unsafe_fixes,
-            hints=take("hints"),
-            fail_on=None if fail_on is None else Severity(fail_on),
-            exclude=take("exclude") or None,
-            baseline=_whole(take("baseline")),
-        )
-        return Configuration(options, ConfigFiles(only, isolated=isolated))
-    except ConfigFileError as error:
-        raise UnusableConfig(f"{error.path}: {error}") from None
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _whole(file: str | None) -> Path | None:
-    if file is None:
-        return None
-    from pathlib import Path
-
-    return Path(file).absolute()
-
-
-@contextlib.contextmanager
-def _usage_errors() -> Iterator[None]:
-    """Tell what is wrong with a file that an option names in one line, with exit code 2."""
-    try:
-        yield
-    except FileOptionError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:
-    """The text from stdin, if it is asked for, and the files to look at."""
-    paths, name, force_exclude = take("paths"), take("stdin_filename"), take("force_exclude")
-    try:
-        if STDIN not in paths:
-            if name is not None:
-                raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
-            raw, found = None, files.discover(paths or (".",), configuration.choice, force_exclude=force_exclude)
-        else:
-            if len(paths) > 1:
-                raise click.UsageError("'-' (stdin) cannot be combined with other paths")
-            raw = sys.stdin.buffer.read()
-            left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
-            found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
-        configuration.check(found.files)
-    except ConfigFileError as error:
-        raise UnusableConfig(f"{error.path}: {error}") from None
-    return raw, found
-
-
 @cli.command(
     epilog=f"""\b
 Examples:
@@ -291,7 +71,7 @@ Examples:
 
 {EXIT_CODES}"""
 )
-@_shared
+@shared
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
 @click.option(
     "--add-noqa", is_flag=True, help="Write a '# noqa' for every finding, so that from now on only new ones show."
@@ -334,7 +114,7 @@ def lint(
         raise click.UsageError("--statistics counts in text or json")
     if write_baseline is not None:
         _write_baseline(request, write_baseline, more=statistics or add_noqa)
-    with _usage_errors():
+    with usage_errors():
         run = _with_noqa(request) if add_noqa else _linted(request, cache, cache_dir, jobs)
         request.output.lint(run, statistics=statistics)
     request.exit(run.exit_code)
@@ -365,7 +145,7 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
         )
     from fsdp_migrate import baseline
 
-    with _usage_errors():
+    with usage_errors():
         run = baseline.renew(file, request.discovery, request.configuration)
     text.print_unparsable(run)
     text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
@@ -382,7 +162,7 @@ Examples:
 {EXIT_CODES}
 With --diff or --check, 1 means that a file would change."""
 )
-@_shared
+@shared
 @click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
 @click.option("--check", is_flag=True, help="Print nothing, write nothing: the exit code tells.")
 @click.option(
@@ -403,7 +183,7 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
         raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    with _usage_errors():
+    with usage_errors():
         run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
     if preview:
         _print_preview(run, changes if diff else (), summary=diff and not output.quiet)
@@ -413,7 +193,7 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
         text.write_bytes(changes[0].after if changes else request.stdin)
         text.print_left(run)
     else:
-        with _usage_errors():
+        with usage_errors():
             output.rewrite(run)
     request.exit(run.exit_code)
 
@@ -505,7 +285,7 @@ Examples:
   fsdp-migrate api FSDP.full_optim_state_dict --torch '>=2.1,<2.5'"""
 )
 @click.argument("name")
-@click.option("--torch", metavar="RANGE", callback=_parse_torch, help="Only these torch releases.")
+@click.option("--torch", metavar="RANGE", callback=parse_torch, help="Only these torch releases.")
 @TEXT_OR_JSON
 def api(name: str, torch: TorchRange | None, output_format: str) -> None:
     """Say since which torch NAME exists, with which parameters, where it is deprecated and where it is found.
@@ -591,7 +371,7 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     from fsdp_migrate.verify import FixtureError, read_fixture
 
     configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
-    with _usage_errors():
+    with usage_errors():
         run, changes = runner.rewrite(files.discover((str(before),)), configuration, write=False)
     if run.failures:
         raise click.UsageError(f"{before}: {run.failures[0].message}")

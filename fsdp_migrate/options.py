@@ -1,0 +1,245 @@
+"""The options that `lint` and `rewrite` share, and what they ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from fsdp_migrate import config, files, runner
+from fsdp_migrate.config import ConfigError, ConfigFileError, Layer
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.config.nearest import ConfigFiles
+from fsdp_migrate.files import Discovery, SourceFile
+from fsdp_migrate.findings import Severity
+from fsdp_migrate.report import text
+from fsdp_migrate.report.output import LINT_FORMATS, FileOptionError, Output
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options shared by `lint` and `rewrite` ask for."""
+
+    discovery: Discovery
+    configuration: Configuration
+    stdin: bytes | None
+    output: Output
+    exit_zero: bool
+
+    def exit(self, code: int) -> NoReturn:
+        """End the command; `--exit-zero` forgives findings, never failures."""
+        click.get_current_context().exit(0 if code == 1 and self.exit_zero else code)
+
+
+class UnusableConfig(click.ClickException):
+    """A configuration file that cannot be used."""
+
+    exit_code = 2
+
+
+def parse_torch(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TorchRange | None:
+    """The range that an option states, for click.
+
+    Raises:
+        click.BadParameter: it is no range of known releases.
+    """
+    try:
+        return None if value is None else TorchRange.parse(value)
+    except RangeError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+TEXT_OR_JSON = click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people or for programs.",
+)
+
+CONFIG_FILE = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The configuration file for all files, instead of the nearest one above each.",
+)
+
+SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+    click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
+    click.option(
+        "--torch",
+        metavar="RANGE",
+        show_default=f"read from the project's files, else {DEFAULT_RANGE}",
+        callback=parse_torch,
+        help="The torch releases that the code has to run on.",
+    ),
+    click.option(
+        "--show-torch-range",
+        is_flag=True,
+        help="Print the torch range of each project and what decided on it; check nothing.",
+    ),
+    click.option(
+        "--select",
+        metavar="RULES",
+        multiple=True,
+        help="Only these rules: codes, starts of codes (FSDP1) or names, between commas.",
+    ),
+    click.option(
+        "--ignore",
+        metavar="RULES",
+        multiple=True,
+        help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
+    ),
+    click.option("--hints/--no-hints", default=None, help="Also show what is not wrong yet."),
+    click.option(
+        "--exclude",
+        metavar="PATTERN",
+        multiple=True,
+        help="Leave out what the pattern names, as in a .gitignore, where folders are searched.",
+    ),
+    click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
+    CONFIG_FILE,
+    click.option("--isolated", is_flag=True, help="Read no configuration files."),
+    click.option(
+        "--output-format",
+        type=click.Choice(LINT_FORMATS),
+        default="text",
+        show_default=True,
+        help="For people, for programs, or for the code review of a CI.",
+    ),
+    click.option(
+        "--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report there, not to stdout."
+    ),
+    click.option(
+        "--baseline",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="What `lint --write-baseline` put there is known: only other findings are reported.",
+    ),
+    click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
+    click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
+    click.option(
+        "--fail-on",
+        type=click.Choice([severity.value for severity in Severity]),
+        show_default=Severity.DEPRECATED.value,
+        help="The least severe finding that makes the exit code 1; 'hint' brings --hints with it.",
+    ),
+    click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
+)
+
+
+def shared(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options, as one `Request`."""
+
+    @functools.wraps(command)
+    def read_options(**options: Any) -> None:
+        take = options.pop
+        show_ranges = take("show_torch_range")
+        configuration = _configuration(take, options.pop("unsafe_fixes", None))
+        stdin, discovery = _discovery(take, configuration)
+        request = Request(
+            discovery=discovery,
+            configuration=configuration,
+            stdin=stdin,
+            output=Output(take("output_format"), take("output_file"), take("quiet")),
+            exit_zero=take("exit_zero"),
+        )
+        if show_ranges:
+            _show_torch_ranges(request)
+        else:
+            command(request, **options)
+
+    decorated: Callable[..., None] = read_options
+    for option in reversed(SHARED_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def _show_torch_ranges(request: Request) -> None:
+    if request.output.format not in ("text", "json") or request.output.file is not None:
+        raise click.UsageError("--show-torch-range prints text or json, to stdout")
+    run = runner.torch_ranges(request.discovery, request.configuration)
+    if request.output.format == "json":
+        from fsdp_migrate.report import json_format
+
+        text.print_document(json_format.ranges_report(run))
+    else:
+        text.print_ranges(run)
+    request.exit(3 if run.failed else 0)
+
+
+def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
+    select, ignore, fail_on = take("select"), take("ignore"), take("fail_on")
+    known: dict[str, str] = {}
+    if select or ignore:
+        from fsdp_migrate.rules.index import ENTRIES
+
+        known = {entry.code: entry.name for entry in ENTRIES}
+    only, isolated = take("config_file"), take("isolated")
+    if only is not None and isolated:
+        raise click.UsageError("give --config or --isolated, not both")
+    try:
+        options = Layer(
+            torch=take("torch"),
+            select=config.selectors(select, known) or None,
+            ignore=config.selectors(ignore, known) or None,
+            unsafe_fixes=unsafe_fixes,
+            hints=take("hints"),
+            fail_on=None if fail_on is None else Severity(fail_on),
+            exclude=take("exclude") or None,
+            baseline=_whole(take("baseline")),
+        )
+        return Configuration(options, ConfigFiles(only, isolated=isolated))
+    except ConfigFileError as error:
+        raise UnusableConfig(f"{error.path}: {error}") from None
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _whole(file: str | None) -> Path | None:
+    if file is None:
+        return None
+    from pathlib import Path
+
+    return Path(file).absolute()
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Tell what is wrong with a file that an option names in one line, with exit code 2."""
+    try:
+        yield
+    except FileOptionError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:
+    """The text from stdin, if it is asked for, and the files to look at."""
+    paths, name, force_exclude = take("paths"), take("stdin_filename"), take("force_exclude")
+    try:
+        if STDIN not in paths:
+            if name is not None:
+                raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
+            raw, found = None, files.discover(paths or (".",), configuration.choice, force_exclude=force_exclude)
+        else:
+            if len(paths) > 1:
+                raise click.UsageError("'-' (stdin) cannot be combined with other paths")
+            raw = sys.stdin.buffer.read()
+            left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
+            found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
+        configuration.check(found.files)
+    except ConfigFileError as error:
+        raise UnusableConfig(f"{error.path}: {error}") from None
+    return raw, found
