@@ -194,12 +194,16 @@ class Fsdp:
         None where it is something else, where the file has such a method of its own, or nothing of torch's FSDP.
         """
         node = func.value
-        names = [m.qualified for m in self.names.meanings(node) if m.qualified is not None]
-        if any(not name.startswith(STAR) for name in names) or self._defined_here(func.attr):
-            return None
-        if not self._uses_fsdp and not names:
+        if not self.may_be_fsdp(node, func.attr):
             return None
         return Receiver(node, (), f"`{ast.unparse(node)}` may be an FSDP module or class, which is not visible here")
+
+    def may_be_fsdp(self, node: ast.expr, method: str) -> bool:
+        """Whether an unknown object may have a method that only FSDP has, as far as the file tells."""
+        names = [m.qualified for m in self.names.meanings(node) if m.qualified is not None]
+        if any(not name.startswith(STAR) for name in names) or self._defined_here(method):
+            return False
+        return self._uses_fsdp or bool(names)
 
     @cached_property
     def _uses_fsdp(self) -> bool:

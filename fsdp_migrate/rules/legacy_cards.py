@@ -5,6 +5,7 @@ from __future__ import annotations
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.rules.legacy_optim_state import check
+from fsdp_migrate.rules.residue import FIRST, KIND
 
 _URL = "https://github.com/pytorch/pytorch/pull/191712"
 _DEPRECATED = "2.0"
@@ -23,7 +24,9 @@ _WARNS = """\
 
 The methods have warned since torch 2.0, and a change open upstream makes them raise. The rewrite brings in
 `FSDP.state_dict_type`, which itself warns (FutureWarning) since 2.4: it is still the exact rewrite, since nothing
-else gives the same values on the same ranks and devices on every release from 2.1 on (see FSDP210)."""
+else gives the same values on the same ranks and devices on every release from 2.1 on (see FSDP210).
+
+Comments and texts that name the method are hints, and so is a name for `getattr` that is put together at run time."""
 
 
 def _full_context(rank0_only: str) -> str:
@@ -53,7 +56,7 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
         ),
         url=_URL,
     )
-    return Rule(card, (method,), check)
+    return Rule(card, (method, KIND) if method == FIRST else (method,), check)
 
 
 FULL = _rule(

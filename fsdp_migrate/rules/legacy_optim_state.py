@@ -11,6 +11,7 @@ from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import RuleCard, finding, manual
 from fsdp_migrate.rules.legacy_methods import METHODS, Method
 from fsdp_migrate.rules.legacy_plan import plans
+from fsdp_migrate.rules.residue import residue
 
 # A path such as `mock.patch` takes: into torch, or to where a module of the project has FSDP.
 _DOTTED_PATH = re.compile(r"(?:[A-Za-z_]\w*\.)+(?:FSDP|FullyShardedDataParallel)\.\w+")
@@ -44,9 +45,11 @@ def references(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[Find
             continue
         if facts.fsdp.receiver(node, None) is not None and facts.reached(node):
             yield finding(facts, card, node, facts.statement(node), message, verdict)
-    for constant in facts.structure.strings:
-        if _names_method(facts, constant, method) and facts.reached(constant):
+    names = frozenset(constant for constant in facts.structure.strings if _names_method(facts, constant, method))
+    for constant in names:
+        if facts.reached(constant):
             yield finding(facts, card, constant, facts.statement(constant), message, verdict)
+    yield from residue(facts, card, method, names)
 
 
 def _names_method(facts: ModuleFacts, constant: ast.Constant, method: str) -> bool:
@@ -59,4 +62,9 @@ def _names_method(facts: ModuleFacts, constant: ast.Constant, method: str) -> bo
     if constant.value != method or not isinstance(call, ast.Call) or constant not in call.args[1:2]:
         return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name in ("getattr", "setattr", "object", "delattr") and facts.fsdp.is_class(call.args[0])
+    if name not in ("getattr", "hasattr", "setattr", "object", "delattr"):
+        return False
+    owner = call.args[0]
+    if facts.fsdp.is_class(owner) or facts.fsdp.is_instance(owner, method):
+        return name != "hasattr"
+    return name == "getattr" and len(call.args) == 2 and facts.fsdp.may_be_fsdp(owner, method)
