@@ -102,6 +102,15 @@ def _load(path: str) -> dict[str, Any]:
         raise ConfigFileError(display(path), f"cannot be read: {fault}") from None
 
 
+def _advice(path: str, key: str) -> str:
+    """What to do about a key that is no setting."""
+    from fsdp_migrate.config.table import BY_KEY
+
+    if key == "tool" and os.path.basename(path) != PYPROJECT:
+        return f"; the header [tool.{TOOL}] is for pyproject.toml alone"
+    return f"{closest(key, BY_KEY)}; `fsdp-migrate config` lists them"
+
+
 def _file(path: str, values: dict[str, Any]) -> ConfigFile:
     """What a table means.
 
@@ -114,8 +123,7 @@ def _file(path: str, values: dict[str, Any]) -> ConfigFile:
     for key, value in values.items():
         setting = BY_KEY.get(key)
         if setting is None:
-            message = f"{key!r} is no setting of {TOOL}{closest(key, BY_KEY)}; `fsdp-migrate config` lists them"
-            raise ConfigFileError(display(path), message)
+            raise ConfigFileError(display(path), f"{key!r} is no setting of {TOOL}{_advice(path, key)}")
         try:
             read[setting.field] = setting.kind.read(value)
         except ConfigError as error:

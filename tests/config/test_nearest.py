@@ -117,6 +117,13 @@ def test_what_cannot_be_used_is_an_error_that_names_the_file(setting: str, messa
     assert (error.value.path, str(error.value)) == ("pyproject.toml", message)
 
 
+def test_the_header_of_pyproject_in_the_file_of_its_own_is_told_as_such() -> None:
+    with pytest.raises(
+        ConfigFileError, match=r"^'tool' is no setting of fsdp-migrate; the header \[tool.fsdp-migrate\] is"
+    ):
+        project_of("a.py", {"fsdp-migrate.toml": "[tool.fsdp-migrate]\nhints = true\n"})
+
+
 def test_broken_toml_that_names_this_tool_is_an_error() -> None:
     with pytest.raises(ConfigFileError, match=r"^cannot be read: no valid TOML: "):
         project_of("src/a.py", {"pyproject.toml": "[tool.fsdp-migrate]\ntorch = >=2.1\n"})
