@@ -269,12 +269,16 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
         text.print_document(effective.SCHEMA.read_text(encoding="utf-8").rstrip("\n"))
         return
     try:
-        found = effective.effective(path, ConfigFiles(config_file))
+        configured = ConfigFiles(config_file)
+        found = effective.effective(path, configured)
+        excluded = files.left_out(path, Configuration(files=configured).choice)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     if output_format == "json":
-        text.print_document(effective.document(path, found))
+        text.print_document(effective.document(path, found, excluded=excluded))
     else:
+        if excluded:
+            text.print_document(f"# {files.printable(path)} is left out where folders are searched (exclude)")
         text.print_document("\n".join(effective.lines(found)))
 
 

@@ -50,10 +50,11 @@ def lines(found: Sequence[Effective]) -> Iterator[str]:
             yield f"{setting.key} = {_toml(setting.value)}  # {setting.source}"
 
 
-def document(path: str, found: Sequence[Effective]) -> str:
-    """The settings as JSON."""
+def document(path: str, found: Sequence[Effective], *, excluded: bool) -> str:
+    """The settings as JSON; `excluded` says that they leave the path itself out."""
     settings = {setting.key: {"value": setting.value, "source": setting.source} for setting in found}
-    return json.dumps({"schema_version": SCHEMA_VERSION, "path": display(path), "settings": settings}, indent=2)
+    about = {"schema_version": SCHEMA_VERSION, "path": display(path), "excluded": excluded}
+    return json.dumps({**about, "settings": settings}, indent=2)
 
 
 def _of(setting: Setting, config: ConfigFile | None) -> Effective:

@@ -199,5 +199,15 @@ def test_config_prints_json(run: Run) -> None:
     assert document["settings"]["hints"] == {"value": False, "source": "default"}
 
 
+def test_config_says_that_a_path_is_left_out(run: Run) -> None:
+    plant({"fsdp-migrate.toml": "exclude = ['gen/']\n", "gen/x.py": "", "x.py": ""})
+    assert run("config", "gen/x.py").stdout.splitlines()[0] == (
+        "# gen/x.py is left out where folders are searched (exclude)"
+    )
+    assert run("config", "x.py").stdout.startswith("torch = ")
+    assert json.loads(run("config", "gen", "--output-format", "json").stdout)["excluded"] is True
+    assert json.loads(run("config", "x.py", "--output-format", "json").stdout)["excluded"] is False
+
+
 def test_config_prints_the_schema(run: Run) -> None:
     assert json.loads(run("config", "--schema").stdout)["properties"].keys() == BY_KEY.keys()
