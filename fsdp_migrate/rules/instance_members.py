@@ -14,6 +14,7 @@ from fsdp_migrate.rules.torch_presence import having
 # Classes by a path that the oldest releases have, and the newest ones as a stand-in.
 FSDP2 = "torch.distributed._composable.fsdp.FSDPModule"
 MESH = "torch.distributed._tensor.DeviceMesh"
+_NEW_MESH = "torch.distributed.device_mesh.DeviceMesh"
 MESHES = "torch.distributed.device_mesh._MeshEnv"
 _OTHER_FSDP2 = ("torch.distributed.fsdp.fully_shard", "torch.distributed.fsdp.FSDPModule")
 _MESH_NAMES = ("DeviceMesh", "init_device_mesh")
@@ -39,7 +40,15 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
         elif meshes and torch_path(facts, node.value) == _ALL_MESHES:
             yield f"{MESHES}.{node.attr}", node
         elif meshes and is_mesh(facts, node.value):
-            yield f"{MESH}.{node.attr}", node
+            yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
+
+
+def _mesh_class(facts: ModuleFacts, member: str) -> str:
+    """The class of meshes, under its newer path for what came with that, if the file imports nothing older."""
+    if any(taken.path.startswith(MESH.rpartition(".")[0]) for taken in imports(facts)):
+        return MESH
+    newer, older = having(f"{_NEW_MESH}.{member}"), having(f"{MESH}.{member}")
+    return _NEW_MESH if newer and newer[0] == older[0] else MESH
 
 
 def is_given(facts: ModuleFacts, name: str) -> bool:

@@ -245,3 +245,17 @@ def test_members_of_the_registry_of_meshes_are_told_with_their_successors() -> N
     assert "get_root_mesh" in (finding.reason or "")
     warned = lint(text.replace("get_parent_mesh", "get_root_mesh"), "FSDP610", ">=2.5")
     assert [one.line for one in warned] == [2]
+
+
+def test_a_member_that_came_with_the_place_of_the_mesh_is_not_told_beside_that() -> None:
+    text = "import torch.distributed as dist\nmesh = dist.device_mesh.init_device_mesh('cpu', (2,))\nmesh.get_group()\n"
+    assert [finding.line for finding in lint(text, "FSDP600")] == [2]
+    assert [finding.line for finding in lint(text.replace("get_group", "_flatten"), "FSDP600")] == [2, 3]
+    old = "from torch.distributed._tensor import DeviceMesh\nmesh = DeviceMesh('cpu', ranks)\nmesh.get_group()\n"
+    assert [finding.line for finding in lint(old, "FSDP600")] == [3]
+
+
+@pytest.mark.parametrize("member", ["mesh", "mesh_dim_names", "device_type"])
+def test_an_attribute_that_became_a_property_is_not_judged(member: str) -> None:
+    text = "from torch.distributed._tensor import DeviceMesh\n\ndef f(mesh: DeviceMesh):\n    return mesh.{}\n"
+    check_noop(text.format(member), "FSDP600", torch=">=2.0")
