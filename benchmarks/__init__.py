@@ -1,0 +1,1 @@
+"""How fast fsdp-migrate is beside its neighbours; see docs/performance.md."""

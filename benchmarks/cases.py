@@ -1,0 +1,172 @@
+"""What is measured: rows of commands that do the same work, or as much of it as each of them can."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.environments import ROOT, program
+from benchmarks.environments import tree as released
+from benchmarks.measuring import Command
+
+OURS = "fsdp-migrate"
+# What TorchFix takes minutes for is run once.
+_SLOW = 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a row has to reach: its first command's cost at most `most` times that of another one."""
+
+    peer: str
+    most: float
+    wall: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """Commands to compare; the first one is this program's. `size` is how much they look at, in words."""
+
+    title: str
+    size: str
+    commands: Mapping[str, Command]
+    targets: tuple[Target, ...] = ()
+
+
+class Cases:
+    """Builds the rows. `work` is a folder for environments, trees and caches; `trees` are those that are there."""
+
+    def __init__(self, work: Path, trees: Mapping[str, Path]) -> None:
+        self.work = work
+        self.given = trees
+        self._programs: dict[str, Path] = {}
+
+    def rows(self) -> Iterator[tuple[str, Callable[[], Row]]]:
+        """The name of each row and how it is made."""
+        yield "start", self.start
+        for name, most in (("accelerate", 3.0), ("transformers", 1.0), ("torch", 1.5)):
+            yield f"lint-{name}", lambda name=name, most=most: self.lint(name, most)  # type: ignore[misc]
+            yield f"cached-{name}", lambda name=name: self.cached(name)  # type: ignore[misc]
+        for count in (1, 5, 50):
+            yield f"files-{count}", lambda count=count: self.files(count)  # type: ignore[misc]
+        yield "rewrite", self.rewrite
+        yield "cores", self.cores
+
+    def start(self) -> Row:
+        """A file with nothing to report."""
+        file = self.work / "clean.py"
+        file.write_text("import torch\n\nx = torch.ones(3)\n")
+        python = str(self._bin(OURS) / "python")
+        commands = {
+            OURS: self.ours("lint", "--no-cache", str(file)),
+            "import click": Command([python, "-c", "import click"]),
+            "ruff": self._ruff(str(file)),
+        }
+        return Row("lint FILE, nothing to report", "1 file", commands, (Target("import click", 2.0),))
+
+    def lint(self, name: str, most: float) -> Row:
+        """A whole tree, without a cache and in one process."""
+        folder = self.tree(name)
+        commands = {OURS: self.ours("lint", "--no-cache", "-j1", str(folder)), "ruff": self._ruff(str(folder))}
+        commands |= self._scans(folder)
+        targets = [Target("ruff", most)]
+        if name == "accelerate":
+            commands["TorchFix"] = Command([str(self._bin("torchfix") / "torchfix"), str(folder)], most=_SLOW)
+            targets.append(Target("TorchFix", 1 / 200))
+        return Row(f"lint, sources of {name}", _size(folder), commands, tuple(targets))
+
+    def cached(self, name: str) -> Row:
+        """The same again, unchanged."""
+        folder, cache = self.tree(name), self.work / "cache" / name
+        shutil.rmtree(cache, ignore_errors=True)
+        again = ["lint", "-j1", "--cache-dir", str(cache), str(folder)]
+        commands = {
+            OURS: self.ours(*again),
+            "first run": self.ours("lint", "-j1", "--no-cache", str(folder)),
+        }
+        return Row(f"a second run, sources of {name}", _size(folder), commands, (Target("first run", 0.4),))
+
+    def files(self, count: int) -> Row:
+        """As a pre-commit hook: some files by name."""
+        every = sorted(self.tree("transformers").rglob("*.py"))
+        files = [str(path) for path in every[:: max(1, len(every) // count)][:count]]
+        commands = {
+            OURS: self.ours("lint", "--no-cache", *files),
+            "rewrite": self.ours("rewrite", *files),
+            "ruff": self._ruff(*files),
+        }
+        return Row(f"pre-commit hook, {count} file{'s' * (count > 1)}", f"{count} files", commands)
+
+    def rewrite(self) -> Row:
+        """A folder in which every file changes."""
+        source, folder = self.work / "changing", self.work / "changed"
+        shutil.rmtree(source, ignore_errors=True)
+        programs = sorted((ROOT / "fixtures").glob("*optim-state-dict*/*/before.py"))
+        for number in range(100):
+            target = source / f"module_{number}.py"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(programs[number % len(programs)].read_bytes())
+        libcst = str(self._bin("libcst") / "python")
+        old = "torch.distributed.fsdp.FullyShardedDataParallel"
+        rename = ["rename.RenameCommand", "--old_name", old, "--new_name", f"{old}X"]
+        afresh = lambda: (shutil.rmtree(folder, ignore_errors=True), shutil.copytree(source, folder))  # noqa: E731
+        commands = {
+            OURS: self.ours("rewrite", str(folder), prepare=afresh),
+            "lint only": self.ours("lint", "--no-cache", "-j1", str(source)),
+            "import libcst": Command([libcst, "-c", "import libcst"]),
+            "LibCST rename": Command(
+                [libcst, "-m", "libcst.tool", "codemod", "-j", "1", *rename, str(folder)],
+                folder=self.work,
+                prepare=afresh,
+            ),
+        }
+        return Row("rewrite, every file changes", _size(source), commands, (Target("LibCST rename", 1.0),))
+
+    def cores(self) -> Row:
+        """One process and two."""
+        folder = self.tree("torch")
+        commands = {
+            OURS: self.ours("lint", "--no-cache", "-j2", str(folder)),
+            "one process": self.ours("lint", "--no-cache", "-j1", str(folder)),
+        }
+        target = Target("one process", 1 / 1.4, wall=True)
+        return Row("lint, sources of torch, two processes", _size(folder), commands, (target,))
+
+    def ours(self, *words: str, prepare: Callable[[], object] = lambda: None) -> Command:
+        """A command of this program."""
+        return Command([str(self._bin(OURS) / OURS), words[0], "-q", *words[1:]], prepare=prepare)
+
+    def _ruff(self, *paths: str) -> Command:
+        words = ["check", "--no-cache", "--isolated", "--select", "NPY201", "-q", *paths]
+        return Command([str(self._bin("ruff") / "ruff"), *words], environment={"RAYON_NUM_THREADS": "1"})
+
+    def _scans(self, folder: Path) -> dict[str, Command]:
+        """Programs that look for less: a rule without names, and the bytes alone."""
+        grep = [str(self._bin("ast-grep") / "ast-grep"), "run", "-l", "python", "-j", "1"]
+        found = {"ast-grep": Command([*grep, "-p", "$X.full_optim_state_dict($$$A)", str(folder)])}
+        ripgrep = shutil.which("rg")
+        if ripgrep is not None:
+            from fsdp_migrate.rules.index import ENTRIES
+
+            needles = sorted({needle for entry in ENTRIES if not entry.neighbour for needle in entry.needles})
+            words = [word for needle in needles for word in ("-e", needle)]
+            found["ripgrep"] = Command([ripgrep, "-j1", "-l", "-F", "-g", "*.py", *words, str(folder)])
+        return found
+
+    def _bin(self, name: str) -> Path:
+        if name not in self._programs:
+            self._programs[name] = program(name, self.work)
+        return self._programs[name]
+
+    def tree(self, name: str) -> Path:
+        """The sources of a release."""
+        return self.given[name] if name in self.given else released(name, self.work)
+
+
+def _size(folder: Path) -> str:
+    """How much Python a folder holds."""
+    texts = [path.read_bytes() for path in folder.rglob("*.py")]
+    lines = sum(text.count(b"\n") for text in texts)
+    return f"{len(texts)} files, {lines / 1000:.0f}k lines, {sum(map(len, texts)) / 1e6:.1f} MB"
