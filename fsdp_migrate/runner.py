@@ -99,10 +99,11 @@ class Gathered:
         return replace(settings, torch=self.projects.of(file).torch)
 
     def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
-        """What a file can learn of the others of its project; nothing for a text from stdin."""
-        if file.raw is not None:
+        """What a file can learn of the others of its project; a text from stdin belongs where its name says."""
+        if file.raw is not None and not file.shown.endswith(files.SUFFIXES):
             return None
-        return self.modules_of(discovery).view(file.path, settings.torch)
+        path = file.path if file.raw is None else file.shown
+        return self.modules_of(discovery).view(path, settings.torch)
 
     def modules_of(self, discovery: Discovery) -> Modules:
         """What the files import from one another."""

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fsdp_migrate import files, runner
+from fsdp_migrate.cli import cli
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.settings import Layer
 from fsdp_migrate.torch_api import TorchRange
-from tests.modules.trees import PUBLIC, grow
+from tests.modules.trees import PUBLIC, codes_of, grow
 
 BUILD = "def build(net):\n    return Wrapper(net)\n"
 COMPAT = "import torch.distributed as collectives\n# FullyShardedDataParallel\n"
@@ -61,3 +64,19 @@ def test_a_project_where_nothing_is_passed_on_is_read_once(tmp_path: Path, monke
     monkeypatch.setattr(files, "read", lambda file: paths.append(file.path) or read(file))
     assert found(tmp_path) == []
     assert len(paths) == 2
+
+
+def test_a_text_from_stdin_belongs_where_its_name_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(tmp_path, {"dist.py": PUBLIC})
+    text = "from dist import FSDP\n\ndef save(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n"
+    monkeypatch.chdir(tmp_path)
+    arguments = ["lint", "--output-format", "concise", "--stdin-filename", "train.py", "-"]
+    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    assert "train.py:4:12" in result.stdout
+    assert "FSDP101" in result.stdout
+
+
+def test_a_pipe_in_the_place_of_a_module_is_passed_over(tmp_path: Path) -> None:
+    grow(tmp_path, {"train.py": "from dist import FSDP\n\nx = FSDP.full_optim_state_dict(m, o)\n"})
+    os.mkfifo(tmp_path / "dist.py")
+    assert codes_of(tmp_path, "train.py") == []
