@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
@@ -36,7 +36,7 @@ def overlooked(
         givers: dict[str, set[str]] = {}
         for file in seen:
             view = view_of(file)
-            for name in _hidden(view, file, is_worth):
+            for name in _hidden(view, cache(partial(is_worth, file))):
                 givers.setdefault(name, set()).add(view.path)
         words = [name.encode() for name in givers]
         found = []
@@ -49,13 +49,13 @@ def overlooked(
         seen, waiting = found, [file for file in waiting if file not in found]
 
 
-def _hidden(view: View, file: SourceFile, is_worth: Callable[[SourceFile, bytes], bool]) -> Iterator[str]:
+def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
     """The names of a file that the byte test would not take for what of torch is behind them."""
-    for bound, target in view.everything_behind(lambda name: True):
+    for bound, target in view.everything_behind(view.gives):
         package, last = split(target)
         is_module = f"{package}.".startswith("torch.") and last in _MODULES
-        is_hidden = is_module or (bound != last and is_worth(file, last.encode()))
-        if bound != "*" and is_hidden and not is_worth(file, bound.encode()):
+        is_hidden = is_module or (bound != last and is_worth(last.encode()))
+        if bound != "*" and is_hidden and not is_worth(bound.encode()):
             yield bound
 
 

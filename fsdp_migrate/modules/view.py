@@ -138,6 +138,12 @@ class View:
                     found |= self._other(module).everything_behind(reads)
         return frozenset(found)
 
+    def gives(self, name: str) -> bool:
+        """Whether this file itself gives something the name: takes it from torch, under another name, or assigns it."""
+        sketch = self.modules.sketch(self.path)
+        targets = () if sketch is None else sketch.imports.get(name, ())
+        return not targets or any(_is_torch(target) or split(target)[1] != name for target in targets)
+
     def _other(self, path: str) -> View:
         """Another file as a module of the project, noted as looked into."""
         self.asked.add(path)
