@@ -9,6 +9,6 @@ if __name__ == "__main__":
     if started_here and not os.path.samefile(here, os.path.dirname(os.path.dirname(__file__))):
         # Python looks for modules in the current folder first. Here lies the code under analysis: none of it may run.
         del sys.path[0]
-    from fsdp_migrate.cli import main
+    from fsdp_migrate.start import main
 
     main()

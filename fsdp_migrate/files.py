@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate import disk, gitignore
 from fsdp_migrate.gitignore import GitIgnore
@@ -39,8 +39,7 @@ class FileError(Exception):
     """A file that cannot be read or written; the message is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A file or folder that was left out, and why."""
 
     path: str
@@ -73,8 +72,7 @@ class Discovery:
     leftovers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A folder or file on the way: its path, its path as shown, its real path, and the ignore files that reach it."""
 
     path: str
@@ -227,7 +225,7 @@ class _Walk:
         ignores = () if ".git" in names else folder.ignores
         if gitignore.NAME in names:
             ignores += self._load(folder.real, folder.shown)
-        return replace(folder, ignores=ignores)
+        return folder._replace(ignores=ignores)
 
     def _load(self, real: str, shown: str) -> tuple[GitIgnore, ...]:
         try:

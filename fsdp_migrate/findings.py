@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.edits import Edit, ImportBinding, Release
@@ -28,8 +28,7 @@ class Applicability(str, Enum):
     MANUAL = "manual"
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """The edits that mend one finding, applied all together or not at all.
 
     `releases` are the uses of imported names that they take away. `moves` are imports that the edits only bring up
@@ -74,8 +73,7 @@ class Finding:
         return (self.cell or 0, self.line, self.column, self.code)
 
 
-@dataclass(frozen=True)
-class Consulted:
+class Consulted(NamedTuple):
     """Another file that a report depends on, by its absolute path, and a digest of the bytes that were looked at."""
 
     path: str

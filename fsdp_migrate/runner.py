@@ -7,7 +7,7 @@ import gc
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate import files
 from fsdp_migrate.config import Settings
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.projects import Projects
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """The bytes of one file before and after rewriting."""
 
     path: str
@@ -36,8 +35,7 @@ class Change:
     after: bytes
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
 
     `cache_dir` is where it is, None for the user's own place. `fixes` says that the findings need theirs.
@@ -47,6 +45,9 @@ class Effort:
     cache: bool = False
     cache_dir: str | None = None
     fixes: bool = True
+
+
+NO_EFFORT = Effort()
 
 
 class CacheError(Exception):
@@ -181,7 +182,7 @@ def lint(
     discovery: Discovery,
     configuration: Configuration,
     baselines: Mapping[Path, Baseline] | None = None,
-    effort: Effort = Effort(),
+    effort: Effort = NO_EFFORT,
 ) -> Run:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
@@ -283,8 +284,7 @@ def _overlooked(
     gathered.sort(discovery)
 
 
-@dataclass(frozen=True)
-class Suppressed:
+class Suppressed(NamedTuple):
     """How many findings got a suppression in how many files, and what the files are like with it."""
 
     findings: int

@@ -94,7 +94,7 @@ def test_the_wheel_carries_code_fixtures_licence_and_script(tmp_path: Path) -> N
     assert modules <= set(names)
     assert "fsdp_migrate/py.typed" in names
     assert f"fsdp_migrate-{fsdp_migrate.__version__}.dist-info/licenses/LICENSE" in names
-    assert "fsdp-migrate = fsdp_migrate.cli:main" in scripts
+    assert "fsdp-migrate = fsdp_migrate.start:main" in scripts
 
 
 def test_the_changelog_knows_this_version() -> None:

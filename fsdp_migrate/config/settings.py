@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Severity
 from fsdp_migrate.torch_api import TorchRange
@@ -28,8 +28,7 @@ class ConfigFileError(ConfigError):
         self.path = path
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """Some files of a run that support the same torch range, and what decided on it.
 
     `root` is their folder and `source` what decided, both as messages show them. `note` is for the user where the

@@ -40,7 +40,7 @@ def _allowed(notebook: Notebook, finding: Finding) -> Finding:
     if trouble is not None:
         return replace(finding, fix=None, applicability=Applicability.MANUAL, reason=trouble)
     releases = tuple(r for r in fix.releases if not _follows_magic(notebook, r.binding.statement))
-    finding = replace(finding, fix=replace(fix, releases=releases))
+    finding = replace(finding, fix=fix._replace(releases=releases))
     if finding.applicability is Applicability.SAFE and any(_hides_value(notebook, edit) for edit in fix.edits):
         return replace(finding, applicability=Applicability.UNSAFE, reason=_NO_LONGER_SHOWN)
     return finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
@@ -12,8 +13,7 @@ from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.source import Source, SourceError, read_source
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(NamedTuple):
     """How many findings there are (hints apart), by what can be done about them."""
 
     findings: int

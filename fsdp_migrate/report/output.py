@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.report import Run, plain, text
 
@@ -17,8 +17,7 @@ class FileOptionError(Exception):
     """A file that an option names cannot be read or written; the message is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """What the options say about the report; no `file` means stdout."""
 
     format: str

@@ -93,7 +93,7 @@ def kept_both(
     verdict = relocated(facts, statement, relocations)
     if verdict.fix is None:
         return replace(verdict, below_floor=True)
-    return Verdict(replace(verdict.fix, edits=(*verdict.fix.edits, *edits)), below_floor=True)
+    return Verdict(verdict.fix._replace(edits=(*verdict.fix.edits, *edits)), below_floor=True)
 
 
 def _in_place(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]) -> list[Replace] | None:
