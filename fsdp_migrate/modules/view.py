@@ -93,7 +93,11 @@ class View:
         sketch = self.modules.sketch(self.path)
         if sketch is None:
             return
-        yield from self._followed([*sketch.imports.get(name, ()), *(_joined(module, name) for module in sketch.stars)])
+        brought = set(self._followed(sketch.imports.get(name, ())))
+        yield from brought
+        if brought:
+            return  # What is assigned where the import fails makes no difference here.
+        yield from self._followed([_joined(module, name) for module in sketch.stars])
         for alias in sketch.aliases(name):
             yield from self._behind_dotted(sketch, alias, name)
 
@@ -118,10 +122,10 @@ class View:
 
     def all_behind(self, name: str) -> frozenset[str]:
         """As `behind`, with what the classes of this name derive from."""
-        sketch = self.modules.sketch(self.path)
-        bases = () if sketch is None else sketch.bases(name)
+        behind, sketch = self.behind(name), self.modules.sketch(self.path)
+        bases = () if sketch is None or behind else sketch.bases(name)
         derived = (target for base in bases if sketch for target in self._behind_dotted(sketch, base, name))
-        return self.behind(name).union(derived)
+        return behind.union(derived)
 
     def everything_behind(self, reads: Callable[[str], bool]) -> frozenset[tuple[str, str]]:
         """The names of this file that are read and may stand for something of torch, each with that; stars included."""
