@@ -98,7 +98,11 @@ class _Statements:
     def _piece(self, statement: ast.stmt | None, span: Span) -> str:
         """What stands at `span`: the meaning of a node, and of anything else the text without blanks."""
         for node in ast.walk(statement) if statement is not None else ():
-            if hasattr(node, "lineno") and self.source.span(node) == span:
+            if not hasattr(node, "lineno"):
+                continue
+            here = self.source.span(node)
+            # Before Python 3.12 what is inside an f-string has the place of the whole, so the whole it is for all.
+            if here == span or (isinstance(node, ast.JoinedStr) and here.contains(span)):
                 return _meaning(node)
         return "".join(self.source.data[span.start : span.end].decode("utf-8", "replace").split())
 

@@ -94,6 +94,8 @@ def test_the_key_is_the_same_on_every_python() -> None:
     rich = "@a(key=1.5, *b)\nasync def f(x: int = 3, *, y=FSDP.full_optim_state_dict(m, o)[1:], z=f'{x!r:>{y}}'): ...\n"
     assert keys(CALL) == [("32e98557c1d55765", 1)]
     assert keys(rich) == [("38e38ba42e8af626", 1)]
+    inside = "raise ValueError(f'full_optim_state_dict of {FSDP.full_optim_state_dict(model, optim)}')\n"
+    assert keys(inside) == [("8277a8ee2cc83b07", 1), ("8277a8ee2cc83b07", 2)]
 
 
 def test_a_statement_of_great_depth_is_no_trouble() -> None:

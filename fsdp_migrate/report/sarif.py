@@ -118,13 +118,12 @@ class _Log:
             return None
         from fsdp_migrate.rewrite.engine import fix_alone  # brings LibCST with it
 
-        raw = self.run.sources[finding.path]
-        new, changes = fix_alone(raw, finding.path, finding)
-        if new == raw:
+        mended = fix_alone(source, finding.path, finding)
+        if mended is None:
             return None
         replacements = [
             {"deletedRegion": _region(region), "insertedContent": {"text": text}}
-            for region, text in regions.changes(source, new, changes)
+            for region, text in regions.changes(source, *mended)
         ]
         unsafe = finding.applicability is Applicability.UNSAFE
         text = f"Unsafe: {finding.reason}" if unsafe else "Safe: the code does the same afterwards"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import EditComment
-from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
+from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
@@ -97,12 +97,14 @@ def _fault_alone(raw: bytes, path: str, finding: Finding) -> str | None:
     return None
 
 
-def fix_alone(raw: bytes, path: str, finding: Finding) -> tuple[bytes, list[Replacement]]:
-    """The file if only `finding` is mended, and what comes where in its text; unchanged without a fix that holds."""
+def fix_alone(source: Source, path: str, finding: Finding) -> tuple[bytes, list[Replacement]] | None:
+    """The file if only `finding` is mended, and what comes where in its text; None without a fix that holds."""
+    if finding.fix is None or not finding.fix.edits:
+        return None
     try:
-        new, changes = _applied(raw, path, [finding])
+        new, changes = _carried_out(source, path, [finding.fix])
     except RewriteError:
-        return raw, []
+        return None
     return new, sorted(changes, key=lambda change: (change.span, change.rank))
 
 
@@ -113,11 +115,12 @@ def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def _applied(raw: bytes, path: str, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:
     """The text after one pass, and what was put where in UTF-8."""
     fixes = [finding.fix for finding in chosen if finding.fix is not None]
-    if not fixes:
-        return raw, []
+    return _carried_out(read_source(raw, path), path, fixes) if fixes else (raw, [])
+
+
+def _carried_out(source: Source, path: str, fixes: Sequence[Fix]) -> tuple[bytes, list[Replacement]]:
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
 
-    source = read_source(raw, path)
     edits = edits_of(source, fixes)
     changes = replacements(source, edits)
     comments = [edit for edit in edits if isinstance(edit, EditComment)]
