@@ -111,8 +111,8 @@ class Source:
     def comments(self) -> list[tuple[Span, str]]:
         """Every comment with its span, in order."""
         found = []
-        # tokenize reads lines as Python does only if it is given Python's own newlines.
-        lines = iter(self.text_lines)
+        # tokenize reads lines as Python does only if it is given Python's own lines, and no carriage returns.
+        lines = (re.sub(r"\r\n?\Z", "\n", line) for line in self.text_lines)
         for token in tokenize.generate_tokens(lambda: next(lines, "")):
             if token.type == tokenize.COMMENT:
                 row, column = token.start

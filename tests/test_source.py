@@ -64,6 +64,13 @@ def test_null_bytes_and_deep_nesting_are_syntax_errors() -> None:
             Source(raw).tree  # noqa: B018
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_comments_are_found_behind_any_newline(newline: str) -> None:
+    text = "if x:\n    y = 1 + \\\n  2  # one\n\n    z = (  # two\n  0  # three\n  )\nz  # four"
+    source = Source(text.replace("\n", newline).encode())
+    assert [source.segment(span) for span, _ in source.comments] == ["# one", "# two", "# three", "# four"]
+
+
 def test_a_null_byte_is_told_with_its_place() -> None:
     for newline in (b"\n", b"\r\n", b"\r"):
         with pytest.raises(SyntaxError) as caught:

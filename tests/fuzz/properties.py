@@ -131,8 +131,9 @@ def _check_text(raw: bytes, result: RewriteResult) -> None:
     assert _compiles(after) or not _compiles(before), "the new text does not compile"
     _check_comments(_comments(before), _comments(after), result)
     old, new = _complaints(before), _complaints(after, _mentioned(before))
-    if old.undefined.isdisjoint(old.imported):  # else something runs before its import: that was no program
-        assert new.undefined <= old.undefined, f"nobody defines {new.undefined - old.undefined}"
+    if not old.undefined.isdisjoint(old.imported):
+        return  # something runs before its import: that was no program
+    assert new.undefined <= old.undefined, f"nobody defines {new.undefined - old.undefined}"
     if not any(finding.code == DEAD_GATE for finding in result.fixed):  # says on its card that imports stay
         assert new.unused <= old.unused, f"{new.unused - old.unused} more imports are unused"
     if any(kind == TWICE for kind, _ in old.others):  # and so is what joins an import that is there twice

@@ -188,11 +188,6 @@ CONTENTS: list[tuple[bytes, int, str]] = [
     (LEGACY.encode() + b"# \xff\n", 3, "error: a.py: not valid utf-8: "),
     (b"# coding: no-such\n" + LEGACY.encode(), 3, "error: a.py: cannot be decoded: unknown encoding: no-such"),
     (LEGACY.encode() + b"x = " + b"(" * 5000 + b")" * 5000, 3, "a.py:6:"),
-    (LEGACY.encode() + b"x = " + b"-" * 100_000 + b"1", 3, "a.py:"),
-    (LEGACY.encode() + b"x = a" + b".b" * 100_000, 3, "a.py:"),
-    (LEGACY.encode() + b"x = " + b"1 + " * 100_000 + b"1", 3, "a.py:"),
-    (LEGACY.encode() + b"if x: pass\n" + b"elif y: pass\n" * 50_000, 3, "a.py:"),
-    (LEGACY.encode() + b"".join(b" " * n + b"if x:\n" for n in range(500)) + b" " * 500 + b"pass\n", 3, "a.py:"),
     (LEGACY.encode() + b"x = '" + b"y" * 1_000_000 + b"'\n", 1, "a.py:5:12: FSDP101 "),
 ]
 
@@ -207,10 +202,59 @@ def test_whatever_is_in_a_file_it_is_linted_or_the_reason_is_told_in_a_line(
     lines = [line for line in (ended.stdout + ended.stderr).splitlines() if "good.py" not in line]
     assert "good.py:5:12: FSDP101" in ended.stdout
     assert ended.exit_code == max(code, 1)
-    assert len(lines) == bool(said)
-    assert "".join(lines).startswith(said)
+    assert [line[: len(said)] for line in lines] == [said] * bool(said)
     assert call(tmp_path, "rewrite", "-q", ".").exit_code == (3 if code == 3 else 0)
     assert code == 1 or (tmp_path / "a.py").read_bytes() == raw
+
+
+DEEP = [
+    b"x = " + b"-" * 100_000 + b"1\n",
+    b"x = a" + b".b" * 100_000 + b"\n",
+    b"x = " + b"1 + " * 100_000 + b"1\n",
+    b"x = " + b"f(" * 150 + b")" * 150 + b"\n",
+    b"if x: pass\n" + b"elif y: pass\n" * 20_000,
+    b"".join(b" " * level + b"if x:\n" for level in range(500)) + b" " * 500 + b"pass\n",
+    b"FSDP.full_optim_state_dict(model, " + b"a + " * 900 + b"a)\n",
+    b"FSDP.full_optim_state_dict(" * 40 + b"model" + b")" * 40 + b"\n",
+]
+
+
+@pytest.mark.parametrize("deep", DEEP, ids=range(len(DEEP)))
+def test_however_deep_a_file_is_nested_it_is_done_or_named(tmp_path: Path, deep: bytes) -> None:
+    raw = LEGACY.encode() + deep
+    (tmp_path / "a.py").write_bytes(raw)
+    result = call(tmp_path, "lint", "-q", ".")
+    if result.exit_code == 3:  # what is too deep for one Python is not for another
+        (line,) = (result.stdout + result.stderr).splitlines()
+        assert "a.py:" in line
+        assert "nested" in line or "indentation" in line
+    else:
+        assert "a.py:5:12: FSDP101" in result.stdout
+    code = call(tmp_path, "rewrite", "-q", ".").exit_code
+    assert (code == 3) == (result.exit_code == 3) == ((tmp_path / "a.py").read_bytes() == raw)
+
+
+# Each is a program from that Python on, and a syntax error before.
+SYNTAX = {
+    (3, 11): "try:\n    pass\nexcept* ValueError:\n    pass\n",
+    (3, 12): "type Pair[T] = tuple[T, T]\nx = f'{'nested'}'\n",
+    (3, 13): "class Box[T = int]:\n    pass\n",
+    (3, 14): "x = t'{y}'\ntry:\n    pass\nexcept ValueError, TypeError:\n    pass\n",
+}
+
+
+@pytest.mark.parametrize("version", SYNTAX)
+def test_syntax_newer_than_the_running_python_is_one_clear_line(tmp_path: Path, version: tuple[int, int]) -> None:
+    (tmp_path / "a.py").write_text(LEGACY + SYNTAX[version])
+    lines = call(tmp_path, "lint", "-q", ".").stdout.splitlines()
+    if sys.version_info >= version:
+        assert [line.partition(" [")[0].partition(" ")[0] for line in lines] == ["a.py:5:12:"]
+        assert call(tmp_path, "rewrite", "-q", ".").exit_code == 0
+    else:
+        (line,) = lines
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        assert "FSDP001 the file does not parse: " in line
+        assert f"run with the Python that it needs (this is {running})" in line
 
 
 def test_fifty_megabytes_are_read_and_passed_over(tmp_path: Path) -> None:
