@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from pyflakes.checker import Checker
-from pyflakes.messages import UndefinedName, UnusedImport
+from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import touched
@@ -26,7 +26,7 @@ PATH = "fuzzed.py"
 
 # Of what pyflakes says, only this can be a rewrite's doing: the rest is about the program as it was written.
 BLAMED = frozenset(
-    ["ImportShadowedByLoopVar", "LateFutureImport", "RedefinedWhileUnused", "UndefinedExport", "UndefinedLocal", "UnusedVariable"]
+    ["ImportShadowedByLoopVar", "LateFutureImport", "RedefinedWhileUnused", "UndefinedExport", "UnusedVariable"]
 )  # fmt: skip
 TWICE = "RedefinedWhileUnused"
 DEAD_GATE = "FSDP690"
@@ -197,7 +197,7 @@ def _complaints(text: str, mentioned: frozenset[str] = frozenset()) -> _Complain
             # Counted only: an import that nothing used before may have another name or place now.
             bound = re.split(r"[ .]", subject)[-1]
             found.unused += message.lineno not in guarded and not {bound, subject} & mentioned
-        elif isinstance(message, UndefinedName):
+        elif isinstance(message, (UndefinedLocal, UndefinedName)):
             found.undefined.add(subject)
         elif (kind := type(message).__name__) in BLAMED:
             found.others[kind, subject] += 1
