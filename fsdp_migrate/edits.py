@@ -6,7 +6,7 @@ overlap check see the same spans that rewriting will touch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fsdp_migrate.source import Span
 
@@ -152,7 +152,7 @@ class ImportBinding:
 
     statement: Span
     name: str
-    uses: tuple[Span, ...]
+    uses: tuple[Span, ...] = field(hash=False)  # many, and the other fields tell enough
     removable: bool
 
 

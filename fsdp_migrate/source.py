@@ -9,7 +9,7 @@ import itertools
 import re
 import tokenize
 import warnings
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -169,7 +169,11 @@ class Source:
         """Whether a comment starts inside `span`."""
         if self.data.find(b"#", span.start, span.end) < 0:
             return False
-        return any(span.start <= comment.start < span.end for comment, _ in self.comments)
+        return bisect_left(self._comment_starts, span.start) < bisect_left(self._comment_starts, span.end)
+
+    @cached_property
+    def _comment_starts(self) -> list[int]:
+        return [span.start for span, _ in self.comments]
 
 
 def is_notebook(path: str) -> bool:

@@ -63,8 +63,9 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
             if new == current:
                 left = tuple(_left_out(finding, _fault_of(origin, refused)) for finding, origin in live)
                 return RewriteResult(current, _in_order(fixed), left, report.suppressed, report.error)
-            fixed += [origin for finding, origin in live if finding in chosen]
-            waiting = [pair for pair in live if pair[0] not in chosen]
+            mended = set(chosen)
+            fixed += [origin for finding, origin in live if finding in mended]
+            waiting = [pair for pair in live if pair[0] not in mended]
             current, report = new, lint(new, path, settings)
             live = first_seen(waiting, replacements, report.findings)
         fault = f"the text still changes after {most_passes} passes"

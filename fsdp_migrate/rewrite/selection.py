@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
 
 from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, ImportBehind, ImportBinding, Replace, Wrap, touched
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
+
+_STRETCH = 64  # bytes, about a line
 
 
 def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
@@ -23,12 +26,35 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
 
 def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
     chosen: list[Finding] = []
-    edits: list[Edit] = []
+    claims = _Claims()
     for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):
-        if not any(conflict(edit, other) for edit in fix.edits for other in edits):
+        if not any(map(claims.oppose, fix.edits)):
             chosen.append(finding)
-            edits += fix.edits
+            claims.add(fix.edits)
     return chosen
+
+
+class _Claims:
+    """Edits by the stretches of text that they touch: only neighbours can be in conflict."""
+
+    def __init__(self, edits: Iterable[Edit] = ()) -> None:
+        self._edits: defaultdict[int, dict[Edit, None]] = defaultdict(dict)
+        self.add(edits)
+
+    def add(self, edits: Iterable[Edit]) -> None:
+        """Take edits in, equal ones once."""
+        for edit in edits:
+            for stretch in _stretches(edit):
+                self._edits[stretch][edit] = None
+
+    def oppose(self, edit: Edit) -> bool:
+        """Whether `edit` is in conflict with one of the edits."""
+        return any(conflict(edit, other) for stretch in _stretches(edit) for other in self._edits.get(stretch, ()))
+
+
+def _stretches(edit: Edit) -> Iterator[int]:
+    for span in touched(edit):
+        yield from range(span.start // _STRETCH, span.end // _STRETCH + 1)
 
 
 def _place(fix: Fix) -> tuple[int, int]:
@@ -85,18 +111,23 @@ def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
         names.setdefault(binding.statement, []).append(binding.name)
     removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
     gone = {(binding.statement, binding.name) for binding in unused}
-    edits = [edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits]
-    free = [removal for removal in removals if not any(conflict(removal, edit) for edit in edits)]
-    return [removal for removal in free if not _has_comment(source, removal)]
+    claims = _Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
+    free = [removal for removal in removals if not claims.oppose(removal)]
+    return _without_comments(source, free) if free else []
 
 
-def _has_comment(source: Source, removal: EditImport) -> bool:
-    """Whether a comment belongs to a name that goes, or to the statement if all of its names go."""
+def _without_comments(source: Source, removals: Iterable[EditImport]) -> list[EditImport]:
+    """The removals that take no comment of a name, or of a statement that goes whole, out of its place."""
     rows = {source.position(span.start).line for span, _ in source.comments}
-    for node in ast.walk(source.tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and source.span(node) == removal.span:
-            going = [alias for alias in node.names if (alias.asname or alias.name) in removal.remove]
-            if len(going) == len(node.names):
-                return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-            return node.end_lineno != node.lineno and not rows.isdisjoint(alias.lineno for alias in going)
-    return False
+    imports = {
+        source.span(node): node for node in ast.walk(source.tree) if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    return [removal for removal in removals if not _has_comment(imports[removal.span], removal.remove, rows)]
+
+
+def _has_comment(node: ast.Import | ast.ImportFrom, names: Container[str], rows: set[int]) -> bool:
+    """Whether a comment belongs to one of the `names` that go, or to the statement if all of its names go."""
+    going = [alias for alias in node.names if (alias.asname or alias.name) in names]
+    if len(going) == len(node.names):
+        return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return node.end_lineno != node.lineno and not rows.isdisjoint(alias.lineno for alias in going)

@@ -54,10 +54,11 @@ def splice(data: bytes, replacements: Iterable[Replacement]) -> bytes:
         same_point = one.span == two.span and one.rank == two.rank
         if one.span.overlaps(two.span) or same_point:
             raise RewriteError(f"two edits overlap at byte {two.span.start}")
-    for replacement in reversed(ordered):
-        span = replacement.span
-        data = data[: span.start] + replacement.text.encode() + data[span.end :]
-    return data
+    pieces, done = [], 0
+    for span, text, _ in ordered:
+        pieces += [data[done : span.start], text.encode()]
+        done = span.end
+    return b"".join([*pieces, data[done:]])
 
 
 def with_newlines(text: str, newline: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rewrite.splicing import Replacement
@@ -16,30 +19,33 @@ def first_seen(
     `before` are such pairs for the old text, without those that were fixed. A finding in text that did not change
     is known by its place, another by its code and the order in which it occurs.
     """
-    waiting = list(before)
     found = list(after)
-    origins: dict[int, Finding] = {}
-    places = {(pair[0].code, moved(pair[0].span.start, replacements)): pair for pair in before}
-    for number, finding in enumerate(found):
-        pair = places.pop((finding.code, finding.span.start), None)
-        if pair is not None:
-            origins[number] = pair[1]
-            waiting.remove(pair)
-    for number, finding in enumerate(found):
-        if number not in origins:
-            pair = next((pair for pair in waiting if pair[0].code == finding.code), None)
-            if pair is not None:
-                origins[number] = pair[1]
-                waiting.remove(pair)
-    return [(finding, origins.get(number, finding)) for number, finding in enumerate(found)]
+    places = moved([finding.span.start for finding, _ in before], replacements)
+    by_place = {(pair[0].code, place): number for number, (pair, place) in enumerate(zip(before, places))}
+    known = [by_place.pop((finding.code, finding.span.start), None) for finding in found]
+    waiting: defaultdict[str, deque[Finding]] = defaultdict(deque)
+    for number in sorted(set(range(len(before))).difference(known)):
+        finding, origin = before[number]
+        waiting[finding.code].append(origin)
+    pairs = []
+    for finding, number in zip(found, known):
+        if number is not None:
+            pairs.append((finding, before[number][1]))
+        else:
+            in_order = waiting[finding.code]
+            pairs.append((finding, in_order.popleft() if in_order else finding))
+    return pairs
 
 
-def moved(offset: int, replacements: Iterable[Replacement]) -> int | None:
-    """Where an offset of the old text is in the new one, None if its text was replaced."""
-    shift = 0
-    for span, text, _ in replacements:
-        if span.start <= offset < span.end:
-            return None
-        if span.end <= offset:
-            shift += len(text.encode()) - (span.end - span.start)
-    return offset + shift
+def moved(offsets: Iterable[int], replacements: Iterable[Replacement]) -> list[int | None]:
+    """Where offsets of the old text are in the new one, None for those whose text was replaced."""
+    ordered = sorted(replacements)
+    ends = [span.end for span, _, _ in ordered]
+    growth = (len(text.encode()) - (span.end - span.start) for span, text, _ in ordered)
+    shifts = [0, *accumulate(growth)]
+    places: list[int | None] = []
+    for offset in offsets:
+        number = bisect_right(ends, offset)
+        replaced = number < len(ordered) and ordered[number].span.start <= offset
+        places.append(None if replaced else offset + shifts[number])
+    return places
