@@ -29,13 +29,18 @@ def changed_between(facts: ModuleFacts, node: ast.expr, one: Place, two: Place) 
 
 
 def _stores(facts: ModuleFacts, node: ast.expr, first: Place, last: Place) -> list[ast.expr]:
+    stores = facts.memo(_stores_by_function, lambda: _stores_by_function(facts)).get(facts.function(node), ())
+    return [store for store in stores if first < place_of(store) < last]
+
+
+def _stores_by_function(facts: ModuleFacts) -> dict[ast.AST, list[ast.expr]]:
+    """The attributes and items that are assigned or deleted, by the function that does so."""
+    found: dict[ast.AST, list[ast.expr]] = {}
     candidates: list[ast.Attribute | ast.Subscript] = [*facts.structure.attributes, *facts.structure.subscripts]
-    function = facts.function(node)
-    return [
-        store
-        for store in candidates
-        if not isinstance(store.ctx, ast.Load) and first < place_of(store) < last and facts.function(store) is function
-    ]
+    for store in candidates:
+        if not isinstance(store.ctx, ast.Load):
+            found.setdefault(facts.function(store), []).append(store)
+    return found
 
 
 def _parts(node: ast.expr) -> set[str]:

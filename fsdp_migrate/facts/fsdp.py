@@ -295,11 +295,10 @@ class Fsdp:
 
     def settings(self, method: str) -> Iterator[TypeSetting]:
         """The calls of `FSDP.<method>` that set a state-dict type."""
-        for call in self.structure.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == method:
-                setting = self.setting(call)
-                if setting is not None:
-                    yield setting
+        for call in self.structure.method_calls.get(method, ()):
+            setting = self.setting(call)
+            if setting is not None:
+                yield setting
 
     def setting(self, node: ast.expr) -> TypeSetting | None:
         """`node` as a call of FSDP.state_dict_type or FSDP.set_state_dict_type, None when it is not one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.facts.elsewhere import Elsewhere
 
 _MAX_DEPTH = 20
+_MANY = 10
 LOCAL = "<file>"
 # In the place of a module that a star import takes everything from and that is not at hand.
 STAR = "<star>"
@@ -89,6 +91,7 @@ class Names:
     def __init__(self, structure: Structure, elsewhere: Elsewhere | None = None) -> None:
         self.structure = structure
         self.elsewhere = elsewhere
+        self._places: dict[tuple[Scope, str], list[tuple[int, int]]] = {}
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
         """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
@@ -139,8 +142,23 @@ class Names:
         home = scope.lookup(node.id)
         if home is None:
             return []
+        found = home.bindings[node.id]
         use = (node.lineno, node.col_offset) if home is scope else None
-        return reaching(home.bindings[node.id], use)
+        if use is None or len(found) < _MANY:
+            return reaching(found, use)
+        places = self._in_order(home, node.id)
+        if not places:
+            return reaching(found, use)
+        before = found[: bisect_left(places, use)]
+        return _in_force(before) if before else list(found)
+
+    def _in_order(self, scope: Scope, name: str) -> list[tuple[int, int]]:
+        """Where the bindings of a name stand, empty if they are not in the order of the text."""
+        key = (scope, name)
+        if key not in self._places:
+            places = [binding.position for binding in scope.bindings[name]]
+            self._places[key] = places if places == sorted(places) else []
+        return self._places[key]
 
     def _meanings(self, node: ast.expr, depth: int) -> Iterator[Meaning]:
         if depth > _MAX_DEPTH:
@@ -288,8 +306,11 @@ def reaching(bindings: list[Binding], use: tuple[int, int] | None) -> list[Bindi
     An unconditional binding ends the ones before it. A binding that stands after the use in its own scope counts
     only when nothing before it does (a loop may bring control back).
     """
-    before = [b for b in bindings if use is None or b.position < use]
-    if not before:
-        return list(bindings)
-    last = max((n for n, b in enumerate(before) if not b.conditional), default=0)
-    return before[last:]
+    before = bindings if use is None else [b for b in bindings if b.position < use]
+    return _in_force(before) if before else list(bindings)
+
+
+def _in_force(bindings: list[Binding]) -> list[Binding]:
+    """The last of `bindings` that is unconditional, and those behind it; all where there is none."""
+    last = next((n for n in range(len(bindings) - 1, -1, -1) if not bindings[n].conditional), 0)
+    return bindings[last:]

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -132,6 +133,15 @@ class Structure:
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
     choices: list[ast.If]
+
+    @cached_property
+    def method_calls(self) -> Mapping[str, list[ast.Call]]:
+        """The calls of attributes, by the attribute's name."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            if isinstance(call.func, ast.Attribute):
+                found.setdefault(call.func.attr, []).append(call)
+        return found
 
 
 def build(tree: ast.Module) -> Structure:

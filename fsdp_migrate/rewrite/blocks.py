@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice, takewhile
 
 from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.calls import rewrite_call, stands_alone
@@ -49,7 +50,7 @@ def wrapped(
     """New texts of the wrapped statements, and those of `replaces` (between neighbours) that they include."""
     blocks: list[_Block] = []
     used: set[Replace] = set()
-    between = list(replaces)
+    between = sorted(replaces, key=lambda replace: replace.span)
     for wrap in sorted(wraps, key=lambda w: w.span):
         joining = _joining(source, blocks[-1], wrap, between) if blocks else None
         if joining is None:
@@ -77,7 +78,9 @@ def _joining(source: Source, block: _Block, wrap: Wrap, replaces: list[Replace])
     gap = Span(block.span.end, wrap.span.start)
     if gap.start > gap.end or source.piece(gap.start) != source.piece(gap.end):
         return None
-    inside = [replace for replace in replaces if gap.contains(replace.span)]
+    first_inside = bisect_left(replaces, gap.start, key=lambda replace: replace.span.start)
+    reached = takewhile(lambda replace: replace.span.start <= gap.end, islice(replaces, first_inside, None))
+    inside = [replace for replace in reached if gap.contains(replace.span)]
     text = _spliced(source, gap, inside)
     if NEWLINE.search(text) is None or _BLANK_LINES.fullmatch(text) is None:
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from fsdp_migrate.rewrite.removal import removed
 from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, RewriteError
 from fsdp_migrate.source import Source, Span
 
+_NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BLANK = " \t\f"
 _CONTINUED = " \t\f\\\r\n"
 
@@ -54,15 +56,16 @@ def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacem
 
 
 def _line_end(source: Source, offset: int) -> Span:
-    rest = source.segment(Span(offset, len(source.data)))
-    end = offset + len(NEWLINE.split(rest, maxsplit=1)[0].encode())
+    newline = _NEWLINE.search(source.data, offset)
+    end = newline.start() if newline else len(source.data)
     return Span(end, end)
 
 
 def _with_comment(source: Source, span: Span, text: str) -> Replacement:
     """The new text; a comment behind a statement that takes more lines now goes to its first, where tools look."""
     newline = NEWLINE.search(text)
-    behind = next((comment for comment, _ in source.comments if comment.start >= span.end), None)
+    number = bisect_left(source.comments, span.end, key=lambda comment: comment[0].start)
+    behind = source.comments[number][0] if number < len(source.comments) else None
     if newline is None or NEWLINE.search(source.segment(span)) or behind is None:
         return Replacement(span, text)
     if source.segment(Span(span.end, behind.start)).strip(_BLANK):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from itertools import takewhile
 
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
@@ -75,8 +76,10 @@ def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], li
 def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool) -> int:
     """Where to go on behind a removed line: blank lines below give way to those above, or to an opening block."""
     piece = source.piece(line_start)
-    first, row = (source.line_starts.index(offset) for offset in (piece.start, line_start))
-    above = len(list(takewhile(lambda line: not line.strip(" \t\r\n"), reversed(source.text_lines[first:row]))))
+    first, row = (bisect_left(source.line_starts, offset) for offset in (piece.start, line_start))
+    above = len(
+        list(takewhile(lambda line: not source.text_lines[line].strip(" \t\r\n"), range(row - 1, first - 1, -1)))
+    )
     most = above if not opens_block and above < row - first else len(source.text_lines)
     for _ in range(most):
         blank = _BLANK_LINE.match(source.data, end, piece.end)

@@ -25,12 +25,11 @@ def first_seen(
     known = [by_place.pop((finding.code, finding.span.start), None) for finding in found]
     waiting: defaultdict[str, deque[Finding]] = defaultdict(deque)
     for number in sorted(set(range(len(before))).difference(known)):
-        finding, origin = before[number]
-        waiting[finding.code].append(origin)
+        waiting[before[number][0].code].append(before[number][1])
     pairs = []
-    for finding, number in zip(found, known):
-        if number is not None:
-            pairs.append((finding, before[number][1]))
+    for finding, seen in zip(found, known):
+        if seen is not None:
+            pairs.append((finding, before[seen][1]))
         else:
             in_order = waiting[finding.code]
             pairs.append((finding, in_order.popleft() if in_order else finding))

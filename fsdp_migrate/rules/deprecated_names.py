@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from packaging.version import Version
 
@@ -74,9 +75,14 @@ def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None
 
 def _chooses(facts: ModuleFacts, path: str, node: ast.AST) -> bool:
     """Whether the file chooses by itself between the old name and one that some release points to."""
+    return any(is_old_arm(facts, node, name.rpartition(".")[2]) for name in _successors(path))
+
+
+@cache
+def _successors(path: str) -> frozenset[str]:
+    """The names that some release points to."""
     warnings = {known for release in having(path) if (known := deprecation(path, release)) is not None}
-    successors = {name for known in warnings if (name := _successor(path, known)) is not None}
-    return any(is_old_arm(facts, node, name.rpartition(".")[2]) for name in successors)
+    return frozenset(name for known in warnings if (name := _successor(path, known)) is not None)
 
 
 def _first_warning(path: str) -> str:

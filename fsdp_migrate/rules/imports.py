@@ -69,7 +69,7 @@ def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling:
     scope = facts.scope(facts.statement(at))
     added = []
     for symbol in sorted(symbols):
-        spelling[symbol] = _free_name(symbol, [scope], facts.scope(at))
+        spelling[symbol] = _free_name(facts, symbol, [scope], facts.scope(at))
         added.append(symbol if spelling[symbol] == symbol else f"{symbol} as {spelling[symbol]}")
     return f"from {PACKAGE} import {', '.join(added)}"
 
@@ -92,13 +92,20 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
     scope = facts.scope(at)
     wanted = f"{PACKAGE}.{symbol}"
     for outer in scope.enclosing():
-        for name, bindings in outer.bindings.items():
-            imports = [binding for binding in bindings if facts.names.brings(binding, wanted)]
-            if len(imports) != len(bindings) or not imports or scope.lookup(name) is not outer:
-                continue
-            if _certainly_ran(facts, imports, outer, at, receiver):
+        for name, imports in _bringing(facts, outer, wanted):
+            if scope.lookup(name) is outer and _certainly_ran(facts, imports, outer, at, receiver):
                 return name
     return symbol if facts.names.stars(scope, symbol) == wanted else None
+
+
+def _bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, list[Binding]]]:
+    """The names that are bound in `scope` by imports of `symbol` and by nothing else."""
+
+    def found() -> list[tuple[str, list[Binding]]]:
+        brings = facts.names.brings
+        return [(name, all_) for name, all_ in scope.bindings.items() if all(brings(one, symbol) for one in all_)]
+
+    return facts.memo((_bringing, scope, symbol), found)
 
 
 def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
@@ -205,7 +212,7 @@ def _imported(
         if binding.name in binding.scope.declared_global:
             raise CannotSupply(f"`{binding.name}` is imported through `global`: import `{symbol}` as well")
         _check_origin(facts, symbol, binding.node)
-    name = _free_name(symbol, [binding.scope for binding in origins], facts.scope(at))
+    name = _free_name(facts, symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"
     return name, [_import_edit(facts, binding.node, added) for binding in origins]
 
@@ -248,10 +255,10 @@ def _is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
     return not before.strip(b" \t\f") and (not behind or behind.startswith("#"))
 
 
-def _free_name(symbol: str, homes: list[Scope], at: Scope) -> str:
+def _free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) -> str:
     """`symbol`, or an alias for it that is free in every one of `homes` and seen from `at`."""
     for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
-        if not any(_collides(home, at, candidate) for home in homes):
+        if not any(_collides(facts, home, at, candidate) for home in homes):
             return candidate
     raise CannotSupply(f"the name `{symbol}` is taken here: import it under another one")
 
@@ -270,10 +277,15 @@ def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:
     return binding if isinstance(binding.node, ast.ImportFrom) else None
 
 
-def _collides(home: Scope, at: Scope, name: str) -> bool:
+def _collides(facts: ModuleFacts, home: Scope, at: Scope, name: str) -> bool:
     """Whether binding `name` in `home` would change what a name means, or not be seen at `at`."""
     if name in home.bindings or any(name in outer.bindings for outer in at.enclosing() if outer is not home):
         return True
+    return facts.memo((_collides, home, name), lambda: _is_used_inside(home, name))
+
+
+def _is_used_inside(home: Scope, name: str) -> bool:
+    """Whether a use of `name` would see a binding of it in `home`, which has none."""
     if home.lookup(name) is not None and not home.is_module:
         return any(name in inner.uses for inner in home.nested())
     return any(name in inner.uses and inner.lookup(name) is None for inner in home.nested())

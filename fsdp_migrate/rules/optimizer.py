@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound
@@ -137,25 +139,54 @@ def _end(node: ast.AST, facts: ModuleFacts) -> tuple[int, int]:
 
 
 def _paired(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Iterator[ast.expr]:
-    function = facts.function(call)
-    for other in facts.structure.calls:
-        if other is call or not isinstance(other.func, ast.Attribute) or facts.function(other) is not function:
+    pairs = facts.memo(_pairs, lambda: _pairs(facts))
+    same = ast.dump(facts.fsdp.followed(model))
+    known: set[str] = set()
+    for pair in pairs.get((facts.function(call), same), ()):
+        if pair.call is call or (pair.dumps and known.issuperset(pair.dumps)):
             continue
-        positions = _PAIRING_METHODS.get(other.func.attr)
-        if positions is None:
+        if not changed_between(facts, model, place_of(pair.call), place_of(call)):
+            if pair.fault is not None:
+                raise pair.fault
+            known.update(pair.dumps)
+            yield from pair.optimizers
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A call that has a model and the optimizers that it names or is loaded into, or why these cannot be told."""
+
+    call: ast.Call
+    optimizers: tuple[ast.expr, ...]
+    fault: NoOptimizer | None = None
+
+    @cached_property
+    def dumps(self) -> frozenset[str]:
+        """The optimizers as texts."""
+        return frozenset(map(ast.dump, self.optimizers))
+
+
+def _pairs(facts: ModuleFacts) -> dict[tuple[ast.AST, str], list[_Pair]]:
+    """What pairs a model with an optimizer, in order, by function and model."""
+    found: dict[tuple[ast.AST, str], list[_Pair]] = {}
+    for call in facts.structure.calls:
+        positions = _PAIRING_METHODS.get(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        model = None if positions is None else _argument(call, positions[0], "model")
+        if positions is None or model is None or facts.fsdp.receiver(call.func, model) is None:
             continue
-        other_model = _argument(other, positions[0], "model")
-        if other_model is None or not facts.fsdp.same_object(other_model, model):
-            continue
-        if facts.fsdp.receiver(other.func, other_model) is None:
-            continue
-        if changed_between(facts, model, place_of(other), place_of(call)):
-            continue
-        optimizer = _argument(other, positions[1], "optim")
-        if optimizer is None:
-            yield from _receivers(facts, other)
-        elif pure(optimizer):
-            yield optimizer
+        pair = _pair(facts, call, _argument(call, positions[1], "optim"))
+        if pair.optimizers or pair.fault is not None:
+            found.setdefault((facts.function(call), ast.dump(facts.fsdp.followed(model))), []).append(pair)
+    return found
+
+
+def _pair(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr | None) -> _Pair:
+    if optimizer is not None:
+        return _Pair(call, (optimizer,) if pure(optimizer) else ())
+    try:
+        return _Pair(call, tuple(_receivers(facts, call)))
+    except NoOptimizer as fault:
+        return _Pair(call, (), fault)
 
 
 def _argument(call: ast.Call, position: int, keyword: str) -> ast.expr | None:

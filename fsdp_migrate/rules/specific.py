@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
@@ -23,15 +26,21 @@ def spoken_for(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
 
 def is_spoken_for(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
     """Whether a specific rule has a finding at one of the places, or at a use of a name that is imported there."""
-    spans = spoken_for(facts, hints=hints)
-    wanted = [facts.source.span(node) for place in places for node in (place, *_used(facts, place))]
-    return any(span.overlaps(one) for span in spans for one in wanted)
+    starts, ends = facts.memo((is_spoken_for, hints), lambda: _reaches(spoken_for(facts, hints=hints)))
+    wanted = (facts.source.span(node) for place in places for node in (place, *_used(facts, place)))
+    return any(ends[bisect_left(starts, one.end)] > one.start for one in wanted)
+
+
+def _reaches(spans: Iterable[Span]) -> tuple[list[int], list[int]]:
+    """Where the spans start, in order, and how far those reach that start in front of each, and all of them."""
+    ordered = sorted(spans)
+    return [span.start for span in ordered], list(accumulate((span.end for span in ordered), max, initial=0))
 
 
 def _used(facts: ModuleFacts, place: ast.AST) -> list[ast.expr]:
     if not isinstance(place, ast.alias):
         return []
-    taken = next(one for one in imports(facts) if one.alias is place)
+    taken = facts.memo(_used, lambda: {one.alias: one for one in imports(facts)})[place]
     return [use for binding in bindings_of(facts, taken) for use in uses_of(binding)] if taken.binds_path else []
 
 
