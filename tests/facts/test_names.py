@@ -92,3 +92,11 @@ def test_only_a_name_bound_once_has_a_definition() -> None:
     assert isinstance(node, ast.Name)
     assert names.definition(node) is None
     assert [ast.unparse(value) for value in names.definitions(node)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_the_last_unconditional_binding_counts_however_many_there_are(others: int) -> None:
+    rebound = "FSDP = 1\n" * others
+    assert symbols(f"{rebound}{PUBLIC}\nprobe(FSDP)\n{rebound}") == {FSDP}
+    assert symbols(f"{PUBLIC}\n{rebound}if flag:\n    {PUBLIC}\nprobe(FSDP)") == ({None, FSDP} if others else {FSDP})
+    assert symbols(f"def f():\n    probe(FSDP)\n{rebound}{PUBLIC}") == {FSDP}

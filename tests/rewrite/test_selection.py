@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
@@ -146,3 +148,36 @@ def test_an_import_that_a_fix_would_move_goes_if_the_pass_leaves_it_unused() -> 
     removal = EditImport(a.statement, remove=("A",))
     assert edits_of(source, [moved, fixed(a, 0)]) == [*moved.edits, *fixed(a, 0).edits]
     assert edits_of(source, [moved, fixed(a, 0, 1)]) == [*fixed(a, 0, 1).edits, removal]
+
+
+def pairwise_selection(findings: list[Finding]) -> list[Finding]:
+    chosen: list[Finding] = []
+    for one in sorted(
+        findings, key=lambda f: (f.fix.edits[0].span.start, -f.fix.edits[0].span.end) if f.fix else (0, 0)
+    ):
+        others = [edit for other in chosen if other.fix for edit in other.fix.edits]
+        if one.fix and not any(conflict(edit, other) for edit in one.fix.edits for other in others):
+            chosen.append(one)
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_fixes_chosen_are_those_that_comparing_all_with_all_gives(seed: int) -> None:
+    chance = random.Random(seed)
+    findings = []
+    for number in range(60):
+        start = chance.randrange(600)
+        first = Replace(Span(start, start + chance.choice((0, 0, 3, 64, 130))), str(number % 3))
+        other = EditImport(Span(start - start % 50, start - start % 50 + 20), add=("X",))
+        findings.append(found(first, other) if chance.random() < 0.3 else found(first))
+    chosen = selected(findings, unsafe_fixes=False)
+    assert list(map(id, chosen)) == list(map(id, pairwise_selection(findings)))
+    assert 5 < len(chosen) < 60
+
+
+def test_fixes_far_apart_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    monkeypatch.setattr("fsdp_migrate.rewrite.selection.conflict", lambda one, two: compared.append(one))
+    findings = [found(Replace(Span(at, at + 5), "x")) for at in range(0, 30_000, 30)]
+    assert len(selected(findings, unsafe_fixes=False)) == 1000
+    assert len(compared) < 4000
