@@ -12,9 +12,18 @@ from fsdp_migrate import __version__, config, files, runner
 from fsdp_migrate.config import ConfigFileError, Layer
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.options import CONFIG_FILE, TEXT_OR_JSON, Request, UnusableConfig, parse_torch, shared, usage_errors
+from fsdp_migrate.options import (
+    CONFIG_FILE,
+    TEXT_OR_JSON,
+    Request,
+    UnusableConfig,
+    parse_torch,
+    report_format,
+    shared,
+    usage_errors,
+)
 from fsdp_migrate.report import Run, plain, text
-from fsdp_migrate.report.output import REWRITE_FORMATS
+from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.runner import CacheError, Change, Effort
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import TorchRange
@@ -56,7 +65,8 @@ Examples:
 def cli() -> None:
     """Find PyTorch FSDP code that a newer torch deprecates, breaks or silently changes, and rewrite it.
 
-    A rewrite never changes what the program does; what cannot be rewritten is reported with the reason.
+    A rewrite never changes what the program does, unless with --unsafe-fixes; what cannot be rewritten is reported
+    with the reason.
     """
 
 
@@ -72,6 +82,7 @@ Examples:
 {EXIT_CODES}"""
 )
 @shared
+@report_format(LINT_FORMATS)
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
 @click.option(
     "--add-noqa", is_flag=True, help="Write a '# noqa' for every finding, so that from now on only new ones show."
@@ -163,6 +174,7 @@ Examples:
 With --diff or --check, 1 means that a file would change."""
 )
 @shared
+@report_format(REWRITE_FORMATS)
 @click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
 @click.option("--check", is_flag=True, help="Print nothing, write nothing: the exit code tells.")
 @click.option(
@@ -176,8 +188,6 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
     '-' reads stdin and prints the new text.
     """
     output = request.output
-    if output.format not in REWRITE_FORMATS:
-        raise click.UsageError(f"rewrite has no report {output.format!r}; take one of {', '.join(REWRITE_FORMATS)}")
     if (not output.for_people or output.file is not None) and (diff or check or request.stdin is not None):
         what = f"--output-format {output.format}" if output.file is None else "--output-file"
         raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +18,7 @@ from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import Discovery, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import text
-from fsdp_migrate.report.output import LINT_FORMATS, FileOptionError, Output
+from fsdp_migrate.report.output import FileOptionError, Output
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 if TYPE_CHECKING:
@@ -113,13 +113,6 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     CONFIG_FILE,
     click.option("--isolated", is_flag=True, help="Read no configuration files."),
     click.option(
-        "--output-format",
-        type=click.Choice(LINT_FORMATS),
-        default="text",
-        show_default=True,
-        help="For people, for programs, or for the code review of a CI.",
-    ),
-    click.option(
         "--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report there, not to stdout."
     ),
     click.option(
@@ -165,6 +158,17 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(SHARED_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def report_format(formats: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option that chooses the format of the report."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(formats),
+        default="text",
+        show_default=True,
+        help="For people, for programs, or for the code review of a CI.",
+    )
 
 
 def _show_torch_ranges(request: Request) -> None:

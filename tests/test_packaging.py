@@ -74,6 +74,7 @@ def test_hooks_call_a_command_on_python_files_and_notebooks(hook: dict[str, obje
     assert options == ["--force-exclude"]  # pre-commit names every file
     assert hook["id"] == f"fsdp-migrate-{command}"
     assert hook["types_or"] == ["python", "pyi", "jupyter"]
+    assert hook["require_serial"] is True  # else names are followed through a part of the files only
 
 
 def test_the_wheel_carries_code_fixtures_licence_and_script(tmp_path: Path) -> None:

@@ -95,10 +95,7 @@ def test_rewrite_reports_what_is_left(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["rewrite", "--output-format", "junit"],
-            "rewrite has no report 'junit'; take one of text, concise, json, sarif",
-        ),
+        (["rewrite", "--output-format", "junit"], "'junit' is not one of 'text', 'concise', 'json', 'sarif'"),
         (["rewrite", "--diff", "--output-format", "sarif"], "--output-format sarif cannot be combined with --diff"),
         (["rewrite", "--check", "--output-file", "report"], "--output-file cannot be combined with --diff, --check"),
         (["rewrite", "--output-format", "json", "-"], "cannot be combined with --diff, --check or '-'"),
