@@ -132,7 +132,8 @@ def _chained(facts: ModuleFacts) -> Iterator[_Lack]:
             lack = None if path in told else _lack(facts, path, node, node)
             if lack is None:
                 continue
-            brought = next((start for start in _prefixes(chain.path) if start in taken), chain.base)
+            # A module of the project may have imported the base, and is told so.
+            brought = next(start for start in _prefixes(chain.path) if start in taken or start == chain.base)
             lack = _past_import(brought, lack)
             if lack is not None:
                 if not _is_excused(facts, lack, READING):

@@ -116,3 +116,11 @@ def test_nothing_that_is_looked_into_is_run(tmp_path: Path) -> None:
 def test_a_module_that_cannot_be_parsed_is_passed_over(text: str, tmp_path: Path) -> None:
     grow(tmp_path, {"dist.py": PUBLIC + text, "train.py": f"from dist import FSDP\n{SAVE}"})
     assert codes_of(tmp_path, "train.py") == []
+
+
+def test_what_the_import_in_the_other_module_fails_with_is_said_there_only(tmp_path: Path) -> None:
+    grow(tmp_path, {"compat.py": "from torch.distributed.fsdp.flat_param import FlatParamHandle\n"})
+    text = "import torch\nfrom compat import FlatParamHandle\n\nshard = FlatParamHandle._get_shard\n"
+    grow(tmp_path, {"train.py": text})
+    assert "FSDP600" not in codes_of(tmp_path, "train.py", ">=2.1")
+    assert codes_of(tmp_path, "compat.py", ">=2.1") != []
