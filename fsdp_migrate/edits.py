@@ -13,7 +13,7 @@ from fsdp_migrate.source import Span
 
 @dataclass(frozen=True)
 class Replace:
-    """Put `text` where `span` is (an empty span inserts); a bare line feed in it becomes the file's own newline."""
+    """Put `text` where `span` is (an empty span inserts); a bare line feed in it becomes the newline of that line."""
 
     span: Span
     text: str

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOTEBOOK_SUFFIX = ".ipynb"
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
+_LAST_NEWLINE = re.compile(rb"(?:\r\n|\r|\n)\Z")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
@@ -97,6 +98,17 @@ class Source:
         """The line ending of the first line, LF for a text without one."""
         match = _NEWLINE.search(self.data)
         return match.group().decode() if match else "\n"
+
+    def newline_at(self, offset: int) -> str:
+        """How a new line at `offset` ends: as the line there does, or the one above where that has no end."""
+        return self._newline_within(Span(0, len(self.data)), offset)
+
+    def _newline_within(self, piece: Span, offset: int) -> str:
+        found = _NEWLINE.search(self.data, offset, piece.end)
+        if found is None:
+            start = self.line_start(offset)
+            found = _LAST_NEWLINE.search(self.data, max(piece.start, start - 2), start)
+        return self.newline if found is None else found.group().decode()
 
     @cached_property
     def tree(self) -> ast.Module:

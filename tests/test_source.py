@@ -27,6 +27,13 @@ def test_every_newline_of_python_ends_a_line(newline: str) -> None:
     assert [source.segment(node) for node in source.tree.body] == ["a = 1", "b = 2", "c = 3"]
 
 
+def test_a_new_line_ends_as_the_one_there_or_the_last_that_has_an_end() -> None:
+    source = Source(b"a\r\nb\nc\rd")
+    assert [source.newline_at(offset) for offset in (0, 1, 3, 4, 5, 7, 8)] == ["\r\n", "\r\n", *"\n\n\r\r\r"]
+    assert Source(b"a\r\nb").newline_at(4) == "\r\n"
+    assert Source(b"a").newline_at(1) == "\n"
+
+
 def test_form_feeds_and_unicode_separators_end_no_line() -> None:
     source = Source("a = '\u2028'\n\x0cb = 2\n".encode())
     assert len(source.line_starts) == 3

@@ -79,6 +79,13 @@ class Notebook(Source):
         ends = (line[len(line.rstrip("\r\n")) :] for cell in self.cells for line in split_lines(cell.text)[:1])
         return next(filter(None, ends), "\n")
 
+    def newline_at(self, offset: int) -> str:
+        """As in a file, by the lines of the cell; the newline that ends it in the module is none of it."""
+        if not self.cells:
+            return super().newline_at(offset)
+        start, end = self.cell_at(offset).span
+        return self._newline_within(Span(start, end - 1), offset)
+
     @property
     def written(self) -> bytes:
         """The text of the cells, magics included."""

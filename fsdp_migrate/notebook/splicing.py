@@ -12,9 +12,9 @@ from itertools import accumulate
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
-from fsdp_migrate.notebook import Cell, Notebook
+from fsdp_migrate.notebook import Notebook
 from fsdp_migrate.notebook.placed_json import Array, Literal
-from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, RewriteError
+from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
 from fsdp_migrate.source import Span
 
 # How one character is written inside a literal.
@@ -54,7 +54,7 @@ def spliced(notebook: Notebook, changes: Iterable[Replacement]) -> str:
         if not cell.span.contains(span) or any(notebook.masks(span)):
             raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
         start = cell.characters(Span(cell.span.start, span.start))
-        change = Change(start, start + cell.characters(span), _with_newlines_of(cell, text))
+        change = Change(start, start + cell.characters(span), text)
         by_cell.setdefault(cell.number, []).append(change)
     json = notebook.json
     edits = [e for number, found in by_cell.items() for e in CellSource(json, cells[number].raw.source).edited(found)]
@@ -63,12 +63,6 @@ def spliced(notebook: Notebook, changes: Iterable[Replacement]) -> str:
         pieces += [json[done : edit.start], edit.text]
         done = edit.end
     return "".join([*pieces, json[done:]])
-
-
-def _with_newlines_of(cell: Cell, text: str) -> str:
-    """`text`, which has the newlines of the notebook, with those of the cell if they are all of one kind."""
-    kinds = set(NEWLINE.findall(cell.text))
-    return NEWLINE.sub(kinds.pop(), text) if len(kinds) == 1 else text
 
 
 class CellSource:

@@ -101,7 +101,7 @@ def _names_set(source: Source, region: Span) -> set[str]:
 
 
 def _wrapped(source: Source, block: _Block) -> Replacement:
-    wrap, newline = block.wrap, source.newline
+    wrap, newline = block.wrap, source.newline_at(block.span.start)
     indent = _columns(wrap.indent)
     inner = indent + wrap.unit
     text = _spliced(source, block.span, block.inner)
@@ -138,7 +138,7 @@ def _spliced(source: Source, region: Span, edits: Iterable[InnerEdit]) -> str:
 def new_text(source: Source, edit: InnerEdit) -> str:
     """What an edit puts at its span."""
     if isinstance(edit, Replace):
-        return with_newlines(edit.text, source.newline)
+        return with_newlines(edit.text, source.newline_at(edit.span.start))
     return rewrite_call(source.segment(edit.span), edit)
 
 
@@ -155,7 +155,7 @@ def hoisted(source: Source, hoists: Iterable[Hoist]) -> list[Replacement]:
 
 
 def _hoisted_block(source: Source, hoists: list[Hoist]) -> str:
-    first, newline = hoists[0], source.newline
+    first, newline = hoists[0], source.newline_at(hoists[0].at)
     indent = _columns(first.indent)
     inner = indent + first.unit
     lines = [f"{inner}{h.name} = {_hoisted_call(source, h, inner)}{newline}" for h in hoists]

@@ -46,7 +46,7 @@ def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacem
     found = []
     for rank, ((span, module), together) in enumerate(sorted(united.items())):
         names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
-        indent, newline = together[0].indent, source.newline
+        indent, newline = together[0].indent, source.newline_at(span.end)
         line = f"{indent}from {module} import {', '.join(names)}"
         if not fits(line):
             each = "".join(f"{newline}{indent}{together[0].unit}{name}," for name in names)
@@ -105,7 +105,7 @@ def _new_text(source: Source, edit: EditImport) -> str | None:
     elif multi_line or not new:
         return result
     line = source.data[source.line_start(edit.span.start) : edit.span.start].decode()
-    return result if fits(line + result) else _exploded(statement, line, edit.unit, source.newline)
+    return result if fits(line + result) else _exploded(statement, line, edit.unit, source.newline_at(edit.span.end))
 
 
 def _take_apart(text: str) -> _Import:

@@ -70,7 +70,8 @@ def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], li
         *comments, stand_in = comments
         span = Span(span.start, line_end)
     line = source.data[source.line_start(span.start) : span.start].decode()
-    return Replacement(span, "".join(f"{comment}{source.newline}{line}" for comment in comments) + stand_in)
+    newline = source.newline_at(span.start)
+    return Replacement(span, "".join(f"{comment}{newline}{line}" for comment in comments) + stand_in)
 
 
 def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool) -> int:

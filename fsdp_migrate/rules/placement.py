@@ -197,7 +197,7 @@ def _own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Repla
         indent = facts.indentation(outer) + facts.indent_unit * (2 if isinstance(header, ast.match_case) else 1)
         gaps = [Span(colon + 1, start)]
         gaps += [Span(source.span(one).end, source.span(two).start) for one, two in itertools.pairwise(block)]
-    return indent, tuple(Replace(gap, f"{source.newline}{indent}") for gap in gaps)
+    return indent, tuple(Replace(gap, f"{source.newline_at(gap.start)}{indent}") for gap in gaps)
 
 
 def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:

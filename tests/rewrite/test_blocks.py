@@ -148,7 +148,7 @@ def test_a_form_feed_before_the_statement_stays_alone(indent: str) -> None:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_new_lines_end_like_the_first_of_the_file(newline: str) -> None:
+def test_new_lines_end_like_the_others(newline: str) -> None:
     text = "import x\nosd = FSDP.old(\n    m, o)\ny = 1".replace("\n", newline)
     statement = "osd = FSDP.old(\n    m, o)".replace("\n", newline)
     call = statement.removeprefix("osd = ")
@@ -160,7 +160,7 @@ def test_mixed_newlines_inside_a_statement_stay() -> None:
     text = "import x\r\nosd = [FSDP.old(m, o),\n 1,\r 2,\r\n 3]\n"
     statement = "osd = [FSDP.old(m, o),\n 1,\r 2,\r\n 3]"
     assert applied(text, lambda s: wrap(s, statement, "FSDP.old(m, o)")) == (
-        f"import x\r\n{HEADER}\r\n    osd = [FSDP.new(m, o),\n     1,\r     2,\r\n     3]\n"
+        f"import x\r\n{HEADER}\n    osd = [FSDP.new(m, o),\n     1,\r     2,\r\n     3]\n"
     )
 
 

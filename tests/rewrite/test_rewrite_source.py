@@ -75,3 +75,12 @@ def test_unsafe_fixes_and_the_range_are_up_to_the_caller() -> None:
     assert "state_dict_type" in rewrite_source(text, torch=">=2.1,<2.2").source
     with pytest.raises(RangeError):
         rewrite_source(text, torch="two")
+
+
+def test_new_lines_end_as_the_lines_beside_them() -> None:
+    lines = BEFORE.splitlines()
+    mixed = "\r\n".join(lines[:3]) + "\r\n" + "\n".join(lines[3:]) + "\n"
+    imports, function = AFTER.split("def save")
+    first, rest = function.split("\n", 1)
+    crlf = f"{imports}def save{first}\n".replace("\n", "\r\n")
+    assert rewrite_source(mixed, "save.py").source == crlf + rest
