@@ -144,6 +144,22 @@ class ImportBehind:
 
 
 @dataclass(frozen=True)
+class MoveImport:
+    """Import the bound name `name` of the `from ... import` at `span` from `module` instead.
+
+    The module is written in the usual way there. `before` are statements of one line that go in front. Edits of one
+    statement from several findings are united: a statement whose names all move keeps its layout.
+    """
+
+    span: Span
+    name: str
+    module: str
+    indent: str
+    unit: str = "    "
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ImportBinding:
     """A name that the import at `statement` binds, and every place that uses it.
 
@@ -164,7 +180,7 @@ class Release:
     binding: ImportBinding
 
 
-Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | ImportBehind | EditComment
+Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | ImportBehind | MoveImport | EditComment
 
 
 def touched(edit: Edit) -> tuple[Span, ...]:

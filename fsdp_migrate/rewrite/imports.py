@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from fsdp_migrate.edits import EditImport, ImportBehind
+from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
 from fsdp_migrate.rewrite.blocks import fits
 from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed
@@ -47,12 +47,44 @@ def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacem
     for rank, ((span, module), together) in enumerate(sorted(united.items())):
         names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
         indent, newline = together[0].indent, source.newline_at(span.end)
-        line = f"{indent}from {module} import {', '.join(names)}"
-        if not fits(line):
-            each = "".join(f"{newline}{indent}{together[0].unit}{name}," for name in names)
-            line = f"{indent}from {module} import ({each}{newline}{indent})"
+        line = indent + _import_line(module, names, indent, together[0].unit, newline)
         found.append(Replacement(_line_end(source, span.end), newline + line, rank))
     return found
+
+
+def moved(source: Source, edits: Iterable[MoveImport]) -> list[Replacement]:
+    """Imports of which some names come from other modules; those in front of what stays."""
+    united: dict[Span, list[MoveImport]] = {}
+    for edit in edits:
+        united.setdefault(edit.span, []).append(edit)
+    return [Replacement(span, _moved(source, united[span])) for span in sorted(united)]
+
+
+def _moved(source: Source, edits: list[MoveImport]) -> str:
+    first, text = edits[0], source.segment(edits[0].span)
+    newline = source.newline_at(first.span.end)
+    going = {edit.name: edit.module for edit in edits}
+    names = _take_apart(text).names.items
+    lines = list(dict.fromkeys(line for edit in edits for line in edit.before))
+    modules = sorted(set(going.values()))
+    if len(modules) == 1 and all(_bound(name) in going for name in names):
+        lines.append(f"from {modules[0]}{text[text.index(' import') :]}")
+    else:
+        for module in modules:
+            taken = [_spelled(name) for name in names if going.get(_bound(name)) == module]
+            lines.append(_import_line(module, taken, first.indent, first.unit, newline))
+        rest = _new_text(source, EditImport(first.span, remove=tuple(going), unit=first.unit))
+        lines += [] if rest is None else [rest]
+    return f"{newline}{first.indent}".join(lines)
+
+
+def _import_line(module: str, names: Sequence[str], indent: str, unit: str, newline: str) -> str:
+    """An import without the indentation of its first line; one name a line where it would be too long."""
+    line = f"from {module} import {', '.join(names)}"
+    if fits(indent + line):
+        return line
+    each = "".join(f"{newline}{indent}{unit}{name}," for name in names)
+    return f"from {module} import ({each}{newline}{indent})"
 
 
 def _line_end(source: Source, offset: int) -> Span:

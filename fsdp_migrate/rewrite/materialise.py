@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, ImportBehind, Replace, RewriteCall, Unwrap, Wrap
+from fsdp_migrate.edits import (
+    Edit,
+    EditComment,
+    EditImport,
+    Hoist,
+    ImportBehind,
+    MoveImport,
+    Replace,
+    RewriteCall,
+    Unwrap,
+    Wrap,
+)
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
-from fsdp_migrate.rewrite.imports import added_behind, edited
+from fsdp_migrate.rewrite.imports import added_behind, edited, moved
 from fsdp_migrate.rewrite.splicing import Replacement, TooDeepError, splice
 from fsdp_migrate.source import Source
 
@@ -44,5 +55,6 @@ def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
         *(unwrapped(source, edit) for edit in different if isinstance(edit, Unwrap)),
         *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
         *edited(source, [edit for edit in different if isinstance(edit, EditImport)]),
+        *moved(source, [edit for edit in different if isinstance(edit, MoveImport)]),
         *added_behind(source, [edit for edit in different if isinstance(edit, ImportBehind)]),
     ]

@@ -6,10 +6,22 @@ import ast
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 
-from fsdp_migrate.edits import Edit, EditComment, EditImport, Hoist, ImportBehind, ImportBinding, Replace, Wrap, touched
+from fsdp_migrate.edits import (
+    Edit,
+    EditComment,
+    EditImport,
+    Hoist,
+    ImportBehind,
+    ImportBinding,
+    MoveImport,
+    Replace,
+    Wrap,
+    touched,
+)
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
 
+_OF_IMPORTS = (EditImport, ImportBehind, MoveImport)
 _STRETCH = 64  # bytes, about a line
 
 
@@ -59,7 +71,7 @@ def _stretches(edit: Edit) -> Iterator[int]:
 
 def _place(fix: Fix) -> tuple[int, int]:
     """What brings the earlier fix to the front, and of two that start together the outer one."""
-    body = [edit for edit in fix.edits if not isinstance(edit, (EditImport, ImportBehind))]
+    body = [edit for edit in fix.edits if not isinstance(edit, _OF_IMPORTS)]
     spans = [span for edit in body or fix.edits for span in touched(edit)]
     return min(span.start for span in spans), -max(span.end for span in spans)
 
@@ -68,8 +80,7 @@ def conflict(one: Edit, two: Edit) -> bool:
     """Whether two edits cannot be carried out together."""
     if one == two:
         return False
-    imports = (EditImport, ImportBehind)
-    if isinstance(one, imports) and type(one) is type(two) and one.span == two.span:
+    if isinstance(one, _OF_IMPORTS) and type(one) is type(two) and one.span == two.span:
         return False
     if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
         return one.name == two.name or one.call.span.overlaps(two.call.span)

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from fsdp_migrate.edits import Argument, Release, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
+from fsdp_migrate.facts.calls import BindingError, bind
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules.amp_guards import decorators_verdict, imported, scaler_verdict
+from fsdp_migrate.rules.amp_guards import decorators_verdict, scaler_verdict
+from fsdp_migrate.rules.amp_imports import CallEdits, imported, moved, with_torch
 from fsdp_migrate.rules.amp_names import (
     DEPRECATED,
     NEW_MODULE,
     NO_TORCH,
     Place,
+    call_of,
     is_type,
+    kept,
     places,
+    takes_keywords,
     text_trouble,
     torch_spelling,
 )
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.releases import release
+from fsdp_migrate.source import Span
 
 _AUTOCAST = "autocast"
 _PARAMETERS = ("enabled", "dtype", "cache_enabled")
@@ -38,8 +44,16 @@ _URL = "https://pytorch.org/docs/stable/amp.html"
 
 def check_autocast(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find uses of the autocast of one device, its type tests and annotations apart."""
-    for place in places(facts, (_AUTOCAST,)):
-        call = _call(facts, place)
+    found = list(places(facts, (_AUTOCAST,)))
+    for binding, here in imported(facts, found).items():
+        verdict = moved(facts, binding, here, partial(_autocast_follows, facts))
+        if verdict is not None and any(_wants_torch(facts, place) for place in here):
+            verdict = with_torch(facts, binding, verdict)
+        if verdict is not None and any(call_of(facts, place) for place in here):
+            yield _import_finding(facts, card, binding, here[0], verdict)
+            found = [place for place in found if place not in here]
+    for place in found:
+        call = call_of(facts, place)
         if call is None and is_type(facts, place.node):
             continue
         if call is None:
@@ -51,10 +65,14 @@ def check_autocast(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _autocast(facts: ModuleFacts, place: Place, call: ast.Call) -> Verdict:
     try:
-        bound = bind(call, _PARAMETERS, 0)
+        return _rewritten(facts, place, call, _autocast_arguments(facts, place, call))
     except BindingError as error:
         return manual(f'the call {error}: `{place.new}` takes "{place.device}" first, and dtype before enabled')
-    torch = torch_spelling(facts, place)
+
+
+def _autocast_arguments(facts: ModuleFacts, place: Place, call: ast.Call) -> tuple[Argument, ...]:
+    bound = bind(call, _PARAMETERS, 0)
+    torch = torch_spelling(facts, place) or "torch"
     arguments = [Argument(None, text=f'"{place.device}"')]
     if "dtype" not in bound:
         arguments.append(Argument("dtype", text=f"{torch}.{_DTYPE[place.device]}"))
@@ -62,23 +80,40 @@ def _autocast(facts: ModuleFacts, place: Place, call: ast.Call) -> Verdict:
     arguments += [Argument(name, index) for index, name in ordered]
     if "cache_enabled" not in bound:
         arguments.append(Argument("cache_enabled", text="True"))
-    return _rewritten(facts, place, call, tuple(arguments))
+    return tuple(arguments)
+
+
+def _autocast_follows(facts: ModuleFacts, place: Place) -> CallEdits | None:
+    call = call_of(facts, place)
+    if call is None:
+        return () if is_type(facts, place.node) else None
+    try:
+        return (RewriteCall(facts.source.span(call), None, _autocast_arguments(facts, place, call)),)
+    except BindingError:
+        return None
+
+
+def _wants_torch(facts: ModuleFacts, place: Place) -> bool:
+    """Whether the new call needs a dtype of torch, which is not imported."""
+    call = call_of(facts, place)
+    return call is not None and torch_spelling(facts, place) is None and "dtype" not in bind(call, _PARAMETERS, 0)
 
 
 def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the GradScaler of one device, built, tested for or named as a type."""
     found = list(places(facts, (_SCALER,)))
-    if below_floor(card, facts.torch):
-        for binding, here in imported(facts, found).items():
-            both = scaler_verdict(facts, binding, here)
-            if both is not None:
-                yield _import_finding(facts, card, binding, here[0], both)
-                found = [place for place in found if place not in here]
+    for binding, here in imported(facts, found).items():
+        if not below_floor(card, facts.torch):
+            verdict = moved(facts, binding, here, partial(_scaler_follows, facts))
+        else:
+            verdict = scaler_verdict(facts, binding, here) if here[0].device == "cuda" else None
+        if verdict is not None:
+            yield _import_finding(facts, card, binding, here[0], verdict)
+            found = [place for place in found if place not in here]
     for place in found:
-        call = _call(facts, place)
+        call = call_of(facts, place)
         if call is not None:
-            device = Argument(None, text=f'"{place.device}"')
-            verdict = _rewritten(facts, place, call, (device, *_kept(call)))
+            verdict = _rewritten(facts, place, call, _scaler_arguments(place, call))
         elif isinstance(facts.structure.parents[place.node], ast.ClassDef):
             verdict = manual(f'derive from `{place.new}` and give "{place.device}" to `super().__init__` first')
         elif is_type(facts, place.node):
@@ -88,47 +123,69 @@ def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         yield _finding(facts, card, place, verdict)
 
 
+def _scaler_arguments(place: Place, call: ast.Call) -> tuple[Argument, ...]:
+    return (Argument(None, text=f'"{place.device}"'), *kept(call))
+
+
+def _scaler_follows(facts: ModuleFacts, place: Place) -> CallEdits | None:
+    call, parent = call_of(facts, place), facts.structure.parents[place.node]
+    if call is not None:
+        return (RewriteCall(facts.source.span(call), None, _scaler_arguments(place, call)),)
+    if isinstance(parent, ast.ClassDef):
+        return () if place.device == "cuda" and takes_keywords(facts, parent) else None
+    return () if is_type(facts, place.node) else None
+
+
 def check_custom(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the decorators of autograd functions under autocast."""
     found = list(places(facts, _CUSTOM))
-    if below_floor(card, facts.torch):
-        by_import: dict[ast.AST, dict[Binding, str]] = {}
-        for binding, here in imported(facts, found).items():
+    by_import: dict[ast.AST, dict[Binding, str]] = {}
+    for binding, here in imported(facts, found).items():
+        if below_floor(card, facts.torch):
             by_import.setdefault(binding.node, {})[binding] = here[0].name
-            found = [place for place in found if place not in here]
-        for statement, names in by_import.items():
-            yield _decorators_finding(facts, card, statement, dict(sorted(names.items(), key=_written_at)))
+        elif (verdict := moved(facts, binding, here, partial(_custom_follows, facts))) is not None:
+            yield _import_finding(facts, card, binding, here[0], verdict)
+        else:
+            continue
+        found = [place for place in found if place not in here]
+    for statement, names in by_import.items():
+        yield _decorators_finding(facts, card, statement, dict(sorted(names.items(), key=_written_at)))
     for place in found:
-        call = _call(facts, place)
-        device = Argument("device_type", text=f'"{place.device}"')
+        call = call_of(facts, place)
         if call is not None:
-            kept = _kept(call)
-            positional = sum(1 for argument in kept if argument.keyword is None)
-            arguments = (*kept[:positional], device, *kept[positional:])
-            verdict = _rewritten(facts, place, call, arguments)
-        elif place.node in getattr(facts.structure.parents[place.node], "decorator_list", ()):
-            verdict = _renamed(facts, place, f'({device.keyword}="{place.device}")')
+            verdict = _rewritten(facts, place, call, _custom_arguments(place, call))
+        elif _decorates(facts, place):
+            verdict = _renamed(facts, place, f'(device_type="{place.device}")')
         else:
             verdict = manual(f'only a decorator or a call can be rewritten: `{place.new}` needs `device_type="cuda"`')
         yield _finding(facts, card, place, verdict)
 
 
+def _custom_arguments(place: Place, call: ast.Call) -> tuple[Argument, ...]:
+    arguments = kept(call)
+    positional = sum(1 for argument in arguments if argument.keyword is None)
+    device = Argument("device_type", text=f'"{place.device}"')
+    return (*arguments[:positional], device, *arguments[positional:])
+
+
+def _custom_follows(facts: ModuleFacts, place: Place) -> CallEdits | None:
+    call = call_of(facts, place)
+    if call is not None:
+        return (RewriteCall(facts.source.span(call), None, _custom_arguments(place, call)),)
+    if not _decorates(facts, place):
+        return None
+    end = facts.source.span(place.node).end
+    return (Replace(Span(end, end), f'(device_type="{place.device}")'),)
+
+
+def _decorates(facts: ModuleFacts, place: Place) -> bool:
+    """Whether a place is a bare decorator."""
+    return place.node in getattr(facts.structure.parents[place.node], "decorator_list", ())
+
+
 def _released(facts: ModuleFacts, place: Place, torch: str | None) -> tuple[Release, ...]:
     """The use of an imported name that goes with the old one; the name of torch itself is used again."""
     return () if ast.unparse(place.node).split(".")[0] == torch else release(facts, place.node)
-
-
-def _call(facts: ModuleFacts, place: Place) -> ast.Call | None:
-    """The call of which a place is the callee."""
-    parent = facts.structure.parents[place.node]
-    return parent if isinstance(parent, ast.Call) and parent.func is place.node else None
-
-
-def _kept(call: ast.Call) -> tuple[Argument, ...]:
-    return tuple(
-        Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)
-        for index, argument in enumerate(ordered_arguments(call))
-    )
 
 
 def _trouble(facts: ModuleFacts, place: Place) -> str | None:
@@ -221,10 +278,10 @@ In force in files that use torch.distributed or FSDP, and everywhere with `--sel
             Example(
                 before=_IMPORT
                 + "from torch.cuda.amp import autocast\n\n@autocast(False, torch.bfloat16)\ndef f(x):\n    return x\n",
-                after=_IMPORT
-                + '\n@torch.amp.autocast("cuda", enabled=False, dtype=torch.bfloat16, cache_enabled=True)\n'
+                after=_IMPORT + "from torch.amp import autocast\n\n"
+                '@autocast("cuda", enabled=False, dtype=torch.bfloat16, cache_enabled=True)\n'
                 "def f(x):\n    return x\n",
-                note="positions become keywords",
+                note="an imported name comes from the new module, and positions become keywords",
             ),
             Example(
                 before=_IMPORT + "\ndef region(**options):\n    return torch.cuda.amp.autocast(**options)\n",
@@ -251,7 +308,8 @@ SCALER = Rule(
 `torch.cuda.amp.GradScaler` warns since torch 2.4; `torch.amp.GradScaler` is there since 2.3 and takes the device
 first. Since 2.3 the old class, like `ShardedGradScaler`, is a subclass of the new one: tests with `isinstance` and
 annotations have to name the new class, and do after the fix. Tests in files that do not use torch.distributed are
-reached with `--select FSDP8`. A subclass is reported: its `super().__init__` needs the device.
+reached with `--select FSDP8`. A subclass follows where its base gets keywords only; otherwise it is reported, since a
+position would be taken for the device.
 
 Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
 new one first (or asks a version flag that the file has), and positions become keywords, which both take.""",
@@ -272,13 +330,21 @@ new one first (or asks a version flag that the file has), and positions become k
                 before="import torch.distributed\n"
                 "from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(1024.0)\n",
                 after="import torch.distributed\n"
+                'from torch.amp import GradScaler\n\nscaler = GradScaler("cuda", 1024.0)\n',
+                note="imported by name",
+                torch=">=2.3",
+            ),
+            Example(
+                before="import torch.distributed\n"
+                "from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(1024.0)\n",
+                after="import torch.distributed\n"
                 "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n"
                 "    from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(init_scale=1024.0)\n",
-                note="imported by name, an import can try both",
+                note="with torch 2.1 and 2.2, the import can try both",
             ),
             Example(
                 before=_IMPORT + "\nclass Scaler(torch.cuda.amp.GradScaler):\n    pass\n",
-                note="a subclass",
+                note="a subclass that is not imported by name",
                 torch=">=2.3",
             ),
         ),

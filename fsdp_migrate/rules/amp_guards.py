@@ -13,29 +13,13 @@ from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind
 from fsdp_migrate.facts.scopes import Binding
-from fsdp_migrate.rules.amp_names import NEW_MODULE, Place, is_type
+from fsdp_migrate.rules.amp_names import NEW_MODULE, Place, is_type, takes_keywords
 from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.rules.moved_imports import kept_both
-from fsdp_migrate.rules.releases import uses_of
 
 SCALER = "GradScaler"
 _PARAMETERS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
 _PARTIAL = "partial"
-
-
-def imported(facts: ModuleFacts, places: Iterable[Place]) -> dict[Binding, list[Place]]:
-    """The places by the one `from ... import` that brings their name; places reached otherwise are not in it."""
-    found: dict[Binding, list[Place]] = {}
-    for place in places:
-        bindings = facts.names.bindings(place.node) if isinstance(place.node, ast.Name) else []
-        if len(bindings) == 1 and isinstance(bindings[0].node, ast.ImportFrom) and place.device == "cuda":
-            found.setdefault(bindings[0], []).append(place)
-    return {binding: found[binding] for binding in found if _is_all(found[binding], binding)}
-
-
-def _is_all(places: Iterable[Place], binding: Binding) -> bool:
-    """Whether nothing else is done with the name."""
-    return {place.node for place in places} == set(uses_of(binding)) and all(one.doubt is None for one in places)
 
 
 def scaler_verdict(facts: ModuleFacts, binding: Binding, places: Iterable[Place]) -> Verdict | None:
@@ -44,7 +28,7 @@ def scaler_verdict(facts: ModuleFacts, binding: Binding, places: Iterable[Place]
     for place in places:
         parent = facts.structure.parents[place.node]
         if isinstance(parent, ast.ClassDef):
-            if _passes_positions(parent):
+            if not takes_keywords(facts, parent):
                 return None
         elif isinstance(parent, ast.Call) and parent.func is place.node:
             try:
@@ -59,12 +43,6 @@ def scaler_verdict(facts: ModuleFacts, binding: Binding, places: Iterable[Place]
             return None
     verdict = kept_both(facts, {binding: f"{NEW_MODULE}.{SCALER}"}, edits)
     return verdict if verdict.fix is not None else None
-
-
-def _passes_positions(cls: ast.ClassDef) -> bool:
-    """Whether a subclass hands positions to the constructor of its base."""
-    calls = (node for node in ast.walk(cls) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
-    return any(call.func.attr == "__init__" and call.args for call in calls if isinstance(call.func, ast.Attribute))
 
 
 def decorators_verdict(facts: ModuleFacts, names: Mapping[Binding, str]) -> Verdict:

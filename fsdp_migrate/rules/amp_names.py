@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
+from fsdp_migrate.edits import Argument
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.releases import uses_of
@@ -128,3 +130,32 @@ def is_type(facts: ModuleFacts, node: ast.expr) -> bool:
         tested = asserted or facts.names.qualified(parent.func) in ("builtins.isinstance", "builtins.issubclass")
         return tested and child in parent.args[1:]
     return child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
+
+
+def call_of(facts: ModuleFacts, place: Place) -> ast.Call | None:
+    """The call of which a place is the callee."""
+    parent = facts.structure.parents[place.node]
+    return parent if isinstance(parent, ast.Call) and parent.func is place.node else None
+
+
+def kept(call: ast.Call) -> tuple[Argument, ...]:
+    """All arguments of a call as they are."""
+    return tuple(
+        Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)
+        for index, argument in enumerate(ordered_arguments(call))
+    )
+
+
+def takes_keywords(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
+    """Whether the base of a subclass is known to get no positions, be it from its own constructor or its callers."""
+    calls = [node for node in ast.walk(cls) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    if any(call.func.attr == "__init__" and call.args for call in calls if isinstance(call.func, ast.Attribute)):
+        return False
+    if any(isinstance(node, ast.FunctionDef) and node.name == "__init__" for node in cls.body):
+        return True
+    own = [binding for binding in facts.scope(cls).bindings[cls.name] if binding.node is cls]
+    elsewhere = facts.names.elsewhere
+    if elsewhere is not None and elsewhere.is_imported(cls.name):
+        return False
+    parents = [facts.structure.parents[use] for binding in own for use in uses_of(binding)]
+    return not any(isinstance(parent, ast.ClassDef) or getattr(parent, "args", None) for parent in parents)

@@ -56,12 +56,16 @@ def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
     scope = binding.scope
     if len(scope.bindings[binding.name]) != 1 or scope.is_class or _is_guarded(facts, binding):
         return False
+    return not is_exported(facts, binding) and not _is_named_in_text(facts, binding.name)
+
+
+def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether other modules take an imported name from this one, or are meant to; `__all__` apart."""
+    scope = binding.scope
     if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
-        return False
-    if _is_named_in_text(facts, binding.name):
-        return False
+        return True
     elsewhere = facts.names.elsewhere
-    return elsewhere is None or not scope.is_module or not elsewhere.is_imported(binding.name)
+    return elsewhere is not None and scope.is_module and elsewhere.is_imported(binding.name)
 
 
 def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
@@ -83,10 +87,17 @@ def _is_explicit_export(binding: Binding) -> bool:
 def _is_named_in_text(facts: ModuleFacts, name: str) -> bool:
     """Whether a string (`__all__`, a quoted annotation, `getattr`) or a type comment may refer to the name."""
     word = re.compile(rf"\b{re.escape(name)}\b")
-    strings = (constant.value for constant in facts.structure.strings if isinstance(constant.value, str))
-    if any(word.search(text) and _is_expression(text) for text in strings):
+    if any(True for _ in strings_naming(facts, name)):
         return True
     return any(_TYPE_COMMENT.match(comment) and word.search(comment) for _, comment in facts.source.comments)
+
+
+def strings_naming(facts: ModuleFacts, name: str) -> Iterator[ast.Constant]:
+    """The strings that may refer to a name: `__all__`, quoted annotations, what is given to `getattr`."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    for constant in facts.structure.strings:
+        if isinstance(constant.value, str) and word.search(constant.value) and _is_expression(constant.value):
+            yield constant
 
 
 def _is_expression(text: str) -> bool:

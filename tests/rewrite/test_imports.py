@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fsdp_migrate.edits import EditImport
+from fsdp_migrate.edits import EditImport, MoveImport
 from fsdp_migrate.rewrite.materialise import apply
 from fsdp_migrate.rewrite.splicing import RewriteError
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Source, Span, read_source
 
 from .plans import add, remove
 
@@ -191,3 +191,11 @@ def test_names_go_from_plain_imports_too(text: str, statement: str, gone: str, e
 def test_star_imports_cannot_be_edited() -> None:
     with pytest.raises(RewriteError, match="import"):
         adding("from m import *\n", "A")
+
+
+def test_names_that_move_to_other_modules_stand_in_front_of_what_stays() -> None:
+    text = "if x:\n    from old import a, b as c, d\n"
+    span = Span(text.index("from"), len(text) - 1)
+    plan = [MoveImport(span, name, module, "    ") for name, module in (("c", "new"), ("a", "other"))]
+    new = "if x:\n    from new import b as c\n    from other import a\n    from old import d\n"
+    assert apply(read_source(text.encode(), "m.py"), plan).decode() == new

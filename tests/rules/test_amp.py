@@ -47,7 +47,7 @@ def test_the_device_of_cpu_autocast_has_another_dtype() -> None:
     )
 
 
-def test_an_imported_name_goes_with_its_last_use() -> None:
+def test_an_imported_name_comes_from_the_new_module() -> None:
     check_transformed(
         """\
         import torch
@@ -59,10 +59,11 @@ def test_an_imported_name_goes_with_its_last_use() -> None:
         """,
         """\
         import torch
+        from torch.amp import autocast
         from torch.cuda.amp import GradScaler
 
         def step(x):
-            with torch.amp.autocast("cuda", dtype=torch.float16, cache_enabled=True):
+            with autocast("cuda", dtype=torch.float16, cache_enabled=True):
                 return x
         """,
         AUTOCAST,
@@ -91,7 +92,8 @@ def test_a_module_alias_is_followed() -> None:
 def test_unknown_options_and_other_uses_of_autocast_are_manual() -> None:
     check_manual("import torch\ntorch.cuda.amp.autocast(*a)\n", AUTOCAST, "passes `*args`")
     check_manual("import torch\nregion = torch.cuda.amp.autocast\n", AUTOCAST, "only a call can be rewritten")
-    check_manual("from torch.cuda.amp import autocast\n\nwith autocast():\n    pass\n", AUTOCAST, "not imported here")
+    exported = '__all__ = ["autocast"]\n\nwith autocast():\n    pass\n'
+    check_manual(f"from torch.cuda.amp import autocast\n{exported}", AUTOCAST, "not imported here")
 
 
 def test_a_fallback_of_another_kind_makes_autocast_manual() -> None:
@@ -161,8 +163,9 @@ def test_a_scaler_keeps_all_its_arguments_behind_the_device() -> None:
         """,
         """\
         import torch
+        from torch.amp import GradScaler
 
-        scaler = torch.amp.GradScaler(
+        scaler = GradScaler(
             "cuda",
             1024.0,
             *rest,
@@ -179,22 +182,131 @@ def test_type_tests_and_annotations_follow_the_scaler() -> None:
     check_transformed(
         """\
         import torch
-        from typing import Optional
-        from torch.cuda.amp import GradScaler
+        from torch.cuda import amp
 
-        def step(scaler: Optional[GradScaler], loss) -> GradScaler | None:
-            if isinstance(scaler, (GradScaler, Other)):
+        def step(scaler: Optional[amp.GradScaler], loss) -> amp.GradScaler | None:
+            if isinstance(scaler, (amp.GradScaler, Other)):
                 loss = scaler.scale(loss)
-            own: GradScaler = scaler
+            own: amp.GradScaler = scaler
         """,
         """\
         import torch
-        from typing import Optional
 
         def step(scaler: Optional[torch.amp.GradScaler], loss) -> torch.amp.GradScaler | None:
             if isinstance(scaler, (torch.amp.GradScaler, Other)):
                 loss = scaler.scale(loss)
             own: torch.amp.GradScaler = scaler
+        """,
+        SCALER,
+        torch=">=2.3",
+    )
+
+
+def test_an_import_for_types_changes_its_module_only() -> None:
+    use = "\n\ndef step(scaler: Optional[GradScaler], loss: 'list[GradScaler]'):\n    isinstance(scaler, GradScaler)\n"
+    check_transformed(
+        f"from torch.cuda.amp.grad_scaler import GradScaler{use}",
+        f"from torch.amp import GradScaler{use}",
+        SCALER,
+        torch=">=2.3",
+    )
+
+
+def test_torch_is_imported_where_only_the_default_dtype_needs_it() -> None:
+    given = "from torch.{}amp import autocast\n\nwith autocast({}dtype=kind{}):\n    pass\n"
+    check_transformed(given.format("cuda.", "", ""), given.format("", '"cuda", ', ", cache_enabled=True"), AUTOCAST)
+    check_transformed(
+        """\
+        def train():
+            from torch.cpu.amp import autocast as region
+
+            with region(False):
+                pass
+        """,
+        """\
+        def train():
+            import torch
+            from torch.amp import autocast as region
+
+            with region("cpu", dtype=torch.bfloat16, enabled=False, cache_enabled=True):
+                pass
+        """,
+        AUTOCAST,
+    )
+    other = "from torch.cuda.amp import autocast\n\ndef f(torch):\n    with autocast():\n        pass\n"
+    check_manual(other, AUTOCAST, "not imported here")
+
+
+def test_names_of_one_import_move_together_and_keep_its_layout() -> None:
+    check_transformed(
+        """\
+        import torch
+        from torch.cuda.amp import (
+            GradScaler as Scaler,
+            autocast,
+        )  # mixed precision
+
+        scaler = Scaler()
+        with autocast(dtype=torch.float16, cache_enabled=False):
+            pass
+        """,
+        """\
+        import torch
+        from torch.amp import (
+            GradScaler as Scaler,
+            autocast,
+        )  # mixed precision
+
+        scaler = Scaler("cuda")
+        with autocast("cuda", dtype=torch.float16, cache_enabled=False):
+            pass
+        """,
+        "FSDP80",
+        torch=">=2.4",
+    )
+
+
+def test_an_import_under_a_condition_stays_there() -> None:
+    text = """\
+        try:
+            from torch.{0}amp import GradScaler
+            HAS_AMP = True
+        except ImportError:
+            HAS_AMP = False
+
+        scaler = GradScaler({1}) if HAS_AMP else None
+        """
+    check_transformed(text.format("cuda.", ""), text.format("", '"cuda"'), SCALER, torch=">=2.3")
+
+
+def test_a_subclass_follows_an_import_unless_its_base_may_get_positions() -> None:
+    text = "from torch.{}amp import GradScaler\n\nclass S(GradScaler):\n    def step(self, o):\n        pass\n"
+    own = "\n    def __init__(self, **options):\n        super().__init__(**options)\n"
+    for rest in ("\ns = S(init_scale=2.0)\n", own + "\ns = S(2.0)\n"):
+        check_transformed(text.format("cuda.") + rest, text.format("") + rest, SCALER, torch=">=2.3")
+    for rest in ("\ns = S(2.0)\n", "\nclass T(S):\n    pass\n", own.replace("(**", "(*")):
+        check_manual(text.format("cuda.") + rest, SCALER, "`super().__init__`", torch=">=2.3")
+
+
+def test_an_import_with_comments_for_some_names_stays() -> None:
+    check_transformed(
+        """\
+        import torch
+        from torch.cuda.amp import (
+            GradScaler,  # scales
+            autocast,
+        )
+
+        scaler = GradScaler()
+        """,
+        """\
+        import torch
+        from torch.cuda.amp import (
+            GradScaler,  # scales
+            autocast,
+        )
+
+        scaler = torch.amp.GradScaler("cuda")
         """,
         SCALER,
         torch=">=2.3",
@@ -239,19 +351,20 @@ def test_decorators_of_autograd_functions_become_calls() -> None:
         """,
         """\
         import torch
+        from torch.amp import custom_bwd, custom_fwd
 
         class F(torch.autograd.Function):
             @staticmethod
-            @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float16)
+            @custom_fwd(device_type="cuda", cast_inputs=torch.float16)
             def forward(ctx, x):
                 return x
 
             @staticmethod
-            @torch.amp.custom_bwd(device_type="cuda")
+            @custom_bwd(device_type="cuda")
             def backward(ctx, g):
                 return g
 
-        plain = torch.amp.custom_fwd(forward, device_type="cuda")
+        plain = custom_fwd(forward, device_type="cuda")
         """,
         CUSTOM,
         torch=">=2.4",
