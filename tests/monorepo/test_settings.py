@@ -1,4 +1,4 @@
-"""One repository with three packages, three torch ranges, a re-export, a facade, a notebook and a baseline."""
+"""Three packages with their own settings: three torch ranges, a re-export, a facade, a notebook and a baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lint and rewrite of a repository of three packages, from end to end."""
+"""Names that go through three packages, linted and rewritten from end to end."""
 
 from __future__ import annotations
 
