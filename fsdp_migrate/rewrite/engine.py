@@ -124,7 +124,7 @@ def _carried_out(source: Source, path: str, fixes: Sequence[Fix]) -> tuple[bytes
 
     edits = edits_of(source, fixes)
     changes = replacements(source, edits)
-    comments = [edit for edit in edits if isinstance(edit, EditComment)]
+    comments = [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
     return _checked(source, changes, comments, path), changes
 
 

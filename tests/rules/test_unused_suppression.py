@@ -44,6 +44,7 @@ def rewritten(text: str) -> str:
         ("x = 1  # fsdp-migrate: ignore[]\n", "x = 1\n"),
         ("x = 1  # fsdp-migrate: ignore[FSDP101, no-shard]\n", "x = 1\n"),
         ("x = 1  # fsdp-migrate: ignore[FSDP101]  # fsdp-migrate: ignore[FSDP3]\n", "x = 1\n"),
+        ("x = 1  # noqa: FSDP101  # noqa: FSDP101\n", "x = 1\n"),
         ("x = 1\n    # fsdp-migrate: ignore-file[FSDP1]\ny = 2\n", "x = 1\ny = 2\n"),
         ("#!/usr/bin/python\n# fsdp-migrate: ignore-file[FSDP1]\n\nx = 1\n", "#!/usr/bin/python\n\nx = 1\n"),
         ("# fsdp-migrate: ignore-file[FSDP1]", ""),
