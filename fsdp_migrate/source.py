@@ -67,12 +67,7 @@ class Source:
         """
         self.bom = codecs.BOM_UTF8 if raw.startswith(codecs.BOM_UTF8) else b""
         body = raw[len(self.bom) :]
-        try:
-            self.encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-        except SyntaxError as error:
-            raise SourceError(f"cannot be decoded: {error.msg}") from None
-        if self.encoding == "utf-8-sig":
-            self.encoding = "utf-8"
+        self.encoding = _detected(raw)
         try:
             self.text = body.decode(self.encoding)
             self.data = body if self.encoding == "utf-8" else self.text.encode("utf-8")
@@ -235,8 +230,14 @@ def declared_encoding(text: str) -> str:
     Raises:
         SourceError: it declares one that does not exist.
     """
+    return _detected(text.encode())
+
+
+def _detected(raw: bytes) -> str:
+    # Newer Pythons refuse null bytes here already; they are a matter of the syntax, and have a place.
+    lines = io.BytesIO(raw.replace(b"\0", b" ") if b"\0" in raw else raw)
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
-    except SyntaxError as error:
-        raise SourceError(f"cannot be decoded: {error.msg}") from None
+        encoding, _ = tokenize.detect_encoding(lines.readline)
+    except (SyntaxError, LookupError) as error:
+        raise SourceError(f"cannot be decoded: {getattr(error, 'msg', None) or error}") from None
     return encoding.removesuffix("-sig")
