@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fsdp_migrate.edits import Replace, RewriteCall
+from fsdp_migrate.edits import Release, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
@@ -23,13 +23,15 @@ from fsdp_migrate.torch_api.data import exists
 class Relocation:
     """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases.
 
-    `edits` are what has to change where the name is used; `then` are statements that run behind the new import only.
+    `edits` are what has to change where the name is used, `releases` the imported names that they take away;
+    `then` are statements that run behind the new import only.
     """
 
     taken: Import
     new: str
     guard: bool
     edits: tuple[Replace, ...] = ()
+    releases: tuple[Release, ...] = ()
     then: tuple[str, ...] = ()
 
     @property
@@ -68,7 +70,7 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
         if trouble is not None:
             return manual(trouble)
         edits = [Replace(facts.source.span(statement), _statements(facts, statement, texts))]
-    return Verdict(Fix((*edits, *uses)))
+    return Verdict(Fix((*edits, *uses), tuple(release for one in relocations for release in one.releases)))
 
 
 def kept_both(

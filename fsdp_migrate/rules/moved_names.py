@@ -63,7 +63,7 @@ def _from_imports(
         worst = min((case.severity for _, case in movable), key=_WORST_FIRST.index)
         said = [case for _, case in movable if case.severity is worst]
         relocations = [
-            Relocation(taken, case.moved.new or "", case.guard, argument_edits(facts, taken, case))
+            Relocation(taken, case.moved.new or "", case.guard, *argument_edits(facts, taken, case))
             for taken, case in movable
         ]
         verdict = _at_risk(relocated(facts, statement, relocations), [case for _, case in movable])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from fsdp_migrate.edits import Replace
+from fsdp_migrate.edits import Release, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case
 from fsdp_migrate.rules.moves import is_module
-from fsdp_migrate.rules.releases import import_binding, uses_of
+from fsdp_migrate.rules.releases import import_binding, release, uses_of
 from fsdp_migrate.rules.torch_places import Chain, Import, bindings_of, chains, torch_path
 from fsdp_migrate.torch_api.data import exists
 
@@ -96,17 +96,19 @@ def reduction(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, str] | None
     return (values[0], name.lower()) if owner.endswith(".ReduceOp") and name in _REDUCTIONS else None
 
 
-def argument_edits(facts: ModuleFacts, taken: Import, case: Case) -> tuple[Replace, ...]:
-    """Edits of the arguments that the new name takes in another form."""
+def argument_edits(facts: ModuleFacts, taken: Import, case: Case) -> tuple[tuple[Replace, ...], tuple[Release, ...]]:
+    """Edits of the arguments that the new name takes in another form, and the imported names that they take away."""
+    edits: list[Replace] = []
+    releases: list[Release] = []
     if not case.move.placement:
-        return ()
-    edits = []
+        return (), ()
     for use in (use for binding in bindings_of(facts, taken) for use in uses_of(binding)):
         call = facts.structure.parents[use]
         found = reduction(facts, call) if isinstance(call, ast.Call) and call.func is use else None
         if found is not None:
             edits.append(Replace(facts.source.span(found[0]), f'"{found[1]}"'))
-    return tuple(edits)
+            releases += release(facts, found[0])
+    return tuple(edits), tuple(releases)
 
 
 def renamed_uses(facts: ModuleFacts, taken: Import, name: str) -> tuple[Replace, ...] | None:

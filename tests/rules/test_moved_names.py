@@ -274,9 +274,10 @@ def test_an_enumeration_moves_where_only_common_members_are_used() -> None:
 
 
 def test_a_placement_gets_the_name_of_its_reduction() -> None:
-    text = "import torch.distributed as dist\nfrom {} import {}\nx = [{}({}), {}(reduce_op={}), {}()]\n"
+    text = "from {} import {}\nx = [{}({}), {}(reduce_op={}), {}()]\n"
     check_transformed(
-        text.format(
+        "import torch.distributed as dist\n"
+        + text.format(
             f"{OLD_TENSOR}.placement_types",
             "_Partial",
             "_Partial",
@@ -392,3 +393,19 @@ def test_what_is_too_new_for_the_range_is_not_this_tables_matter() -> None:
 def test_a_name_that_is_newer_than_the_whole_range_is_not_said_to_have_moved() -> None:
     text = "from torch.distributed._composable.fsdp import FSDP\nisinstance(module, FSDP)\n"
     assert [finding.code for finding in lint(text, "FSDP6", torch=">=1.13,<2.2")] == ["FSDP600"]
+
+
+PARTIAL = "from torch.distributed._tensor.placement_types import _Partial"
+
+
+def test_an_import_goes_that_only_an_argument_of_the_old_form_used() -> None:
+    for import_, operation in (
+        ("import torch.distributed as dist", "dist.ReduceOp"),
+        ("from torch.distributed import ReduceOp", "ReduceOp"),
+    ):
+        check_transformed(
+            f"{import_}\n{PARTIAL}\nx = _Partial({operation}.MAX)\n",
+            'from torch.distributed.tensor import Partial\nx = Partial("max")\n',
+            "FSDP601",
+            torch=">=2.6",
+        )
