@@ -312,7 +312,7 @@ reached with `--select FSDP8`. A subclass follows where its base gets keywords o
 position would be taken for the device.
 
 Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
-new one first (or asks a version flag that the file has), and positions become keywords, which both take.""",
+new one first (or asks for the version as the file does), and positions become keywords, which both take.""",
         applicability="safe or manual",
         deprecated=DEPRECATED,
         floor="2.3",

@@ -15,8 +15,8 @@ from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.moved_modules import Layout, import_text, import_trouble, module_span, written
 from fsdp_migrate.rules.moved_uses import chains_through, renamed_uses
 from fsdp_migrate.rules.torch_places import Import, imports
+from fsdp_migrate.rules.version_style import version_test
 from fsdp_migrate.source import Span
-from fsdp_migrate.torch_api.data import exists
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Reloc
         if guard:
             before = [written(one.taken.alias) for one in members]
             arms = import_text(module, names, layout.inner), import_text(old, before, layout.inner)
-            flag = version_flag(facts, statement, [one.new for one in members])
-            lines.append(_guarded(*arms, layout, flag, [line for one in members for line in one.then]))
+            test = version_test(facts, statement, [one.new for one in members])
+            lines.append(_guarded(*arms, layout, test, [line for one in members for line in one.then]))
         else:
             lines.append(import_text(module, names, layout))
     moved = {one.taken.alias for one in texts}
@@ -133,27 +133,14 @@ def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Reloc
     return f"\n{layout.indent}".join(lines)
 
 
-def _guarded(new: str, old: str, layout: Layout, flag: str | None, then: Sequence[str] = ()) -> str:
-    """Both imports: chosen by a flag of the file, else the old one where the new one fails."""
+def _guarded(new: str, old: str, layout: Layout, test: str | None, then: Sequence[str] = ()) -> str:
+    """Both imports: chosen by a test for the version, else the old one where the new one fails."""
     outer, inner = f"\n{layout.indent}", f"\n{layout.inner.indent}"
     follow = "".join(f"{inner}{line}" for line in then)
-    if flag is not None:
-        return f"if {flag}:{inner}{new}{follow}{outer}else:{inner}{old}"
+    if test is not None:
+        return f"if {test}:{inner}{new}{follow}{outer}else:{inner}{old}"
     behind = f"{outer}else:{follow}" if then else ""
     return f"try:{inner}{new}{outer}except ImportError:{inner}{old}{behind}"
-
-
-def version_flag(facts: ModuleFacts, statement: ast.stmt, names: Sequence[str]) -> str | None:
-    """A name of the module, bound above `statement`, that is true on just those releases that have all the `names`."""
-    wanted = {release for release in facts.torch.releases if all(exists(name, release) for name in names)}
-    for name, bindings in facts.structure.module.bindings.items():
-        value = bindings[0].value if len(bindings) == 1 and not bindings[0].conditional else None
-        if value is None or bindings[0].position >= (statement.lineno, statement.col_offset):
-            continue
-        told = {release: facts.gates.truth(value, release) for release in facts.torch.releases}
-        if None not in told.values() and {release for release, true in told.items() if true} == wanted:
-            return name if facts.scope(statement).lookup(name) is facts.structure.module else None
-    return None
 
 
 def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) -> Verdict:
@@ -175,6 +162,6 @@ def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) ->
     if trouble is not None or len(statement.names) > 1 or not taken.binds_path:
         return manual(trouble or f"only names can come from either place: import what is needed from `{new}` by name")
     layout = Layout.of(facts, statement)
-    flag = version_flag(facts, statement, [new])
-    text = _guarded(f"import {new} as {taken.bound}", f"import {written(alias)}", layout, flag)
+    test = version_test(facts, statement, [new])
+    text = _guarded(f"import {new} as {taken.bound}", f"import {written(alias)}", layout, test)
     return Verdict(Fix((Replace(source.span(statement), text),)))

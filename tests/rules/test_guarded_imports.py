@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fsdp_migrate.config import Settings
+from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.torch_api import TorchRange
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 SCALER = "FSDP802"
@@ -131,6 +134,64 @@ def test_a_flag_of_the_file_that_says_the_same_is_used() -> None:
     check_transformed(FLAG.format(flag, old), FLAG.format(flag, GUARDED), SCALER)
     other = flag.replace("2.3", "2.4")
     check_transformed(FLAG.format(other, old), FLAG.format(other, TRIED), SCALER)
+
+
+GATED = "{}\n{}\n{}\nscaler = GradScaler()\n"
+LIGHTNING = "lightning.fabric.utilities.imports import _TORCH_GREATER_EQUAL_2_1, _TORCH_GREATER_EQUAL_2_3"
+OWN = "def at_least(version):\n    return Version(torch.__version__) >= Version(version)\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "test"),
+    [
+        ("from accelerate.utils import is_torch_version", 'NEW = is_torch_version("<", "2.1.0")', '(">=", "2.3.0")'),
+        ("from u import is_torch_greater_or_equal", "assert is_torch_greater_or_equal('2.2')", "('2.3')"),
+        ("import torch\nfrom packaging.version import Version\n" + OWN, 'assert at_least("2.2")', '("2.3")'),
+        (f"from {LIGHTNING}", "print(_TORCH_GREATER_EQUAL_2_3)", ""),
+        ("from lightning_utilities.core.imports import RequirementCache", 'x = RequirementCache("torch>=2.2")', None),
+        (
+            "import operator\nfrom lightning_utilities.core.imports import compare_version",
+            'x = compare_version("torch", operator.ge, "2.1.0")',
+            '("torch", operator.ge, "2.3.0")',
+        ),
+        (
+            "import torch\nfrom packaging import version",
+            'OLD = version.parse(torch.__version__) >= version.parse("2.2")',
+            ' >= version.parse("2.3")',
+        ),
+    ],
+)
+def test_the_file_is_asked_for_the_version_as_it_asks_itself(above: str, below: str, test: str | None) -> None:
+    before = GATED.format(above, "from torch.cuda.amp import GradScaler", below)
+    after = GATED.format(
+        above, "{}from torch.amp import GradScaler\n{}    from torch.cuda.amp import GradScaler", below
+    )
+    settings = Settings(torch=TorchRange.parse(">=2.1"), select=(SCALER,))
+    text = rewrite_bytes(before.encode(), "m.py", settings).raw.decode()
+    (condition,) = (line for line in text.splitlines() if line.startswith("if "))
+    check_transformed(before, after.format(f"{condition}\n    ", "else:\n"), SCALER)
+    assert condition.endswith(f'{test if test is not None else """("torch>=2.3")"""}:')
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ("", 'from u import is_torch_version\nassert is_torch_version(">=", "2.1")'),
+        (
+            "import torch",
+            'if x:\n    from packaging import version\nversion.parse(torch.__version__) >= version.parse("2")',
+        ),
+        ("def f(is_torch_version):", '    return is_torch_version(">=", "2.1")'),
+        ("from u import needs", 'assert needs("numpy>=2.1")'),
+    ],
+)
+def test_a_test_that_is_not_at_hand_or_of_something_else_is_not_used(above: str, below: str) -> None:
+    indent = "    " if above.endswith(":") else ""
+    before = GATED.format(above, f"{indent}from torch.cuda.amp import GradScaler", below)
+    before = before.replace("\nscaler", f"\n{indent}scaler")
+    settings = Settings(torch=TorchRange.parse(">=2.1"), select=(SCALER,))
+    text = rewrite_bytes(before.encode(), "m.py", settings).raw.decode()
+    assert f"{indent}try:\n{indent}    from torch.amp import GradScaler" in text
 
 
 @pytest.mark.parametrize(
