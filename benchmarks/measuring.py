@@ -72,7 +72,8 @@ def _once(command: Command) -> tuple[float, float, float]:
         stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
-    told = process.stderr.read()
+    with process.stderr as errors:
+        told = errors.read()
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
