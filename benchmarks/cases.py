@@ -122,7 +122,7 @@ class Cases:
                 prepare=afresh,
             ),
         }
-        return Row("rewrite, every file changes", _size(source), commands, (Target("LibCST rename", 1.0),))
+        return Row("rewrite, every file changes", _size(source), commands)
 
     def cores(self) -> Row:
         """One process and two."""
