@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
@@ -65,13 +65,15 @@ class Evidence:
 
     `kind` is ``warning`` (`text` occurs in its message), ``raises``, ``call`` (`text` is the function's qualified
     name) or ``deprecation`` (any deprecation warning; what a pair without a header is held to). For a call,
-    `argument` narrows it to calls that do (`given`) or do not pass that parameter.
+    `argument` narrows it to calls that do (`given`) or do not pass that parameter. It is to be seen wherever `when`
+    holds, which is about torch.
     """
 
     kind: str
     text: str = ""
     argument: str | None = None
     given: bool = True
+    when: tuple[Condition, ...] = ()
 
     def __str__(self) -> str:
         if self.kind == "deprecation":
@@ -299,10 +301,7 @@ def _expectations(value: str) -> list[object]:
         return []
     fails = re.match(r"before-fails\s+([A-Za-z_][\w.]*)(?:\s+\[([^\]]+)\])?$", value)
     if fails:
-        torch = fails.group(2)
-        # A version range is written with commas, each part its own bound.
-        bounds = re.sub(r"^torch\s*", "", torch).split(",") if torch else []
-        return [Fails(fails.group(1), tuple(_condition(f"torch{bound.strip()}", ("torch",)) for bound in bounds))]
+        return [Fails(fails.group(1), _releases(fails.group(2)))]
     differs = re.match(r"differs\s+(.+?)(?:\s+when\s+(.+))?$", value)
     if differs:
         when = differs.group(2)
@@ -312,7 +311,16 @@ def _expectations(value: str) -> list[object]:
     )
 
 
+def _releases(text: str | None) -> tuple[Condition, ...]:
+    """A version range, `torch>=2.1,<2.4`: its parts are bounds each."""
+    bounds = re.sub(r"^torch\s*", "", text).split(",") if text else []
+    return tuple(_condition(f"torch{bound.strip()}", ("torch",)) for bound in bounds)
+
+
 def _evidence(value: str) -> list[Evidence]:
+    ranged = re.match(r"(.*?)\s+\[([^\]]+)\]$", value)
+    if ranged:
+        return [replace(evidence, when=_releases(ranged.group(2))) for evidence in _evidence(ranged.group(1))]
     if value in ("raises", "deprecation"):
         return [Evidence(value)]
     warning = re.match(r'warning\s+"([^"]+)"$', value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from fsdp_migrate.verify.axes import Axis, points
@@ -283,5 +283,5 @@ def _point(number: int, job: _Job) -> Point:
         use_orig_params=job.axis.use_orig_params,
         strategy=job.axis.strategy,
         optimizer=job.axis.optimizer,
-        looks=tuple(Look(**asdict(evidence)) for evidence in fixture.header.evidence),
+        looks=tuple(Look(e.kind, e.text, e.argument, e.given) for e in fixture.header.evidence),
     )

@@ -158,8 +158,9 @@ def _first_line(failure: Failure) -> str:
 
 def _judge_evidence(report: Report) -> Judgement | None:
     fails_here = _expected_failure(report) is not None
+    facts = report.effective()
     for number, evidence in enumerate(report.fixture.header.evidence):
-        if evidence.kind == "raises" and not fails_here:
+        if (evidence.kind == "raises" and not fails_here) or not _holds(evidence.when, facts):
             continue  # declared for other releases only
         if not any(side.seen[number] for side in report.sides("before").values()):
             return Judgement(Verdict.NO_EVIDENCE, _lacking(report, evidence))

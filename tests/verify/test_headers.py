@@ -175,3 +175,16 @@ def test_rules_are_proven_by_the_bundled_fixtures() -> None:
     assert "full-optim-state-dict/plain-statement" in names
     assert all((fixtures_root() / name / "before.py").is_file() for name in names)
     assert proofs("FSDP999") == []
+
+
+def test_evidence_may_be_due_on_some_releases_only() -> None:
+    lines = ('warning "old [x]" [torch>=2.4,<3]', "call a.b without c [torch>=2.4,<3]", "raises")
+    header = parse_header("".join(f"# evidence: {line}\n" for line in lines), Path("b.py"), strict=False)
+    when = (Condition("torch", ">=", "2.4"), Condition("torch", "<", "3"))
+    assert header.evidence == (
+        Evidence("warning", "old [x]", when=when),
+        Evidence("call", "a.b", "c", False, when=when),
+        Evidence("raises"),
+    )
+    with pytest.raises(FixtureError, match="not a condition: 'torchnumpy"):
+        parse_header("# evidence: raises [numpy>=2]\n", Path("b.py"))

@@ -137,6 +137,14 @@ def test_a_failure_declared_for_other_releases_is_not_expected_here() -> None:
     assert told(report(record(0, UNSEEN), record(1, UNSEEN), header=header))[0] == "SAME"
 
 
+def test_evidence_declared_for_other_releases_is_neither_wanted_nor_in_the_way_here() -> None:
+    elsewhere = Header(evidence=(replace(WARNING.evidence[0], when=(Condition("torch", "<", "2.0"),)),))
+    assert told(report(record(0, UNSEEN), record(1, UNSEEN), header=elsewhere))[0] == "SAME"
+    assert told(report(record(0), record(1, SEEN, SEEN), header=elsewhere))[0] == "SAME"
+    here = Header(evidence=(replace(WARNING.evidence[0], when=(Condition("torch", ">=", "2.0"),)),))
+    assert told(report(record(0, UNSEEN), record(1, UNSEEN), header=here))[0] == "NO EVIDENCE"
+
+
 @pytest.mark.parametrize(
     ("failures", "verdict", "detail"),
     [
