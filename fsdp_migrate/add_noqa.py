@@ -25,6 +25,14 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
     if not reported:
         return raw
     source = read_source(raw, reported[0].path)
+    by_module: dict[Source, list[Finding]] = {}
+    for finding in reported:
+        by_module.setdefault(source.module_at(finding.span.start), []).append(finding)
+    changes = [change for module, own in by_module.items() for change in _insertions(module, own)]
+    return source.encode(splice(source.data, changes), changes)
+
+
+def _insertions(source: Source, reported: Iterable[Finding]) -> list[Replacement]:
     suppressions = Suppressions(source)
     open_lines = _lines_for_comments(source)
     wanted: dict[int, set[str]] = {}
@@ -37,8 +45,7 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
         if line is not None:
             wanted.setdefault(line, set()).add(finding.code)
     noqa = {d.line: d for d in suppressions.directives if not d.own and d.codes is not None}
-    changes = [_insertion(source, line, sorted(codes), noqa.get(line)) for line, codes in wanted.items()]
-    return source.encode(splice(source.data, changes), changes)
+    return [_insertion(source, line, sorted(codes), noqa.get(line)) for line, codes in wanted.items()]
 
 
 def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | None) -> Replacement:

@@ -182,6 +182,7 @@ def _text(finding: Finding, source: Source | None) -> str:
     """The statement of a finding on one line."""
     if source is None:
         return ""
+    source = source.module_at(finding.statement.start)
     statement = source.data[finding.statement.start : finding.statement.end].decode("utf-8", "replace")
     line = printable(" ".join(statement.split()))
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 3] + "..."

@@ -33,8 +33,12 @@ class Numbered(NamedTuple):
 def numbered(findings: Iterable[Finding], source: Source | None) -> Iterator[Numbered]:
     """The findings of one file, in order of place; where there is no text that parses their messages make the key."""
     seen: Counter[str] = Counter()
-    statements = _statements(source)
+    known: dict[Source | None, _Statements | None] = {}
     for finding in findings:
+        module = None if source is None else source.module_at(finding.span.start)
+        if module not in known:
+            known[module] = _statements(module)
+        statements = known[module]
         key = _digest(finding.code, finding.message) if statements is None else statements.key(finding)
         seen[key] += 1
         yield Numbered(finding, key, seen[key])

@@ -16,6 +16,8 @@ from fsdp_migrate.source import Source, SourceError, declared_encoding, is_noteb
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
 
@@ -67,9 +69,14 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
 
         return FileReport(path, (unparsable("the file", error, source.text_lines, path),))
     try:
-        return _checked(source, path, settings, rules, elsewhere)
+        modules = [m for m in source.modules if m is source or _screen(settings).passes(m.written)]
+        reports = [_checked(module, modules, path, settings, rules, elsewhere) for module in modules]
     except RecursionError:
         return FileReport(path, error="too deeply nested to analyse")
+    if len(reports) == 1:
+        return reports[0]
+    findings = sorted((f for one in reports for f in one.findings), key=lambda f: (f.span.start, f.code))
+    return replace(reports[-1], findings=tuple(findings), suppressed=sum(one.suppressed for one in reports))
 
 
 def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
@@ -92,8 +99,14 @@ def selected_rules(settings: Settings) -> tuple[Entry, ...]:
 
 
 def _checked(
-    source: Source, path: str, settings: Settings, rules: tuple[Entry, ...], elsewhere: Elsewhere | None
+    source: Source,
+    modules: Sequence[Source],
+    path: str,
+    settings: Settings,
+    rules: tuple[Entry, ...],
+    elsewhere: Elsewhere | None,
 ) -> FileReport:
+    """What one of the modules of a file gives."""
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.distributed import uses_distributed
     from fsdp_migrate.rules.running import findings_of
@@ -112,7 +125,7 @@ def _checked(
     if is_notebook(path):
         from fsdp_migrate.notebook.review import reviewed
 
-        kept = reviewed(source, path, kept)
+        kept = reviewed(source, modules, path, kept)
     kept = [_graded(finding, settings) for finding in kept]
     kept.sort(key=lambda finding: (finding.span.start, finding.code))
     report = FileReport(path, tuple(kept), suppressed)

@@ -156,6 +156,20 @@ class Source:
         return self.position(offset)
 
     @property
+    def modules(self) -> tuple[Source, ...]:
+        """The modules that the file holds: this one alone, unless it is a notebook that writes others."""
+        return (self,)
+
+    def module_at(self, offset: int) -> Source:
+        """The module that a byte offset is in."""
+        return self
+
+    @property
+    def broken(self) -> tuple[object, ...]:
+        """Parts of the file that do not parse and are left out of the text, which a notebook can have."""
+        return ()
+
+    @property
     def written(self) -> bytes:
         """The text as it is written, as UTF-8: `data` with what it leaves out."""
         return self.data

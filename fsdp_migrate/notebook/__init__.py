@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class Cell:
 
 class Notebook(Source):
     """The Python cells of a notebook, each ended by a newline, as one text; magics are masked in it."""
+
+    # Whether the value of the expression that ends a cell is shown below it.
+    shows_values = True
+    # The indices of the cells that are another file's.
+    own: tuple[int, ...] = ()
 
     def __init__(self, raw: bytes) -> None:
         """Read the file.
@@ -90,6 +96,28 @@ class Notebook(Source):
     def written(self) -> bytes:
         """The text of the cells, magics included."""
         return b"".join(cell.encoded for cell in self.cells)
+
+    @cached_property
+    def modules(self) -> tuple[Source, ...]:
+        """This module, then the Python files that cells write; all count their bytes alike."""
+        if b"file" not in self.written:
+            return (self,)
+        from fsdp_migrate.notebook.programs import programs_of
+
+        return (self, *programs_of(self))
+
+    def module_at(self, offset: int) -> Source:
+        """The module that the cell of an offset is part of."""
+        return self._owners.get(self._index(offset), self)
+
+    @cached_property
+    def _owners(self) -> dict[int, Source]:
+        return {index: module for module in self.modules if isinstance(module, Notebook) for index in module.own}
+
+    @cached_property
+    def blank(self) -> bytes:
+        """As many bytes and lines as the text has, with nothing on them."""
+        return re.sub(rb"[^\r\n]", b" ", self.data)
 
     @property
     def broken(self) -> tuple[Cell, ...]:

@@ -84,6 +84,13 @@ def python_view(cell: str) -> View:
     return masked.view(error=error)
 
 
+def without_first_line(cell: str) -> View:
+    """The body of a cell magic, as it is written to a file: nothing else in it is a magic."""
+    masked = _Mask(cell)
+    masked.hide(0, _line_end(cell, len(cell) - len(cell.lstrip())))
+    return masked.view()
+
+
 class _NotPythonError(Exception):
     """The cell is in another language."""
 

@@ -8,35 +8,41 @@ from dataclasses import replace
 
 from fsdp_migrate.edits import Edit, EditComment, Replace, RewriteCall, Wrap, touched
 from fsdp_migrate.findings import Applicability, Finding
-from fsdp_migrate.notebook import Notebook
+from fsdp_migrate.notebook import Cell, Notebook
 from fsdp_migrate.rules.unparsable import unparsable
 from fsdp_migrate.source import Source, Span
 
 _NO_LONGER_SHOWN = "the notebook no longer shows the value below the cell"
 
 
-def reviewed(source: Source, path: str, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings of a notebook: those in its Python, with the fixes that it allows, and the cells without."""
+def reviewed(source: Source, modules: Iterable[Source], path: str, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of one of a notebook's modules: those in its Python, with the fixes allowed, and the broken cells.
+
+    A broken cell of any of the `modules` allows none.
+    """
     assert isinstance(source, Notebook)
+    broken = next((cell for module in modules if isinstance(module, Notebook) for cell in module.broken), None)
     found = [
         unparsable("the cell", cell.error, source.lines(cell.number), path, cell.number, cell.span.start)
         for cell in source.broken
         if cell.error is not None
     ]
-    return found + [_allowed(source, finding) for finding in findings if not _is_masked(source, finding.span.start)]
+    return found + [
+        _allowed(source, broken, finding) for finding in findings if not _is_masked(source, finding.span.start)
+    ]
 
 
 def _is_masked(notebook: Notebook, offset: int) -> bool:
     return any(notebook.masks(Span(offset, offset + 1)))
 
 
-def _allowed(notebook: Notebook, finding: Finding) -> Finding:
+def _allowed(notebook: Notebook, broken: Cell | None, finding: Finding) -> Finding:
     fix = finding.fix
     if fix is None:
         return finding
     trouble = next((trouble for edit in fix.edits if (trouble := _trouble(notebook, edit))), None)
-    if notebook.broken:
-        trouble = f"cell {notebook.broken[0].number} does not parse: mend it first"
+    if broken is not None:
+        trouble = f"cell {broken.number} does not parse: mend it first"
     if trouble is not None:
         return replace(finding, fix=None, applicability=Applicability.MANUAL, reason=trouble)
     releases = tuple(r for r in fix.releases if not _follows_magic(notebook, r.binding.statement))
@@ -70,7 +76,7 @@ def _follows_magic(notebook: Notebook, span: Span) -> bool:
 
 def _hides_value(notebook: Notebook, edit: Edit) -> bool:
     """Whether an edit puts the expression that ends a cell, whose value is shown, into a block."""
-    if not isinstance(edit, Wrap):
+    if not isinstance(edit, Wrap) or not notebook.shows_values:
         return False
     cell = notebook.cell_at(edit.span.start)
     return any(

@@ -50,8 +50,9 @@ def spliced(notebook: Notebook, changes: Iterable[Replacement]) -> str:
     by_cell: dict[int, list[Change]] = {}
     cells = {cell.number: cell for cell in notebook.cells}
     for span, text, _ in sorted(changes, key=lambda change: (change.span, change.rank)):
-        cell = notebook.cell_at(span.start)
-        if not cell.span.contains(span) or any(notebook.masks(span)):
+        module, cell = notebook.module_at(span.start), notebook.cell_at(span.start)
+        assert isinstance(module, Notebook)
+        if not cell.span.contains(span) or any(module.masks(span)):
             raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
         start = cell.characters(Span(cell.span.start, span.start))
         change = Change(start, start + cell.characters(span), text)

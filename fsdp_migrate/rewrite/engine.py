@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.edits import EditComment
+from fsdp_migrate.edits import EditComment, touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.rewrite.selection import edits_of, selected
 from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
@@ -122,9 +122,15 @@ def _applied(raw: bytes, path: str, chosen: Sequence[Finding]) -> tuple[bytes, l
 def _carried_out(source: Source, path: str, fixes: Sequence[Fix]) -> tuple[bytes, list[Replacement]]:
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
 
-    edits = edits_of(source, fixes)
-    changes = replacements(source, edits)
-    comments = [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
+    changes: list[Replacement] = []
+    comments: list[EditComment] = []
+    by_module: dict[Source, list[Fix]] = {}
+    for fix in fixes:
+        by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
+    for module, own in by_module.items():
+        edits = edits_of(module, own)
+        changes += replacements(module, edits)
+        comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
     return _checked(source, changes, comments, path), changes
 
 
@@ -137,10 +143,12 @@ def _checked(old: Source, changes: Sequence[Replacement], edited: Sequence[EditC
     try:
         raw = old.encode(splice(old.data, changes), changes)
         new = read_source(raw, path)
-        new.tree  # noqa: B018 - parsing is the check
-        before, after = (Counter(text for _, text in source.comments) for source in (old, new))
+        faults = [len(module.broken) for module in new.modules if module.tree]
+        before, after = (Counter(text for m in source.modules for _, text in m.comments) for source in (old, new))
     except (SourceError, UnicodeError, SyntaxError, tokenize.TokenError) as error:
         raise RewriteError(f"the new text does not parse ({' '.join(str(error).split())})") from None
+    if faults != [len(module.broken) for module in old.modules]:
+        raise RewriteError("a cell of the new text does not parse")
     before.subtract(edit.old for edit in edited)
     before.update(edit.text for edit in edited if edit.text)
     if +before != after:

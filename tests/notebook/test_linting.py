@@ -22,7 +22,10 @@ def test_code_behind_a_magic_that_runs_it_is_checked() -> None:
     assert found(notebook(IMPORT, f"%%time\ny = {OLD}\nprint(y)")) == [("FSDP107", 2, 2, 5)]
 
 
-@pytest.mark.parametrize("magic", ["%%bash\n", "%%writefile a.py\n", "!", "%unknown ", "%%javascript\n"])
+@pytest.mark.parametrize(
+    "magic",
+    ["%%bash\n", "%%writefile a.sh\n", "%%file a.py b.py\n", "%%file {name}\n", "!", "%unknown ", "%%javascript\n"],
+)
 def test_what_is_not_run_as_python_of_the_notebook_is_not_checked(magic: str) -> None:
     assert found(notebook(IMPORT, f"{magic}{OLD}", f"x = {OLD}\nprint(x)")) == [("FSDP107", 3, 1, 5)]
 
