@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from fsdp_migrate.source import Span
 if TYPE_CHECKING:
     from fsdp_migrate.config import Settings
     from fsdp_migrate.files import SourceFile
+    from fsdp_migrate.modules.finder import Finder
 
 _FORMAT = 1
 _MOST_FORGOTTEN = 20_000
@@ -188,8 +189,13 @@ def _rules_key(settings: Settings) -> str:
     return _digest(repr((settings.select, settings.ignore)).encode())
 
 
-def around_key(paths: Iterable[str], settings: Iterable[Settings]) -> str:
-    """A digest of which files there are (its first half), and of their contents as far as their times tell."""
+def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Settings]) -> str:
+    """A digest of which files there are (its first half), and of their contents as far as their times tell.
+
+    `paths` are absolute; `named` are the folders that the run was asked to look into.
+    """
+    from fsdp_migrate.modules.finder import Finder
+
     folders = set()
     names, contents = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
     contents.update("".join(sorted(map(_rules_key, settings))).encode())
@@ -199,20 +205,22 @@ def around_key(paths: Iterable[str], settings: Iterable[Settings]) -> str:
         with contextlib.suppress(OSError):
             status = os.stat(path)
             contents.update(b"%d %d %d\0" % (status.st_size, status.st_mtime_ns, status.st_ino))
-    for folder in sorted(_with_those_above(folders)):
+    for folder in sorted(_with_those_above(folders, Finder(named))):
         with contextlib.suppress(OSError):
-            names.update(b"%d\0" % os.stat(folder).st_mtime_ns)
+            # Nothing else makes a module: what editors and tests leave in a folder does not count.
+            modules = [name for name in os.listdir(folder) if name.endswith(".py") or "." not in name]
+            names.update("\0".join([folder, *sorted(modules)]).encode("utf-8", "surrogateescape"))
     return names.hexdigest() + contents.hexdigest()
 
 
-def _with_those_above(folders: Iterable[str]) -> set[str]:
-    """Folders and all above them, up to the root of their repository."""
+def _with_those_above(folders: Iterable[str], finder: Finder) -> set[str]:
+    """Folders and all above them in which their modules may be."""
     found: set[str] = set()
     for folder in folders:
-        here = os.path.abspath(folder)
+        here, limit = folder, finder.limit(folder)
         while here not in found:
             found.add(here)
-            if not os.path.lexists(os.path.join(here, ".git")):
+            if here != limit:
                 here = os.path.dirname(here)
     return found
 

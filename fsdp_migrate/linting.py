@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ class Linting:
         from fsdp_migrate.cache import around_key
 
         settings = {self.configuration.shared(file) for file in self.discovery.files}
-        return around_key((file.path for file in self.discovery.files), settings)
+        paths = [os.path.abspath(file.path) for file in self.discovery.files]
+        return around_key(paths, self.discovery.folders, settings)
 
     def screen(self, file: SourceFile) -> None:
         """Find out whether a file may hold findings; what goes wrong with it is told when it is added.

@@ -197,3 +197,19 @@ def test_a_file_written_just_now_is_not_taken_for_one_that_stays(
     project.lint()
     project.lint()
     assert "b.py" in project.screened
+
+
+def test_what_editors_and_tests_leave_in_a_folder_changes_nothing(project: Project) -> None:
+    project.lint()
+    (project.root / ".a.py.swp").write_text("")
+    (project.root / "notes.txt").write_text("")
+    (project.root.parent / "another project").mkdir()
+    project.lint()
+    assert project.linted == []
+
+
+def test_a_new_module_may_be_one_that_is_imported(project: Project) -> None:
+    project.write("use.py", USER)
+    assert [finding.path for finding in project.lint().findings] == ["a.py"]
+    project.write("lib.py", "from torch.distributed.fsdp import FullyShardedDataParallel as Wrapped\n")
+    assert [finding.path for finding in project.lint().findings] == ["a.py", "use.py"]

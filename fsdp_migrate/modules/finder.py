@@ -55,7 +55,7 @@ class Finder:
             found = self._below(place, parts)
             if found is not None:
                 return found
-        limit = self._limit(folder)
+        limit = self.limit(folder)
         for above in _upwards(folder, limit):
             places = self._packages_beside(above).get(parts[0], set())
             hits = {found for place in places if (found := self._below(place, parts)) is not None}
@@ -67,7 +67,7 @@ class Finder:
         """The first parts of all absolute names that may be found from `folder`."""
         if folder not in self._tops:
             here = {name.removesuffix(".py") for place in self._places(folder) for name in self._names_in(place)}
-            for above in _upwards(folder, self._limit(folder)):
+            for above in _upwards(folder, self.limit(folder)):
                 here |= self._packages_beside(above).keys()
             self._tops[folder] = frozenset(here - sys.stdlib_module_names)
         return self._tops[folder]
@@ -78,7 +78,7 @@ class Finder:
         while _INIT in self._names_in(outermost) and os.path.dirname(outermost) != outermost:
             outermost = os.path.dirname(outermost)
         seen: set[str] = set()
-        above = _upwards(folder, self._limit(folder))
+        above = _upwards(folder, self.limit(folder))
         for place in (outermost, folder, *(p for a in above for p in (a, os.path.join(a, _SOURCES)))):
             if place not in seen:
                 seen.add(place)
@@ -106,7 +106,7 @@ class Finder:
                 self._names[folder] = frozenset()
         return self._names[folder]
 
-    def _limit(self, folder: str) -> str:
+    def limit(self, folder: str) -> str:
         """The folder above which nothing belongs to the project: the repository's root, or what comes nearest."""
         if folder not in self._limits:
             above = list(_upwards(folder, os.path.abspath(os.sep)))
