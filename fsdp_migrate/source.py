@@ -252,6 +252,6 @@ def _detected(raw: bytes) -> str:
     lines = io.BytesIO(raw.replace(b"\0", b" ") if b"\0" in raw else raw)
     try:
         encoding, _ = tokenize.detect_encoding(lines.readline)
-    except (SyntaxError, LookupError) as error:
+    except (SyntaxError, LookupError, UnicodeError) as error:
         raise SourceError(f"cannot be decoded: {getattr(error, 'msg', None) or error}") from None
     return encoding.removesuffix("-sig")
