@@ -9,11 +9,15 @@ from functools import cached_property
 
 from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.facts.held import Held, instance_of_class, is_super, members
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
 _MESH = "device_mesh"
+# Packages with an FSDP of their own.
+_OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
+_CLASS_NAMES = ("FSDP", "FullyShardedDataParallel")
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
@@ -58,6 +62,7 @@ class Fsdp:
         """`reached` tells whether some supported release runs a node."""
         self.structure = structure
         self.names = names
+        self.held = Held(names)
         self.reached = reached
 
     @cached_property
@@ -104,7 +109,7 @@ class Fsdp:
             if current in seen:
                 continue
             seen.add(current)
-            found.update(_members(current))
+            found.update(members(current))
             for symbol in (symbol for base in current.bases for symbol in self.names.symbols(base)):
                 foreign = self._foreign(symbol)
                 local = self.subclasses.get((symbol or "").removeprefix(f"{LOCAL}."))
@@ -180,13 +185,29 @@ class Fsdp:
         self, func: ast.Attribute, node: ast.expr, meanings: tuple[Meaning, ...], model: ast.expr | None
     ) -> Receiver | None:
         instance = instance_of_class(node) or node
-        if self.is_instance(instance, func.attr):
+        if self.is_instance(instance, func.attr) or self._is_super_of_fsdp(node, func.attr):
             return Receiver(node, ())
         if any(meaning.qualified is not None for meaning in meanings) or not pure(instance):
             return None
         if model is None or ast.dump(instance) != ast.dump(model) or self._defined_here(func.attr):
             return None
-        return Receiver(node, ())
+        others = self._other_fsdps(instance)
+        if any(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+            return None
+        return Receiver(node, (), f"`{ast.unparse(node)}` may be of the class `{others[0]}`" if others else None)
+
+    def _other_fsdps(self, node: ast.expr) -> list[str]:
+        """The classes called FSDP, and not known to be torch's, that the object in `node` is built or annotated as."""
+        meanings = [meaning for cls in self.held.classes(node) for meaning in self.names.meanings(cls)]
+        named = [m.qualified for m in meanings if m.qualified is not None and not self._names_class(m)]
+        return [name.removeprefix(f"{LOCAL}.") for name in named if name.endswith(_CLASS_NAMES)]
+
+    def _is_super_of_fsdp(self, node: ast.expr, method: str) -> bool:
+        """Whether `node` is the `super()` of a subclass of FSDP, whose `method` is FSDP's own there."""
+        outer: ast.AST | None = node if is_super(node) else None
+        while outer is not None and not isinstance(outer, ast.ClassDef):
+            outer = self.structure.parents.get(outer)
+        return outer is not None and any(self.is_class(base, method) for base in outer.bases)
 
     def possible_receiver(self, func: ast.Attribute) -> Receiver | None:
         """The receiver of a method that only FSDP has, where nothing in the file says what the receiver is.
@@ -201,14 +222,17 @@ class Fsdp:
     def may_be_fsdp(self, node: ast.expr, method: str) -> bool:
         """Whether an unknown object may have a method that only FSDP has, as far as the file tells."""
         names = [m.qualified for m in self.names.meanings(node) if m.qualified is not None]
-        if any(not name.startswith(STAR) for name in names) or self._defined_here(method):
+        if any(not name.startswith(STAR) and not _is_member(name) for name in names) or self._defined_here(method):
             return False
-        return self._uses_fsdp or bool(names)
+        if any(other.split(".")[0] in _OTHER_PACKAGES for other in self._other_fsdps(node)):
+            return False
+        return self._uses_fsdp or any(name.startswith(STAR) for name in names)
 
     @cached_property
     def _uses_fsdp(self) -> bool:
         written = (binding.target or "" for binding in self._imports_anywhere)
-        if any(target.startswith(PACKAGE) for target in written):
+        by_name = (str(constant.value) for constant in self.structure.strings)
+        if any(target.startswith(PACKAGE) for target in (*written, *by_name)):
             return True
         return any(name.startswith(PACKAGE) for name in self.imported) or bool(self._foreign_used)
 
@@ -221,26 +245,17 @@ class Fsdp:
         With a `method`, one whose class does not have that of its own.
         """
         if isinstance(node, ast.Attribute):
-            classes = self._instance_attributes.get(ast.dump(node), ())
-            return any(self.is_class(cls, method) for cls in classes)
+            return any(self.is_class(cls, method) for cls in self.held.classes(node))
         if not isinstance(node, ast.Name):
             return isinstance(node, ast.Call) and self.is_class(node.func, method)
         bindings = self.names.bindings(node)
         return bool(bindings) and any(self._binds_instance(binding, method) for binding in bindings)
 
     def _binds_instance(self, binding: Binding, method: str | None) -> bool:
-        if binding.kind is Kind.PARAMETER:
-            argument = binding.node
-            assert isinstance(argument, ast.arg)
-            if argument.annotation is not None and self.is_class(argument.annotation, method):
-                return True
-            cls = self._class_of_self(binding)
-            return cls is not None and not (method and method in self.members_of(cls))
-        value = binding.value
-        if isinstance(value, ast.Call):
-            return self.is_class(value.func, method)
-        parent = self.structure.parents.get(binding.node)
-        return isinstance(parent, ast.AnnAssign) and self.is_class(parent.annotation, method)
+        if any(self.is_class(cls, method) for cls in self.held.of_binding(binding)):
+            return True
+        cls = self._class_of_self(binding) if binding.kind is Kind.PARAMETER else None
+        return cls is not None and not (method and method in self.members_of(cls))
 
     def _class_of_self(self, binding: Binding) -> ast.ClassDef | None:
         function = binding.scope.node
@@ -250,22 +265,6 @@ class Fsdp:
         if function.args.args[0] is not binding.node or not isinstance(cls, ast.ClassDef):
             return None
         return self.subclasses.get(cls.name)
-
-    @cached_property
-    def _instance_attributes(self) -> dict[str, list[ast.expr]]:
-        """Attributes such as `self.model` that this file assigns an FSDP(...) to, as dumped load expressions.
-
-        With the classes that are built.
-        """
-        found: dict[str, list[ast.expr]] = {}
-        for call in self.constructions:
-            statement = self.structure.parents.get(call)
-            if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                for target in (ast.parse(ast.unparse(t), mode="eval").body for t in targets):
-                    if isinstance(target, ast.Attribute):
-                        found.setdefault(ast.dump(target), []).append(call.func)
-        return found
 
     @cached_property
     def constructions(self) -> tuple[ast.Call, ...]:
@@ -368,6 +367,11 @@ class Fsdp:
         return any(ast.unparse(store) == text for store in stores) and isinstance(node, ast.Attribute)
 
 
+def _is_member(qualified: str) -> bool:
+    """Whether a name stands for what a class of this file holds, which may be anything."""
+    return qualified.startswith(f"{LOCAL}.") and qualified.count(".") > 1
+
+
 def _described(meaning: Meaning) -> str:
     if meaning.qualified is None:
         return "something else"
@@ -379,36 +383,3 @@ def _described(meaning: Meaning) -> str:
 
 def _given(node: ast.expr | None) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) and node.value is None else node
-
-
-def _members(cls: ast.ClassDef) -> Iterator[str]:
-    """The names that a class body binds, and the attributes that its methods give `self`."""
-    for statement in cls.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield statement.name
-            stores = (node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
-            yield from (node.attr for node in stores if isinstance(node.ctx, ast.Store) and _is_self(node.value))
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not _is_load(node))
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
-
-
-def _is_load(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def instance_of_class(node: ast.expr) -> ast.expr | None:
-    """`x` in `type(x)` and `x.__class__`."""
-    if isinstance(node, ast.Attribute) and node.attr == "__class__":
-        return node.value
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "type"
-        and len(node.args) == 1
-    ):
-        return node.args[0]
-    return None

@@ -17,6 +17,7 @@ from fsdp_migrate.source import Source, Span
 WIDTH = 88
 _BLANK_LINES = re.compile(r"(?:[ \t\f\r\n]|#[^\r\n]*)*")
 _IDENTIFIER = re.compile(r"\w+")
+_TARGETS = (ast.Name, ast.Attribute, ast.Subscript)
 
 InnerEdit = Replace | RewriteCall
 
@@ -42,6 +43,7 @@ class _Block:
     wrap: Wrap
     span: Span
     inner: list[InnerEdit]
+    joined: bool = False
 
 
 def wrapped(
@@ -58,6 +60,7 @@ def wrapped(
         else:
             block = blocks[-1]
             block.inner += [edit for edit in (*joining, *wrap.inner) if edit not in block.inner]
+            block.joined = block.joined or wrap.span != block.span
             block.span = Span(block.span.start, wrap.span.end)
             used.update(joining)
     return [_wrapped(source, block) for block in blocks], used
@@ -90,14 +93,16 @@ def _joining(source: Source, block: _Block, wrap: Wrap, replaces: list[Replace])
 
 
 def _names_set(source: Source, region: Span) -> set[str]:
-    """Names and attributes that are assigned or deleted in `region`."""
-    return {
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(source.tree)
-        if isinstance(node, (ast.Name, ast.Attribute))
-        and not isinstance(node.ctx, ast.Load)
-        and region.contains(source.span(node))
-    }
+    """Names and attributes that are assigned or deleted in `region`, or whose items are."""
+    found = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, _TARGETS) and not isinstance(node.ctx, ast.Load) and region.contains(source.span(node)):
+            changed: ast.expr = node
+            while isinstance(changed, ast.Subscript):
+                changed = changed.value
+            if isinstance(changed, (ast.Name, ast.Attribute)):
+                found.add(changed.id if isinstance(changed, ast.Name) else changed.attr)
+    return found
 
 
 def _wrapped(source: Source, block: _Block) -> Replacement:
@@ -105,7 +110,8 @@ def _wrapped(source: Source, block: _Block) -> Replacement:
     indent = _columns(wrap.indent)
     inner = indent + wrap.unit
     text = _spliced(source, block.span, block.inner)
-    body = reindent(text, indent, inner, before=f"if 1:\n{indent}" if indent else "")
+    old = indent if block.joined else _line_indent(source, block.span.start)
+    body = reindent(text, old, inner, before=f"if 1:\n{old}" if old else "")
     header = with_header(wrap.header, indent, wrap.unit, newline)
     return Replacement(block.span, f"{_before(wrap, indent, newline)}{header}{newline}{inner}{body}")
 
@@ -119,6 +125,12 @@ def unwrapped(source: Source, edit: Unwrap) -> Replacement:
 def _before(edit: Wrap | Hoist, indent: str, newline: str) -> str:
     """The lines of an edit's prologue, with the indentation of what follows."""
     return "".join(f"{line}{newline}{indent}" for line in edit.prologue)
+
+
+def _line_indent(source: Source, offset: int) -> str:
+    """The indentation of the line that `offset` is on."""
+    line = source.data[source.line_start(offset) : offset].decode()
+    return _columns(line[: len(line) - len(line.lstrip(" \t\f"))])
 
 
 def _columns(indent: str) -> str:
@@ -165,9 +177,7 @@ def _hoisted_block(source: Source, hoists: list[Hoist]) -> str:
 
 def _hoisted_call(source: Source, hoist: Hoist, indent: str) -> str:
     """The rewritten call, its further lines moved along from the line where it stood to `indent`."""
-    start = hoist.call.span.start
-    line = source.data[source.line_start(start) : start].decode()
-    old = _columns(line[: len(line) - len(line.lstrip(" \t\f"))])
+    old = _line_indent(source, hoist.call.span.start)
     text = reindent(new_text(source, hoist.call), old, indent, before="(", after=")")
     return text if stands_alone(text) else f"({text})"
 

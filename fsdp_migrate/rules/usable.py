@@ -10,7 +10,7 @@ from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading, pure
 
 # What also has a `load_state_dict` and is no optimizer.
-_OTHERS = ("scheduler", "sched", "scaler", "ema", "self", "cls", "module", "net", "dataloader", "sampler")
+_OTHERS = ("scheduler", "sched", "scaler", "ema", "self", "cls", "module", "net", "dataloader", "sampler", "wrapper")
 # Methods of an object that certainly do not give it another optimizer.
 _HARMLESS = ("log", "info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
 
@@ -50,8 +50,17 @@ def _is_something_else(facts: ModuleFacts, optimizer: ast.expr) -> bool:
         for meaning in facts.names.meanings(optimizer)
     ):
         return True
+    if _is_of_plain_class(facts, optimizer):
+        return True
     name = optimizer.attr if isinstance(optimizer, ast.Attribute) else getattr(optimizer, "id", "")
     return name.rpartition("_")[2].lower() in _OTHERS
+
+
+def _is_of_plain_class(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether `node` holds an object of a class of this file without any base: one that only wraps an optimizer."""
+    meanings = (meaning for cls in facts.fsdp.held.classes(node) for meaning in facts.names.meanings(cls))
+    classes = (meaning.binding.node for meaning in meanings if meaning.binding is not None)
+    return any(isinstance(cls, ast.ClassDef) and not cls.bases and not cls.keywords for cls in classes)
 
 
 def _root(node: ast.expr) -> ast.Name:

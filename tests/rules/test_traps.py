@@ -349,3 +349,74 @@ def test_a_call_inside_the_arguments_does_not_run_after_the_call() -> None:
         "        self.optimizer.load_state_dict(osd)\n"
     )
     assert grades(text, "FSDP104") == [Applicability.SAFE]
+
+
+def test_a_statement_that_puts_another_model_into_a_container_shares_its_context_with_none() -> None:
+    after = rewritten(
+        f"{H}def f(box, other, a, b):\n    box['m'], x = other, FSDP.full_optim_state_dict(box['m'], a)\n"
+        "    y = FSDP.full_optim_state_dict(box['m'], b)\n    return x, y\n"
+    )
+    assert after.count("with FSDP.state_dict_type(") == 2
+
+
+def test_a_call_over_lines_behind_a_colon_keeps_its_layout() -> None:
+    after = rewritten(f"{H}def f(m, o): return FSDP.full_optim_state_dict(\n    m,  # whole\n    o,\n)\n")
+    assert "        return FSDP.optim_state_dict(\n            m,  # whole\n            o,\n        )\n" in after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def f(opt: Wrapper, m, osd):\n    opt.load_state_dict(CALL)\n",
+        "def f(o, m, osd):\n    opt = Wrapper(o)\n    opt.load_state_dict(CALL)\n",
+        "class T:\n    def __init__(self, o):\n        self.opt = Wrapper(o)\n"
+        "    def f(self, m, osd):\n        self.opt.load_state_dict(CALL)\n",
+        "def f(self, m, osd):\n    self.optim_wrapper.load_state_dict(CALL)\n",
+    ],
+)
+def test_what_only_wraps_an_optimizer_is_none(body: str) -> None:
+    text = body.replace("CALL", "FSDP.scatter_full_optim_state_dict(osd, m)")
+    assert grades(f"{H}class Wrapper:\n    pass\n{text}", "FSDP104") == [Applicability.MANUAL]
+
+
+def test_a_subclass_of_an_optimizer_is_one() -> None:
+    text = (
+        f"{H}import torch\nclass Mine(torch.optim.Adam):\n    pass\n"
+        "def f(opt: Mine, m, osd):\n    opt.load_state_dict(FSDP.scatter_full_optim_state_dict(osd, m))\n"
+    )
+    assert grades(text, "FSDP104") == [Applicability.SAFE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from fairscale.nn import FullyShardedDataParallel as FSDP\n"
+        "def f(net, o):\n    m = FSDP(net)\n    return m.full_optim_state_dict(m, o)\n",
+        "from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel\n"
+        "def f(m: XlaFullyShardedDataParallel, o):\n    return m.full_optim_state_dict(m, o)\n",
+        f"{H}from megatron.core.distributed.custom_fsdp import FSDP as Other\n"
+        "class T:\n    def __init__(self, net):\n        self.model = Other(net)\n"
+        "    def f(self, o):\n        return self.model.full_optim_state_dict(self.model, o)\n",
+    ],
+)
+def test_a_model_of_another_library_is_left_alone(text: str) -> None:
+    assert lint(text, "FSDP101") == ()
+
+
+def test_a_model_of_a_class_that_is_not_visible_is_not_rewritten() -> None:
+    text = "from lib import FSDP\ndef f(net, o):\n    m = FSDP(net)\n    return m.full_optim_state_dict(m, o)\n"
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{H}class T:\n    cls = FSDP\n    def f(self, m, o):\n        return T.cls.full_optim_state_dict(m, o)\n",
+        f"{H}class My(FSDP):\n    @staticmethod\n"
+        "    def full_optim_state_dict(m, o):\n        return super(My, My).full_optim_state_dict(m, o)\n",
+        "import importlib\nFSDP = importlib.import_module('torch.distributed.fsdp').FullyShardedDataParallel\n"
+        "def f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n",
+    ],
+)
+def test_the_class_behind_an_attribute_super_or_a_module_by_name_is_not_missed(text: str) -> None:
+    assert grades(text, "FSDP101") == [Applicability.MANUAL]

@@ -1,0 +1,89 @@
+"""Which classes the object that an expression holds may be of, as far as its file says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from fsdp_migrate.facts.names import Names
+from fsdp_migrate.facts.scopes import Binding, Kind
+
+
+class Held:
+    """The classes that the names and attributes of one module are annotated with or built from."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.structure = names.structure
+
+    def classes(self, node: ast.expr) -> Iterator[ast.expr]:
+        """The expressions of the classes that the object in a name or attribute is built from or annotated with."""
+        if isinstance(node, ast.Name):
+            for binding in self.names.bindings(node):
+                yield from self.of_binding(binding)
+        elif isinstance(node, ast.Attribute):
+            yield from self._attributes.get(ast.unparse(node), ())
+
+    def of_binding(self, binding: Binding) -> Iterator[ast.expr]:
+        """The classes that one binding of a name says its object is of."""
+        if binding.kind is Kind.PARAMETER:
+            assert isinstance(binding.node, ast.arg)
+            if binding.node.annotation is not None:
+                yield binding.node.annotation
+            return
+        if isinstance(binding.value, ast.Call):
+            yield binding.value.func
+            return
+        parent = self.structure.parents.get(binding.node)
+        if isinstance(parent, ast.AnnAssign):
+            yield parent.annotation
+
+    @cached_property
+    def _attributes(self) -> dict[str, list[ast.expr]]:
+        """What attributes such as `self.model` are built from in this file, by their text."""
+        found: dict[str, list[ast.expr]] = {}
+        for store in self.structure.attributes:
+            statement = self.structure.parents.get(store)
+            value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+            if isinstance(store.ctx, ast.Store) and isinstance(value, ast.Call):
+                found.setdefault(ast.unparse(store), []).append(value.func)
+        return found
+
+
+def instance_of_class(node: ast.expr) -> ast.expr | None:
+    """`x` in `type(x)` and `x.__class__`."""
+    if isinstance(node, ast.Attribute) and node.attr == "__class__":
+        return node.value
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "type"
+        and len(node.args) == 1
+    ):
+        return node.args[0]
+    return None
+
+
+def is_super(node: ast.expr) -> bool:
+    """Whether `node` is a call of `super`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def members(cls: ast.ClassDef) -> Iterator[str]:
+    """The names that a class body binds, and the attributes that its methods give `self`."""
+    for statement in cls.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield statement.name
+            stores = (node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
+            yield from (node.attr for node in stores if isinstance(node.ctx, ast.Store) and _is_self(node.value))
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not _is_load(node))
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_load(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
