@@ -26,6 +26,7 @@ FULLY_SHARD = (
 )
 _RESHARD = "reshard_after_forward"
 _FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
+_KEEP_FACTOR = "every supported torch has the old name, older ones have no other: rename it once torch>=2.8 is required"
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -43,8 +44,11 @@ def check_factor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if node.attr != OLD_FACTOR or not isinstance(node.ctx, ast.Load) or not facts.reached(node):
             continue
         end = facts.source.span(node).end
-        verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)))
         everywhere = all(release >= _FACTOR_SINCE for release in facts.gates.alive(node))
+        if everywhere:
+            verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)), below_floor=True)
+        else:
+            verdict = Verdict(manual=_KEEP_FACTOR, below_floor=True)
         message = f"`{OLD_FACTOR}` is `{FACTOR}` since torch 2.8, which also made it the whole divisor under HSDP"
         severity = Severity.DEPRECATED if everywhere else Severity.HINT
         yield finding(facts, card, node, facts.statement(node), message, verdict, severity)

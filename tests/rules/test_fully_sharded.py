@@ -31,9 +31,14 @@ def test_the_factor_is_renamed_where_every_release_has_the_new_name() -> None:
 
 
 def test_the_factor_is_a_hint_while_older_releases_are_supported() -> None:
-    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "needs torch>=2.8", torch=">=2.6")
+    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "older ones have no other", torch=">=2.6")
     (found,) = lint(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", ">=2.6")
     assert found.severity is Severity.HINT
+
+
+def test_the_factor_is_renamed_where_only_newer_releases_come() -> None:
+    text = "from u import is_torch_version\nif is_torch_version('>=', '2.9'):\n    m.{}(2.0)\n"
+    check_transformed(text.format(OLD_FACTOR), text.format(FACTOR), "FSDP510")
 
 
 @pytest.mark.parametrize(
