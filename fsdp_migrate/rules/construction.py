@@ -101,10 +101,25 @@ def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
         return call.args[0]
     if qualified not in _WRAPS:
         return None
-    cls = next((keyword.value for keyword in call.keywords if keyword.arg == "wrapper_cls"), None)
+    cls = next(
+        (keyword.value for keyword in call.keywords if keyword.arg == "wrapper_cls"), _unpacked_class(facts, call)
+    )
     if cls is None:
         return call if qualified == _WRAPS[1] else None
     return cls if constructs(facts, cls) else None
+
+
+def _unpacked_class(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
+    """The class that a wrapping call is given in a dict."""
+    for keyword in call.keywords:
+        value = keyword.value
+        if keyword.arg is None and isinstance(value, ast.Name):
+            value = facts.names.value(value) or value
+        if keyword.arg is None:
+            held = (one for one in _held(facts, value, _Construction(call, None)) if one.name == "wrapper_cls")
+            if (found := next(held, None)) is not None:
+                return found.value
+    return None
 
 
 def _is_inherited_constructor(facts: ModuleFacts, func: ast.expr) -> bool:
@@ -119,14 +134,11 @@ def _is_inherited_constructor(facts: ModuleFacts, func: ast.expr) -> bool:
 
 def _given(facts: ModuleFacts) -> Iterator[Given]:
     for one in _constructions(facts):
+        yield from _keywords(facts, one.call, one, None)
         for keyword in one.call.keywords:
-            if keyword.arg is not None:
-                start = facts.source.span(keyword).start
-                place = Span(start, start + len(keyword.arg.encode()))
-                yield Given(keyword.arg, keyword.value, place, one.call, one.call, one.doubt)
-            elif isinstance(keyword.value, (ast.Dict, ast.Call)):
+            if keyword.arg is None and isinstance(keyword.value, (ast.Dict, ast.Call)):
                 yield from _held(facts, keyword.value, one)
-            elif isinstance(keyword.value, ast.Name):
+            elif keyword.arg is None and isinstance(keyword.value, ast.Name):
                 yield from _unpacked(facts, keyword.value, one)
 
 
@@ -138,11 +150,15 @@ def _held(facts: ModuleFacts, holder: ast.expr, one: _Construction, doubt: str |
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield Given(key.value, value, facts.source.span(key), holder, one.call, doubt)
     elif isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name) and _is_builtin_dict(facts, holder.func):
-        for keyword in holder.keywords:
-            if keyword.arg is not None:
-                start = facts.source.span(keyword).start
-                place = Span(start, start + len(keyword.arg.encode()))
-                yield Given(keyword.arg, keyword.value, place, holder, one.call, doubt)
+        yield from _keywords(facts, holder, one, doubt)
+
+
+def _keywords(facts: ModuleFacts, holder: ast.Call, one: _Construction, doubt: str | None) -> Iterator[Given]:
+    for keyword in holder.keywords:
+        if keyword.arg is not None:
+            start = facts.source.span(keyword).start
+            place = Span(start, start + len(keyword.arg.encode()))
+            yield Given(keyword.arg, keyword.value, place, holder, one.call, one.doubt or doubt)
 
 
 def _is_builtin_dict(facts: ModuleFacts, func: ast.Name) -> bool:
@@ -163,14 +179,32 @@ def _unpacked(facts: ModuleFacts, name: ast.Name, one: _Construction) -> Iterato
         if binding.value is not None:
             yield from _held(facts, binding.value, one, doubt)
     for use in home.uses.get(name.id, ()):
-        target = facts.structure.parents[use]
-        if not isinstance(target, ast.Subscript) or target.value is not use or not isinstance(target.ctx, ast.Store):
-            continue
-        assignment = facts.structure.parents[target]
-        key = target.slice
-        if isinstance(assignment, ast.Assign) and isinstance(key, ast.Constant) and isinstance(key.value, str):
-            place = facts.source.span(key)
-            yield Given(key.value, assignment.value, place, assignment, one.call, one.doubt or doubt)
+        yield from _set(facts, use, one, doubt)
+
+
+def _set(facts: ModuleFacts, use: ast.Name, one: _Construction, doubt: str | None) -> Iterator[Given]:
+    """The arguments that a statement sets in a dict: by key, or by `update`."""
+    target = facts.structure.parents[use]
+    update = _update(facts, use)
+    if update is not None:
+        for value in update.args:
+            yield from _held(facts, value, one, doubt)
+        yield from _keywords(facts, update, one, doubt)
+    if not isinstance(target, ast.Subscript) or target.value is not use or not isinstance(target.ctx, ast.Store):
+        return
+    assignment, key = facts.structure.parents[target], target.slice
+    if isinstance(assignment, ast.Assign) and isinstance(key, ast.Constant) and isinstance(key.value, str):
+        place = facts.source.span(key)
+        yield Given(key.value, assignment.value, place, assignment, one.call, one.doubt or doubt)
+
+
+def _update(facts: ModuleFacts, use: ast.Name) -> ast.Call | None:
+    """The statement `name.update(...)` of which `use` is the dict."""
+    method = facts.structure.parents[use]
+    call = facts.structure.parents[method]
+    if not isinstance(method, ast.Attribute) or method.attr != "update" or not isinstance(call, ast.Call):
+        return None
+    return call if call.func is method and isinstance(facts.structure.parents[call], ast.Expr) else None
 
 
 def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
@@ -187,6 +221,7 @@ def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
         for use in inner.uses.get(name.id, ()) if inner.lookup(name.id) is home else ():
             parent = facts.structure.parents[use]
             sets = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
+            sets = sets or _update(facts, use) is not None
             if not sets and not (_unpacks(facts, use) and use.id in taken):
                 return f"`{name.id}` is used for more than building FSDP"
     return None

@@ -26,7 +26,9 @@ FULLY_SHARD = (
 )
 _RESHARD = "reshard_after_forward"
 _FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
-_KEEP_FACTOR = "every supported torch has the old name, older ones have no other: rename it once torch>=2.8 is required"
+_KEEP_FACTOR = (
+    "it has no other name before torch 2.8, and runs on all releases since 2.5: rename it once torch>=2.8 is required"
+)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 

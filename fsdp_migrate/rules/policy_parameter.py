@@ -120,7 +120,7 @@ class _Uses:
 
     def _follow_name(self, home: Scope, name: str, node: ast.AST) -> None:
         if home.is_class:
-            self.doubt = self.doubt or f"`{name}` is an attribute of a class, whose callers are not all visible"
+            self._follow_method(home, name)
             return
         if len(home.bindings.get(name, ())) != 1:
             self.doubt = self.doubt or f"`{name}` is bound more than once"
@@ -131,6 +131,35 @@ class _Uses:
             if scope.lookup(name) is home:
                 for use in scope.uses.get(name, ()):
                     self._flow(use)
+
+    def _follow_method(self, home: Scope, name: str) -> None:
+        cls = home.node
+        if name == "__call__" and isinstance(cls, ast.ClassDef):
+            if any(_calls_itself(node) for node in ast.walk(cls)):
+                self._unclear()
+            self._follow_results(cls)
+            return
+        self.doubt = self.doubt or f"`{name}` is an attribute of a class, whose callers are not all visible"
+        for node in self.facts.structure.attributes:
+            if node.attr == name and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                self._flow(node)
+
+    def _follow_results(self, definition: ast.ClassDef | ast.FunctionDef) -> None:
+        """Note where the instances of a class or the results of a function go."""
+        home, name = self.facts.scope(definition), definition.name
+        uses = [use for scope in home.nested() if scope.lookup(name) is home for use in scope.uses.get(name, ())]
+        elsewhere = self.facts.names.elsewhere
+        known = not home.is_class and not definition.decorator_list and len(home.bindings[name]) == 1
+        if not known or not uses or (elsewhere is not None and home.is_module and elsewhere.is_imported(name)):
+            self._unclear()
+        elif definition not in self._seen:
+            self._seen.add(definition)
+            for use in uses:
+                parent = self.facts.structure.parents[use]
+                if isinstance(parent, ast.Call) and parent.func is use:
+                    self._flow(parent)
+                else:
+                    self._unclear()
 
     def _flow(self, node: ast.expr) -> None:
         """Note where the value of `node` goes."""
@@ -148,6 +177,8 @@ class _Uses:
             self._as_keyword(parent, node)
         elif isinstance(parent, (ast.List, ast.Tuple)):
             self._in_list(parent)
+        elif isinstance(parent, ast.Return) and isinstance(factory := self.facts.function(parent), ast.FunctionDef):
+            self._follow_results(factory)
         elif self._is_given(node):
             self.policy = True
         else:
@@ -201,6 +232,13 @@ class _Uses:
                 self.policy = True
                 return
         self._unclear()
+
+
+def _calls_itself(node: ast.AST) -> bool:
+    """Whether a method calls the instance, or what its base does when called, with the old keyword."""
+    if not isinstance(node, ast.Call) or not any(keyword.arg == OLD for keyword in node.keywords):
+        return False
+    return getattr(node.func, "id", None) == "self" or getattr(node.func, "attr", None) == "__call__"
 
 
 def _is_composable(keyword: ast.keyword, callee: str | None) -> bool:

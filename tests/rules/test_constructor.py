@@ -38,8 +38,12 @@ def test_the_signatures_are_as_the_rules_say() -> None:
         "kw = {{}}\nkw['{}'] = p\nm = FSDP(x, **kw)\n",
         "kw = dict({}=p)\nif a:\n    kw = {{}}\nm = FSDP(x, **kw)\nn = FSDP(y, **kw)\n",
         "from functools import partial\nmake = partial(FSDP, {}=p)\n",
+        "kw = dict(a=1)\nkw.update({}=p)\nm = FSDP(x, **kw)\n",
+        'kw = dict(a=1)\nkw.update({{"{}": p}}, b=2)\nm = FSDP(x, **kw)\n',
         "from torch.distributed.fsdp.wrap import enable_wrap, wrap\n"
         "with enable_wrap(wrapper_cls=FSDP, {}=p):\n    m = wrap(x)\n",
+        "from torch.distributed.fsdp.wrap import enable_wrap\n"
+        "kw = dict(wrapper_cls=FSDP, {}=p)\nwith enable_wrap(**kw):\n    pass\n",
         "from torch.distributed.fsdp.wrap import wrap\nm = wrap(x, {}=p)\n",
         "class Mine(FSDP):\n    pass\nm = Mine(x, {}=p)\n",
         "class Mine(FSDP):\n    def __init__(self, x):\n        super().__init__(x, {}=p)\n",

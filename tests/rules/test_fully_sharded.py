@@ -31,7 +31,7 @@ def test_the_factor_is_renamed_where_every_release_has_the_new_name() -> None:
 
 
 def test_the_factor_is_a_hint_while_older_releases_are_supported() -> None:
-    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "older ones have no other", torch=">=2.6")
+    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "no other name before torch 2.8", torch=">=2.6")
     (found,) = lint(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", ">=2.6")
     assert found.severity is Severity.HINT
 

@@ -60,6 +60,40 @@ def test_uses_follow_the_scoping_rules() -> None:
     check_transformed("    " + header + before.lstrip(), "    " + header + after.lstrip(), CODE)
 
 
+IN_CLASS = (
+    f"class Named:\n    def __call__(self, module, recurse, {OLD}):\n        return recurse or {OLD} > self.least\n"
+)
+MADE = f"def make(least):\n    def big(module, recurse, {OLD}):\n        return {OLD} > least\n    return big\n"
+
+
+@pytest.mark.parametrize("text", [IN_CLASS + "Made = Named()\n", MADE + "Made = make(9)\n"])
+@pytest.mark.parametrize(
+    "use", ["FSDP(x, auto_wrap_policy=Made)\n", "Made(m, recurse=True, {}=3)\nFSDP(x, None, None, None, Made)\n"]
+)
+def test_instances_and_results_are_followed(text: str, use: str) -> None:
+    check_transformed(FSDP + text + use.format(OLD), FSDP + text.replace(OLD, NEW) + use.format(NEW), CODE)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (IN_CLASS + "class Other(Named):\n    pass\nFSDP(x, auto_wrap_policy=Named())\n", "not every use of it"),
+        (IN_CLASS + "print(Named())\nFSDP(x, auto_wrap_policy=Named())\n", "not every use of it"),
+        (
+            IN_CLASS + f"    def f(self):\n        self(1, {OLD}=2)\nFSDP(x, auto_wrap_policy=Named())\n",
+            "not every use",
+        ),
+        (MADE + "register(make)\nFSDP(x, auto_wrap_policy=make(9))\n", "not every use of it"),
+        (
+            IN_CLASS.replace("__call__", "wraps") + "    def f(self):\n        FSDP(x, auto_wrap_policy=self.wraps)\n",
+            "`wraps` is an attribute of a class",
+        ),
+    ],
+)
+def test_instances_and_results_that_go_elsewhere_too_are_reported(text: str, reason: str) -> None:
+    check_manual(FSDP + text, CODE, reason)
+
+
 def test_direct_calls_by_keyword_follow() -> None:
     use = "m = FSDP(x, auto_wrap_policy=big)\nassert big(module=m, recurse=True, {}=3)\n"
     check_transformed(FSDP + DEF + use.format(OLD), FSDP + RENAMED + use.format(NEW), CODE)
