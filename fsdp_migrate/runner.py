@@ -228,7 +228,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
 
         replacing.clear(discovery.leftovers)
     for file, raw in _worth_linting(discovery, gathered):
-        with gathered.failures_of(file):
+        with gathered.failures_of(file), _uncollected():
             settings = gathered.settings_of(file)
             gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
             result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))

@@ -97,14 +97,18 @@ class Notebook(Source):
         """The text of the cells, magics included."""
         return b"".join(cell.encoded for cell in self.cells)
 
-    @cached_property
+    @property
     def modules(self) -> tuple[Source, ...]:
         """This module, then the Python files that cells write; all count their bytes alike."""
+        return (self, *self._programs)
+
+    @cached_property
+    def _programs(self) -> Sequence[Notebook]:
         if b"file" not in self.written:
-            return (self,)
+            return ()
         from fsdp_migrate.notebook.programs import programs_of
 
-        return (self, *programs_of(self))
+        return programs_of(self)
 
     def module_at(self, offset: int) -> Source:
         """The module that the cell of an offset is part of."""
@@ -112,7 +116,7 @@ class Notebook(Source):
 
     @cached_property
     def _owners(self) -> dict[int, Source]:
-        return {index: module for module in self.modules if isinstance(module, Notebook) for index in module.own}
+        return {index: program for program in self._programs for index in program.own}
 
     @cached_property
     def blank(self) -> bytes:

@@ -6,7 +6,6 @@ import os.path
 import re
 import shlex
 from collections.abc import Iterable
-from functools import cached_property
 
 from fsdp_migrate.notebook import Cell, Notebook
 from fsdp_migrate.notebook.magics import View, without_first_line
@@ -41,7 +40,7 @@ class Program(Notebook):
             cell = self.cells[index]
             self.cells[index] = Cell(cell.raw, cell.text, cell.span, cell.masked, fault)
 
-    @cached_property
+    @property
     def modules(self) -> tuple[Source, ...]:
         """Itself: it writes no files."""
         return (self,)

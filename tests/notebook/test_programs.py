@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from fsdp_migrate.add_noqa import with_noqa
@@ -91,3 +94,15 @@ def test_keys_of_findings_come_from_the_text_of_their_file() -> None:
     moved = notebook("x = 1", f"%%writefile c.py\n\n{IMPORT}{USE}")
     assert len(set(keys)) == 2
     assert [entry.key for entry in numbered(linted(moved).findings, read_source(moved, "a.ipynb"))] == keys[:1]
+
+
+def test_what_was_read_of_a_notebook_goes_without_looking_for_garbage() -> None:
+    source = read_source(notebook(f"%%writefile a.py\n{IMPORT}{USE}"), "a.ipynb")
+    here, written = map(weakref.ref, source.modules)
+    assert source.module_at(30) is written()
+    gc.disable()
+    try:
+        del source
+        assert (here(), written()) == (None, None)
+    finally:
+        gc.enable()
