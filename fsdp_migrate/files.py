@@ -46,8 +46,7 @@ class Failure(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk.
 
     `root` is the real path of the folder that it was found in, None if the file itself was named.
@@ -59,8 +58,7 @@ class SourceFile:
     root: str | None = None
 
 
-@dataclass(frozen=True)
-class Discovery:
+class Discovery(NamedTuple):
     """The files found, in order of path, each once, what could not be looked into, and the folders that were named.
 
     `leftovers` are files that a run which was killed while it was writing left behind.

@@ -311,7 +311,7 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
                 changed += 1
         except (FileError, RewriteError) as error:
             failures.append(Failure(file.shown, str(error)))
-    after = lint(replace(discovery, failures=(*discovery.failures, *failures)), configuration)
+    after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration)
     return Suppressed(len(before.findings) - len(after.findings), changed, after)
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ class Modules:
 
     def __init__(self, files: Sequence[SourceFile] = (), folders: Sequence[str] = ()) -> None:
         """`files` are all that the run looks at, `folders` those that it was asked to look into."""
-        self.files = tuple(replace(file, path=os.path.abspath(file.path)) for file in files if file.raw is None)
+        self.files = tuple(file._replace(path=os.path.abspath(file.path)) for file in files if file.raw is None)
         self.finder = Finder(folders)
         self._raw: dict[str, bytes | None] = {}
         self._sketches: dict[str, Sketch | None] = {}
