@@ -7,7 +7,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby, islice, takewhile
+from functools import cached_property
+from itertools import groupby
 
 from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.calls import rewrite_call, stands_alone
@@ -53,8 +54,9 @@ def wrapped(
     blocks: list[_Block] = []
     used: set[Replace] = set()
     between = sorted(replaces, key=lambda replace: replace.span)
+    assigned = _Assigned(source)
     for wrap in sorted(wraps, key=lambda w: w.span):
-        joining = _joining(source, blocks[-1], wrap, between) if blocks else None
+        joining = _joining(source, blocks[-1], wrap, between, assigned) if blocks else None
         if joining is None:
             blocks.append(_Block(wrap, wrap.span, list(wrap.inner)))
         else:
@@ -71,7 +73,9 @@ def _context_of(edit: Wrap | Hoist) -> tuple[object, ...]:
     return edit.header, edit.indent, edit.unit, edit.prologue
 
 
-def _joining(source: Source, block: _Block, wrap: Wrap, replaces: list[Replace]) -> list[Replace] | None:
+def _joining(
+    source: Source, block: _Block, wrap: Wrap, replaces: list[Replace], assigned: _Assigned
+) -> list[Replace] | None:
     """The edits between `block` and `wrap` if both go under one `with`, None if they do not."""
     first = block.wrap
     if _context_of(first) != _context_of(wrap):
@@ -81,28 +85,36 @@ def _joining(source: Source, block: _Block, wrap: Wrap, replaces: list[Replace])
     gap = Span(block.span.end, wrap.span.start)
     if gap.start > gap.end or source.piece(gap.start) != source.piece(gap.end):
         return None
-    first_inside = bisect_left(replaces, gap.start, key=lambda replace: replace.span.start)
-    reached = takewhile(lambda replace: replace.span.start <= gap.end, islice(replaces, first_inside, None))
-    inside = [replace for replace in reached if gap.contains(replace.span)]
+    first_inside, behind = (
+        bisect_left(replaces, at, key=lambda one: one.span.start) for at in (gap.start, gap.end + 1)
+    )
+    inside = [replace for replace in replaces[first_inside:behind] if gap.contains(replace.span)]
     text = _spliced(source, gap, inside)
     if NEWLINE.search(text) is None or _BLANK_LINES.fullmatch(text) is None:
         return None
     # The context of the second would be another one if the first gave one of its names a new value.
     header = set(_IDENTIFIER.findall(" ".join((wrap.header.callee, *wrap.header.arguments))))
-    return None if header & _names_set(source, block.span) else inside
+    return None if header & assigned.within(block.span) else inside
 
 
-def _names_set(source: Source, region: Span) -> set[str]:
-    """Names and attributes that are assigned or deleted in `region`, or whose items are."""
-    found = set()
-    for node in ast.walk(source.tree):
-        if isinstance(node, _TARGETS) and not isinstance(node.ctx, ast.Load) and region.contains(source.span(node)):
-            changed: ast.expr = node
-            while isinstance(changed, ast.Subscript):
-                changed = changed.value
-            if isinstance(changed, (ast.Name, ast.Attribute)):
-                found.add(changed.id if isinstance(changed, ast.Name) else changed.attr)
-    return found
+class _Assigned:
+    """The names and attributes that are assigned or deleted in a text."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def within(self, region: Span) -> set[str]:
+        """Those in a region."""
+        first, last = (bisect_left(self._ordered, (Span(offset, 0), "")) for offset in region)
+        return {name for span, name in self._ordered[first:last] if region.contains(span)}
+
+    @cached_property
+    def _ordered(self) -> list[tuple[Span, str]]:
+        return sorted(
+            (self.source.span(node), node.id if isinstance(node, ast.Name) else node.attr)
+            for node in ast.walk(self.source.tree)
+            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
+        )
 
 
 def _wrapped(source: Source, block: _Block) -> Replacement:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from fsdp_migrate.config import Settings
@@ -84,3 +87,25 @@ def test_new_lines_end_as_the_lines_beside_them() -> None:
     first, rest = function.split("\n", 1)
     crlf = f"{imports}def save{first}\n".replace("\n", "\r\n")
     assert rewrite_source(mixed, "save.py").source == crlf + rest
+
+
+def test_steps_for_a_file_grow_as_the_file_does() -> None:
+    def steps(functions: int) -> int:
+        text = BEFORE.replace("return osd", "osd = FSDP.full_optim_state_dict(model, optim)")
+        imports, function = text.split("\n\n", 1)
+        whole = "\n".join([imports, *(function.replace("save", f"save_{number}") for number in range(functions))])
+        counted = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            assert len(rewrite_source(whole).fixed) == 2 * functions
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    steps(1)
+    assert steps(80) < 11 * steps(8)
