@@ -10,7 +10,7 @@ from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE
-from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.facts.scopes import Kind, Scope
 from fsdp_migrate.source import Span
 
 PARTIAL = "functools.partial"
@@ -97,8 +97,10 @@ def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
     if _is_inherited_constructor(facts, call.func):
         return call
     qualified = facts.names.qualified(call.func)
-    if qualified == PARTIAL and call.args and constructs(facts, call.args[0]):
-        return call.args[0]
+    bound = facts.names.value(call.func) if isinstance(call.func, ast.Name) else None
+    for partial in (one for one in (call, bound) if isinstance(one, ast.Call) and one.args):
+        if _qualified(facts, partial.func) == PARTIAL and constructs(facts, partial.args[0]):
+            return partial.args[0]
     if qualified not in _WRAPS:
         return None
     cls = next(
@@ -107,6 +109,10 @@ def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
     if cls is None:
         return call if qualified == _WRAPS[1] else None
     return cls if constructs(facts, cls) else None
+
+
+def _qualified(facts: ModuleFacts, node: ast.expr) -> str | None:
+    return facts.names.qualified(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
 def _unpacked_class(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
@@ -136,10 +142,53 @@ def _given(facts: ModuleFacts) -> Iterator[Given]:
     for one in _constructions(facts):
         yield from _keywords(facts, one.call, one, None)
         for keyword in one.call.keywords:
-            if keyword.arg is None and isinstance(keyword.value, (ast.Dict, ast.Call)):
-                yield from _held(facts, keyword.value, one)
-            elif keyword.arg is None and isinstance(keyword.value, ast.Name):
-                yield from _unpacked(facts, keyword.value, one)
+            if keyword.arg is None:
+                yield from _spread(facts, keyword.value, one)
+
+
+def _spread(facts: ModuleFacts, value: ast.expr, one: _Construction) -> Iterator[Given]:
+    """The arguments in what is unpacked into a call."""
+    if isinstance(value, ast.Name):
+        yield from _unpacked(facts, value, one)
+    elif isinstance(value, ast.Attribute):
+        yield from _stored(facts, value, one)
+    elif isinstance(value, ast.Call) and not _is_builtin_dict(facts, value.func):
+        yield from _returned(facts, value, one)
+    else:
+        yield from _held(facts, value, one)
+        inner = value.values if isinstance(value, ast.Dict) else []
+        for key, part in zip(getattr(value, "keys", ()), inner):
+            if key is None and isinstance(part, ast.Name):
+                yield from _unpacked(facts, part, one)
+
+
+def _stored(facts: ModuleFacts, attribute: ast.Attribute, one: _Construction) -> Iterator[Given]:
+    """The arguments in a dict that methods of a class keep in an attribute of the instance."""
+    doubt = f"`{ast.unparse(attribute)}` can be read from elsewhere too"
+    cls = facts.structure.parents.get(facts.function(attribute))
+    for node in facts.structure.attributes if isinstance(cls, ast.ClassDef) else ():
+        same = node.attr == attribute.attr and ast.dump(node.value) == ast.dump(attribute.value)
+        if not same or facts.structure.parents.get(facts.function(node)) is not cls:
+            continue
+        parent = facts.structure.parents[node]
+        if isinstance(parent, (ast.Assign, ast.AnnAssign)) and parent.value is not None:
+            yield from _held(facts, parent.value, one, doubt)
+        yield from _set(facts, node, one, doubt)
+
+
+def _returned(facts: ModuleFacts, call: ast.Call, one: _Construction) -> Iterator[Given]:
+    """The arguments in a dict that a function of the file makes."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", None))
+    functions = [function for function in facts.structure.functions if function.name == name]
+    if len(functions) != 1:
+        return
+    doubt = f"`{name}` may be called for more than building FSDP"
+    for node in ast.walk(functions[0]):
+        if isinstance(node, ast.Return) and node.value is not None and facts.function(node) is functions[0]:
+            if isinstance(node.value, ast.Name):
+                yield from _unpacked(facts, node.value, one, doubt)
+            else:
+                yield from _held(facts, node.value, one, doubt)
 
 
 def _held(facts: ModuleFacts, holder: ast.expr, one: _Construction, doubt: str | None = None) -> Iterator[Given]:
@@ -149,7 +198,7 @@ def _held(facts: ModuleFacts, holder: ast.expr, one: _Construction, doubt: str |
         for key, value in zip(holder.keys, holder.values):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield Given(key.value, value, facts.source.span(key), holder, one.call, doubt)
-    elif isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name) and _is_builtin_dict(facts, holder.func):
+    elif isinstance(holder, ast.Call) and _is_builtin_dict(facts, holder.func):
         yield from _keywords(facts, holder, one, doubt)
 
 
@@ -161,28 +210,34 @@ def _keywords(facts: ModuleFacts, holder: ast.Call, one: _Construction, doubt: s
             yield Given(keyword.arg, keyword.value, place, holder, one.call, one.doubt or doubt)
 
 
-def _is_builtin_dict(facts: ModuleFacts, func: ast.Name) -> bool:
-    return facts.names.qualified(func) == "builtins.dict"
+def _is_builtin_dict(facts: ModuleFacts, func: ast.expr) -> bool:
+    return isinstance(func, ast.Name) and facts.names.qualified(func) == "builtins.dict"
 
 
-def _unpacked(facts: ModuleFacts, name: ast.Name, one: _Construction) -> Iterator[Given]:
-    """The arguments in a dict that a name of the same function holds: as built, and as set by key."""
+def _unpacked(facts: ModuleFacts, name: ast.Name, one: _Construction, doubt: str | None = None) -> Iterator[Given]:
+    """The arguments in a dict that a name of the same function or of the module holds: as built, and as set."""
     scope = facts.scope(name)
     home = scope.lookup(name.id)
-    if home is None or home is not scope:
+    if home is None or (home is not scope and not home.is_module):
         return
     bindings = home.bindings[name.id]
     if any(binding.kind is not Kind.ASSIGNMENT for binding in bindings):
         return
-    doubt = _other_use(facts, name)
+    doubt = doubt or _other_use(facts, name)
     for binding in bindings:
         if binding.value is not None:
             yield from _held(facts, binding.value, one, doubt)
-    for use in home.uses.get(name.id, ()):
+    for use in _uses(home, name.id):
         yield from _set(facts, use, one, doubt)
 
 
-def _set(facts: ModuleFacts, use: ast.Name, one: _Construction, doubt: str | None) -> Iterator[Given]:
+def _uses(home: Scope, name: str) -> Iterator[ast.Name]:
+    for inner in home.nested():
+        if inner.lookup(name) is home:
+            yield from inner.uses.get(name, ())
+
+
+def _set(facts: ModuleFacts, use: ast.expr, one: _Construction, doubt: str | None) -> Iterator[Given]:
     """The arguments that a statement sets in a dict: by key, or by `update`."""
     target = facts.structure.parents[use]
     update = _update(facts, use)
@@ -198,8 +253,8 @@ def _set(facts: ModuleFacts, use: ast.Name, one: _Construction, doubt: str | Non
         yield Given(key.value, assignment.value, place, assignment, one.call, one.doubt or doubt)
 
 
-def _update(facts: ModuleFacts, use: ast.Name) -> ast.Call | None:
-    """The statement `name.update(...)` of which `use` is the dict."""
+def _update(facts: ModuleFacts, use: ast.expr) -> ast.Call | None:
+    """The statement `kwargs.update(...)` of which `use` is the dict."""
     method = facts.structure.parents[use]
     call = facts.structure.parents[method]
     if not isinstance(method, ast.Attribute) or method.attr != "update" or not isinstance(call, ast.Call):
@@ -217,13 +272,15 @@ def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
     }
     home = facts.scope(name).lookup(name.id)
     assert home is not None
-    for inner in home.nested():
-        for use in inner.uses.get(name.id, ()) if inner.lookup(name.id) is home else ():
-            parent = facts.structure.parents[use]
-            sets = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
-            sets = sets or _update(facts, use) is not None
-            if not sets and not (_unpacks(facts, use) and use.id in taken):
-                return f"`{name.id}` is used for more than building FSDP"
+    elsewhere = facts.names.elsewhere
+    if home.is_module and elsewhere is not None and elsewhere.is_imported(name.id):
+        return f"another module imports `{name.id}`"
+    for use in _uses(home, name.id):
+        parent = facts.structure.parents[use]
+        sets = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
+        sets = sets or _update(facts, use) is not None
+        if not sets and not (_unpacks(facts, use) and use.id in taken):
+            return f"`{name.id}` is used for more than building FSDP"
     return None
 
 

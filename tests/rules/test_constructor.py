@@ -38,6 +38,8 @@ def test_the_signatures_are_as_the_rules_say() -> None:
         "kw = {{}}\nkw['{}'] = p\nm = FSDP(x, **kw)\n",
         "kw = dict({}=p)\nif a:\n    kw = {{}}\nm = FSDP(x, **kw)\nn = FSDP(y, **kw)\n",
         "from functools import partial\nmake = partial(FSDP, {}=p)\n",
+        "KW = dict({}=p)\ndef f(x):\n    return FSDP(x, **KW)\n",
+        "from functools import partial\nshard = partial(FSDP, a=1)\nm = shard(x, {}=p)\n",
         "kw = dict(a=1)\nkw.update({}=p)\nm = FSDP(x, **kw)\n",
         'kw = dict(a=1)\nkw.update({{"{}": p}}, b=2)\nm = FSDP(x, **kw)\n',
         "from torch.distributed.fsdp.wrap import enable_wrap, wrap\n"
@@ -84,6 +86,22 @@ def test_arguments_of_others_are_left_alone(code: str, old: str, text: str) -> N
         ("FSDP502", f"m = FSDP(x, {OLD_IGNORED}=p, ignored_modules=q)\n", "FSDP takes only one of"),
         ("FSDP501", f"kw = dict({OLD_POLICY}=p)\nm = FSDP(x, **kw)\nprint(kw)\n", "used for more than building"),
         ("FSDP501", f"kw = {{'{OLD_POLICY}': p}}\nm = FSDP(x, **kw)\nn = f(x, **kw)\n", "used for more than building"),
+        (
+            "FSDP501",
+            f"def get():\n    return dict({OLD_POLICY}=p)\nm = FSDP(x, **get())\n",
+            "`get` may be called for more",
+        ),
+        (
+            "FSDP501",
+            f"def get():\n    kw = {{}}\n    kw['{OLD_POLICY}'] = p\n    return kw\nFSDP(x, **get())\n",
+            "`get`",
+        ),
+        (
+            "FSDP501",
+            "class T:\n    def __init__(self, p):\n"
+            f"        self.kw = {{'{OLD_POLICY}': p}}\n    def f(self, x):\n        return FSDP(x, **self.kw)\n",
+            "`self.kw` can be read from elsewhere",
+        ),
         ("FSDP501", "kw = {'fsdp_' 'auto_wrap_policy': p}\nm = FSDP(x, **kw)\n", "not written plainly"),
         (
             "FSDP501",
