@@ -5,10 +5,8 @@ They are derived from the API data by `python -m tools.build_changed_names`, sin
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api import data as api
@@ -19,8 +17,7 @@ FILE = "changed_names.txt.gz"
 @cache
 def changed_names() -> frozenset[str]:
     """Full names that some release lacks, deprecates or gives another signature, members as `Class.member`."""
-    text = gzip.decompress(files("fsdp_migrate.torch_api").joinpath(FILE).read_bytes()).decode()
-    return frozenset(_read(text))
+    return frozenset(_read(api.unpacked(FILE).decode()))
 
 
 def has_changed(path: str) -> bool:

@@ -19,12 +19,12 @@ import ast
 import gzip
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from packaging.version import Version
@@ -99,6 +99,12 @@ class State:
     target: str | None
     signature: str | None
     deprecation: Deprecation | None
+
+
+def unpacked(name: str) -> bytes:
+    """The contents of a compressed file beside this one; `importlib.resources` takes longer to load than to read it."""
+    with gzip.open(os.path.join(os.path.dirname(__file__), name)) as stream:
+        return stream.read()
 
 
 def releases() -> tuple[Version, ...]:
@@ -206,8 +212,7 @@ def area_of(name: str) -> str | None:
 
 @cache
 def _load(area: str) -> dict[str, Any]:
-    raw = files(__package__).joinpath(f"{area}.json.gz").read_bytes()
-    data: dict[str, Any] = json.loads(gzip.decompress(raw))
+    data: dict[str, Any] = json.loads(unpacked(f"{area}.json.gz"))
     return data
 
 
