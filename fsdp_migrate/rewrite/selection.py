@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from fsdp_migrate.edits import (
     Edit,
@@ -98,7 +99,30 @@ def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
     removals = unused_imports(source, fixes)
     gone = {(removal.span, name) for removal in removals for name in removal.remove}
     needed = [fix for fix in fixes if not _is_needless(fix, gone)]
-    return [*(edit for fix in needed for edit in fix.edits), *removals]
+    return _imported_once(source, [*(edit for fix in needed for edit in fix.edits), *removals])
+
+
+def _imported_once(source: Source, edits: list[Edit]) -> list[Edit]:
+    """The edits without names that several imports at the top level would add: the first of them does it for all."""
+    adding = [edit for edit in edits if isinstance(edit, (EditImport, ImportBehind)) and edit.add]
+    if len({edit.span for edit in adding}) < 2:
+        return edits
+    top = {source.span(node) for node in source.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))}
+    adding = sorted((edit for edit in adding if edit.span in top), key=lambda edit: edit.span)
+    first: dict[str, Span] = {}
+    for edit in adding:
+        first.update((name, edit.span) for name in edit.add if name not in first)
+    at_top = frozenset(adding)
+    slimmed = (_slimmed(edit, first) if edit in at_top else edit for edit in edits)
+    return [edit for edit in slimmed if edit is not None]
+
+
+def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
+    """An import edit without the names that another adds, None if nothing is left of it."""
+    if not isinstance(edit, (EditImport, ImportBehind)):
+        return edit
+    add = tuple(name for name in edit.add if first[name] == edit.span)
+    return replace(edit, add=add) if add or (isinstance(edit, EditImport) and edit.remove) else None
 
 
 def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:

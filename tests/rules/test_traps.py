@@ -420,3 +420,13 @@ def test_a_model_of_a_class_that_is_not_visible_is_not_rewritten() -> None:
 )
 def test_the_class_behind_an_attribute_super_or_a_module_by_name_is_not_missed(text: str) -> None:
     assert grades(text, "FSDP101") == [Applicability.MANUAL]
+
+
+def test_a_name_that_several_imports_could_bring_is_imported_once() -> None:
+    after = rewritten(
+        f"{H}from torch.distributed.fsdp import FullyShardedDataParallel\n"
+        "def f(m, o):\n    return FSDP.full_optim_state_dict(m, o)\n"
+        "def g(m, o):\n    return FullyShardedDataParallel.full_optim_state_dict(m, o)\n"
+    )
+    assert after.count("    StateDictType,\n") == 1
+    assert "from torch.distributed.fsdp import FullyShardedDataParallel\n" in after
