@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from packaging.version import Version
 
@@ -28,7 +29,7 @@ _DEVICE = "device"
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find scalers with positional arguments that some release reads otherwise."""
     for call in facts.structure.calls:
-        if not call.args or facts.names.qualified(call.func) != _QUALIFIED:
+        if not call.args or not _builds(facts, call.func):
             continue
         alive = facts.gates.alive(call)
         older = any(release < Version(_DEVICE_FIRST) for release in alive)
@@ -43,6 +44,22 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             message = f"the first position of `{_NAME}` is `init_scale` before torch {_DEVICE_FIRST} and `device` since"
             severity = _severity(call) if newer else Severity.HINT
             yield finding(facts, card, call.func, statement, message, _verdict(facts, call), severity)
+
+
+def _builds(facts: ModuleFacts, func: ast.expr) -> bool:
+    """Whether a call of `func` reaches the constructor: the class, one that inherits it, or `super().__init__`."""
+    if facts.names.qualified(func) == _QUALIFIED:
+        return True
+    if isinstance(func, ast.Attribute) and func.attr == "__init__" and isinstance(func.value, ast.Call):
+        is_super = getattr(func.value.func, "id", None) == "super"
+        return is_super and _derives(facts.structure.parents.get(facts.function(func)), facts)
+    bindings = facts.names.bindings(func) if isinstance(func, ast.Name) else []
+    cls = bindings[0].node if len(bindings) == 1 else None
+    return _derives(cls, facts) and all(getattr(member, "name", None) != "__init__" for member in cls.body)
+
+
+def _derives(cls: ast.AST | None, facts: ModuleFacts) -> TypeGuard[ast.ClassDef]:
+    return isinstance(cls, ast.ClassDef) and [facts.names.qualified(base) for base in cls.bases] == [_QUALIFIED]
 
 
 def _severity(call: ast.Call) -> Severity:

@@ -49,3 +49,14 @@ def test_what_happens_depends_on_the_positions_and_the_range() -> None:
     assert severity("1024.0", ">=2.5") is Severity.CHANGES
     assert severity("1024.0, 0.5, 2.0", ">=2.1") is Severity.BREAKS
     assert severity("1024.0", ">=2.1,<2.3") is Severity.HINT
+
+
+def test_a_subclass_hands_on_to_the_same_constructor() -> None:
+    own = "class Scaler(ShardedGradScaler):\n    def __init__(self, scale):\n        super().__init__({}scale, {}0.5)\n"
+    names = "init_scale=", "backoff_factor="
+    use = "Scaler(2.0, g)\n"
+    check_transformed(f"{IMPORT}{own.format('', '')}{use}", f"{IMPORT}{own.format(*names)}{use}", CODE)
+    bare = "class Scaler(ShardedGradScaler):\n    pass\nScaler({}2.0)\n"
+    check_transformed(IMPORT + bare.format(""), IMPORT + bare.format(names[0]), CODE)
+    check_noop(f"{IMPORT}class Scaler(Mixin, ShardedGradScaler):\n    pass\nScaler(2.0)\n", CODE)
+    check_noop(f"{IMPORT}class Other(Base):\n    def f(self):\n        super().__init__(2.0)\nOther(2.0)\n", CODE)
