@@ -139,6 +139,9 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
             continue
         if isinstance(node, (ast.Import, ast.ImportFrom)) and name == "names":
             value = sorted(value, key=lambda alias: (alias.name, alias.asname or ""))
+        if isinstance(node, ast.JoinedStr) and isinstance(value, list):
+            # Some releases of Python 3.12 have empty texts at its end.
+            value = [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
         yield name, value
 
 
