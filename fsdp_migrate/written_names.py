@@ -1,8 +1,8 @@
 """Whether a file may write one of some names of torch, found in its bytes without parsing them.
 
-Imports, attribute chains and assignments of these are recognised by their form alone, in comments and strings too and
-whatever the scope. So a file may be taken for one that writes a name although it does not, but not the other way round,
-however it is laid out, but for a comment in the middle of a chain.
+Imports, attribute chains, what `getattr` reads, and assignments of these are recognised by their form alone, in
+comments and strings too and whatever the scope. So a file may be taken for one that writes a name although it does not,
+but not the other way round, however it is laid out, but for a comment in the middle of a chain.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _IMPORTED_MODULE = re.compile(rb"(" + _PATH + rb")(?:" + _AS + rb")?")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 # Attributes may stand on lines of their own; behind the dot a line ends only by a backslash.
 _ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
+# What `getattr(module, "name")` reads off the module.
+_READ = re.compile(rb"""(?:\s|\\|#[^\r\n]*)*,(?:\s|\\|#[^\r\n]*)*[uUrR]?(["'])([A-Za-z_]\w*)\1""")
 # The target of an assignment, at the end of what stands in front of its value.
 _ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
 _BLANK = re.compile(rb"[\s\\]+")
@@ -113,13 +115,19 @@ def closing(raw: bytes, start: int) -> int:
 
 
 def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:
-    """Where a name is written: the name that it is assigned to with its attributes, if any, and the attributes."""
+    """Where a name is written: the name that it is assigned to with its attributes, if any, and the attributes.
+
+    What a call may read off it by a string is one more of them.
+    """
     end = 0
     while (start := raw.find(name, end)) >= 0:
         end = start + len(name)
         if raw[end : end + 1] in _WORD_BYTES or (start and raw[start - 1 : start] in _NO_START):
             continue
         attributes = _ATTRIBUTES.match(raw, end)
+        after = end if attributes is None else attributes.end()
+        if (read := _READ.match(raw, after)) is not None:
+            yield None, (b"" if attributes is None else _BLANK.sub(b"", attributes[0])) + b"." + read[2]
         line = raw[max(0, start - _LONGEST_TARGET) : start].rstrip(b" \t\r\n\\(")
         assigned = _ASSIGNED.search(line[line.rfind(b"\n") + 1 :]) if line.endswith(b"=") else None
         if attributes is not None or assigned is not None:

@@ -26,6 +26,8 @@ GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduc
         "import torch\ntorch.distributed \\\n    .reduce_all(x)",
         "import torch\n(torch\n .distributed\n .reduce_all)",
         "import torch.distributed as dist\ndist.reduce_all(x)",
+        "import torch.distributed as dist\ngetattr(dist, 'reduce_all')(x)",
+        'import torch\ngetattr(\n    torch.distributed,  # here\n    "reduce_all",\n)',
         "from torch import distributed as dist\ndist.reduce_all(x)",
         "from torch import distributed\nx = [distributed.reduce_all]",
         "import torch\ndist = torch.distributed\nother = dist\nother.reduce_all(x)",

@@ -21,7 +21,7 @@ from fsdp_migrate.rules.fallback_arms import is_old_arm
 from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.releases import uses_of
 from fsdp_migrate.rules.specific import is_spoken_for
-from fsdp_migrate.rules.torch_places import bindings_of, chains, imports
+from fsdp_migrate.rules.torch_places import bindings_of, chains, imports, reads
 from fsdp_migrate.rules.torch_presence import IMPORTING, READING, concerned, excused, having, running, since
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind
@@ -38,7 +38,7 @@ _NAMED = re.compile(r"`([\w.]+)(?:\(|`)|\buse (\w+\.[\w.]*\w)")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find imports and attribute chains that warn when they are used."""
+    """Find imports, attribute chains and names for `getattr` that warn when they are used."""
     found = [
         (path, place, node, known) for path, place, node in _places(facts) if (known := _warning(facts, path, node))
     ]
@@ -60,7 +60,9 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast
         for path, node in chain.links:
             if path not in brought and not excused(facts, node, READING, too_new=False):
                 yield path, node, node
-    yield from ((path, node, node) for path, node in members(facts) if not excused(facts, node, READING, too_new=False))
+    looked_up = ((one.path, one.node) for one, _ in reads(facts))
+    others = (*members(facts), *looked_up)
+    yield from ((path, node, node) for path, node in others if not excused(facts, node, READING, too_new=False))
 
 
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:

@@ -158,7 +158,9 @@ def _looked_up(facts: ModuleFacts) -> Iterator[_Lack]:
     provided = _provided(facts)
     for one in quoted(facts):
         lack = None if one.path in provided else _lack(facts, one.path, one.node, one.node)
-        if lack is not None and not _is_excused(facts, lack, IMPORTING | READING):
+        if lack is not None and one.reader is not None:
+            lack = _past_import(one.path.rpartition(".")[0], lack)
+        if lack is not None and not _is_excused(facts, lack, READING if one.reader else IMPORTING | READING):
             yield lack
 
 
@@ -239,9 +241,9 @@ RULE = Rule(
         name="name-not-in-every-torch",
         summary="a name of torch that some supported release does not have",
         explanation="""\
-Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in
-`mock.patch` or `import_module` that name something which a release of the supported range lacks: gone from the
-newest ones, or not yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`,
+Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in `getattr`,
+`mock.patch` or `import_module` that name something which a release of the supported range lacks: gone from the newest
+ones, or not yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`,
 `checkpoint`, `device_mesh` and their private modules, `torch.amp`, `torch.utils.checkpoint` and others. Where a
 rule of its own speaks of a name, this one is silent.
 
@@ -251,7 +253,8 @@ decorator that skips, it is a hint, since the program may well never come there 
 where neither the project nor `--torch` says which releases are supported. After an import that needs some release,
 the rest of the file is judged from that release on.
 
-Left alone are version checks, `hasattr` tests, fallbacks by `try` and `except`, and names in no known release.""",
+Left alone are version checks, `hasattr` tests, `getattr` with a default, fallbacks by `try` and `except`, and names
+in no known release.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

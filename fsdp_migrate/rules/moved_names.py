@@ -14,7 +14,7 @@ from fsdp_migrate.rules.moved_cases import Case, case_of
 from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_module
 from fsdp_migrate.rules.moved_uses import argument_edits, trouble_with_import, trouble_with_use
 from fsdp_migrate.rules.moves import moved
-from fsdp_migrate.rules.torch_places import Chain, Import, chains, imports, quoted
+from fsdp_migrate.rules.torch_places import Chain, Import, Quoted, chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import IMPORTING, READING, excused
 from fsdp_migrate.torch_api.data import exists
 
@@ -149,9 +149,16 @@ def _chain_fix(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case) -> 
     return Verdict(Fix((Replace(facts.source.span(node), f"{ast.unparse(chain.root)}.{rest}"),)))
 
 
+def _is_told_of_owner(one: Quoted, case: Case) -> bool:
+    """Whether what a name is read off has moved as well, which is said where that is imported or written."""
+    return moved(one.path.rpartition(".")[0], case.releases[-1]) is not None
+
+
 def _looked_up(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for one in quoted(facts):
         case = case_of(facts, one.path, one.node, card.code)
-        if case is not None and case.gone and not _is_guarded(facts, one.node, IMPORTING | READING, case):
+        if case is None or not (case.gone or one.reader) or (one.reader and _is_told_of_owner(one, case)):
+            continue
+        if not _is_guarded(facts, one.node, READING if one.reader else IMPORTING | READING, case):
             verdict = manual("a name in a string is not rewritten: it has to follow what the code imports")
             yield finding(facts, card, one.node, facts.statement(one.node), case.message, verdict, case.severity)

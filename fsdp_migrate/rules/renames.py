@@ -17,6 +17,7 @@ from fsdp_migrate.rules.card import RuleCard, Verdict, below_floor, finding, man
 from fsdp_migrate.rules.fallback_arms import is_old_arm
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.releases import release, uses_of
+from fsdp_migrate.rules.torch_places import reads
 from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
 
@@ -63,6 +64,16 @@ def check_renames(facts: ModuleFacts, card: RuleCard, renames: tuple[Rename, ...
         for node in found:
             if not any(node in _uses_of(facts, binding) for binding in guarded):
                 yield _finding(facts, card, node, rename, _verdict(facts, node, rename))
+        yield from _read(facts, card, rename)
+
+
+def _read(facts: ModuleFacts, card: RuleCard, rename: Rename) -> Iterator[Finding]:
+    """Find the old names that a `getattr` reads."""
+    for one, call in reads(facts):
+        if one.path not in rename.targets or only_older(facts, one.node, rename.since):
+            continue
+        if not is_old_arm(facts, one.node, rename.new):
+            yield _finding(facts, card, one.node, rename, _read_verdict(facts, one.node, call, rename))
 
 
 def _guarded(facts: ModuleFacts, nodes: Iterable[ast.Name | ast.Attribute], rename: Rename) -> dict[Binding, Verdict]:
@@ -147,6 +158,30 @@ def _verdict(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename)
             return manual(trouble)
     edits.insert(0, _renamed(facts, node, rename))
     return Verdict(Fix(tuple(edits), release(facts, node) if isinstance(node, ast.Name) else ()))
+
+
+def _read_verdict(facts: ModuleFacts, node: ast.Constant, reader: ast.Call, rename: Rename) -> Verdict:
+    """How the name goes on that a `getattr` reads."""
+    if (trouble := _trouble_with_read(facts, node, reader, rename)) is not None:
+        return manual(trouble)
+    start, end = facts.source.span(node)
+    return Verdict(Fix((Replace(Span(start + 1, end - 1), rename.new),)))
+
+
+def _trouble_with_read(facts: ModuleFacts, node: ast.Constant, reader: ast.Call, rename: Rename) -> str | None:
+    parent = facts.structure.parents[reader]
+    if rename.members and not isinstance(parent, ast.Attribute):
+        return f"only `{rename.old}.SUM` and the like can be rewritten: use `{rename.new}`"
+    called = parent.keywords if isinstance(parent, ast.Call) and parent.func is reader else None
+    if rename.keywords and (called is None or {k.arg for k in called} & {None, *rename.keywords}):
+        return f"use `{rename.new}`, and look at the names of its arguments"
+    if facts.source.segment(node)[1:-1] != rename.old:
+        return f"the name is written in an unusual way: use `{rename.new}`"
+    asked = {constant for constant in facts.structure.strings if str(constant.value).rpartition(".")[2] == rename.old}
+    put = any(one.attr == rename.old and not isinstance(one.ctx, ast.Load) for one in facts.structure.attributes)
+    if put or asked - {one.node for one, _ in reads(facts)}:
+        return f"the file asks for or replaces the old name too: use `{rename.new}` in all places"
+    return None
 
 
 def _renamed(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename) -> Edit:

@@ -65,10 +65,14 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Quoted:
-    """A string that a call looks up as a name: `mock.patch("torch.distributed.fsdp.x")`."""
+    """A string that a call looks up as a name: `mock.patch("torch.distributed.fsdp.x")`.
+
+    `reader` is the call where it does what an attribute does, `getattr(dist, "x")` without a default.
+    """
 
     node: ast.Constant
     path: str
+    reader: ast.Call | None = None
 
 
 def imports(facts: ModuleFacts) -> tuple[Import, ...]:
@@ -84,6 +88,11 @@ def chains(facts: ModuleFacts) -> tuple[Chain, ...]:
 def quoted(facts: ModuleFacts) -> tuple[Quoted, ...]:
     """The strings of the file that are looked up as names of torch."""
     return facts.memo(quoted, lambda: tuple(_quoted(facts)))
+
+
+def reads(facts: ModuleFacts) -> tuple[tuple[Quoted, ast.Call], ...]:
+    """The calls `getattr(owner, "name")` of the file that read something of torch, with their strings."""
+    return tuple((one, one.reader) for one in quoted(facts) if one.reader is not None)
 
 
 def bindings_of(facts: ModuleFacts, taken: Import) -> list[Binding]:
@@ -197,9 +206,22 @@ def _quoted(facts: ModuleFacts) -> Iterator[Quoted]:
             continue
         parent = facts.structure.parents[constant]
         call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
-        path = _looked_up(facts, call, constant, constant.value) if isinstance(call, ast.Call) else None
-        if path is not None and path.startswith("torch."):
+        if not isinstance(call, ast.Call):
+            continue
+        if (path := _read(facts, call, constant, constant.value)) is not None:
+            yield Quoted(constant, path, call)
+        elif (path := _looked_up(facts, call, constant, constant.value) or "").startswith("torch."):
             yield Quoted(constant, path)
+
+
+def _read(facts: ModuleFacts, call: ast.Call, constant: ast.Constant, name: str) -> str | None:
+    """The full name that `getattr(owner, name)` reads off something of torch, None where `call` does not do that."""
+    if len(call.args) != 2 or call.args[1] is not constant or call.keywords or not name.isidentifier():
+        return None
+    if facts.names.qualified(call.func) != "builtins.getattr":
+        return None
+    owner = torch_path(facts, call.args[0])
+    return None if owner is None else f"{owner}.{name}"
 
 
 def _looked_up(facts: ModuleFacts, call: ast.Call, constant: ast.Constant, text: str) -> str | None:

@@ -154,3 +154,56 @@ def test_collectives_over_several_gpus_break_from_torch_2_2_on() -> None:
 
 def test_below_the_floor_a_gather_stays() -> None:
     check_manual("import torch.distributed as dist\ndist._all_gather_base(a, b)\n", BASES, "1.13", torch=">=1.12")
+
+
+def test_a_name_that_getattr_reads_is_renamed_in_its_string() -> None:
+    check_transformed(
+        """\
+        import torch.distributed as dist
+
+        getattr(dist, "_all_gather_base")(a, b)
+        scatter = getattr(dist.distributed_c10d, '_reduce_scatter_base')
+        """,
+        """\
+        import torch.distributed as dist
+
+        getattr(dist, "all_gather_into_tensor")(a, b)
+        scatter = getattr(dist.distributed_c10d, 'reduce_scatter_tensor')
+        """,
+        BASES,
+    )
+    check_transformed(
+        "import torch\n\nop = getattr(torch.distributed, 'reduce_op').SUM\n",
+        "import torch\n\nop = getattr(torch.distributed, 'ReduceOp').SUM\n",
+        OPS,
+    )
+    check_transformed(
+        "import torch.distributed as dist\n\ngetattr(dist, '_get_global_rank')(group, 0)\n",
+        "import torch.distributed as dist\n\ngetattr(dist, 'get_global_rank')(group, 0)\n",
+        RANKS,
+    )
+
+
+def test_a_string_of_getattr_is_left_to_the_reader_where_more_than_the_name_changes() -> None:
+    head = "import torch.distributed as dist\n\n"
+    check_manual(head + "op = getattr(dist, 'reduce_op')\n", OPS, "only `reduce_op.SUM`")
+    check_manual(head + "getattr(dist, '_get_global_rank')(group, rank=0)\n", RANKS, "the names of its arguments")
+    check_manual(head + "f = getattr(dist, '_get_global_rank')\n", RANKS, "the names of its arguments")
+    check_manual(head + "f = getattr(dist, r'_all_gather_base')\n", BASES, "in an unusual way")
+    asked = "setattr(dist, '_all_gather_base', fake)\nf = getattr(dist, '_all_gather_base')\n"
+    check_manual(head + asked, BASES, "asks for or replaces the old name too")
+    put = "dist._all_gather_base = fake\nf = getattr(dist, '_all_gather_base')\n"
+    check_manual(head + put, BASES, "asks for or replaces the old name too")
+    check_manual(head + "getattr(dist, 'all_reduce_multigpu')([a])\n", MULTIGPU, "one process per GPU")
+
+
+def test_a_getattr_that_expects_the_name_to_be_missing_is_left_alone() -> None:
+    head = "import torch.distributed as dist\n\n"
+    check_noop(head + "f = getattr(dist, '_all_gather_base', None)\n", BASES)
+    check_noop(head + "f = getattr(model, '_all_gather_base')\n", BASES)
+    check_noop(head + "def getattr(a, b): ...\n\nf = getattr(dist, '_all_gather_base')\n", BASES)
+    choice = (
+        "f = (\n    getattr(dist, 'all_gather_into_tensor')\n"
+        "    if hasattr(dist, 'all_gather_into_tensor')\n    else getattr(dist, '_all_gather_base')\n)\n"
+    )
+    check_noop(head + choice, BASES)

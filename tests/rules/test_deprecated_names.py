@@ -81,3 +81,12 @@ def test_what_gives_a_warning_to_others_does_not_warn_itself() -> None:
         "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF._warn_legacy_optim_state_dict('a', 'b')\n"
     )
     check_noop(text, "FSDP610")
+
+
+def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
+    head = "import torch.distributed as dist\nfrom torch.distributed import distributed_c10d\n"
+    (told,) = lint(head + "getattr(distributed_c10d, '_set_pg_timeout')(timeout)\n", "FSDP610", ">=2.3")
+    assert "_set_pg_timeout` warns since torch 2.14" in told.message
+    assert lint(head + "f = getattr(distributed_c10d, '_set_pg_timeout', None)\n", "FSDP610", ">=2.3") == ()
+    # Another rule speaks of this one.
+    assert lint(head + "f = getattr(dist, '_all_gather_base')\n", "FSDP610") == ()

@@ -259,3 +259,17 @@ def test_a_member_that_came_with_the_place_of_the_mesh_is_not_told_beside_that()
 def test_an_attribute_that_became_a_property_is_not_judged(member: str) -> None:
     text = "from torch.distributed._tensor import DeviceMesh\n\ndef f(mesh: DeviceMesh):\n    return mesh.{}\n"
     check_noop(text.format(member), "FSDP600", torch=">=2.0")
+
+
+def test_a_name_that_getattr_reads_is_as_good_as_an_attribute() -> None:
+    head = "from torch.distributed import fsdp\n"
+    message = "`torch.distributed.fsdp.flat_param` is gone since torch 2.2"
+    assert found(head + "m = getattr(fsdp, 'flat_param')\n") == [("breaks", message)]
+    check_noop(head + "m = getattr(fsdp, 'flat_param', None)\n", "FSDP600")
+    check_noop(head + "m = getattr(fsdp, 'flat_param') if hasattr(fsdp, 'flat_param') else None\n", "FSDP600")
+    check_noop(head + "try:\n    m = getattr(fsdp, 'flat_param')\nexcept AttributeError:\n    m = None\n", "FSDP600")
+
+
+def test_what_getattr_reads_off_a_module_that_is_gone_is_told_of_the_module_alone() -> None:
+    text = "from torch.distributed.fsdp import flat_param as m\nf = getattr(m, 'FlatParamHandle')\n"
+    assert [(one.code, one.line) for one in lint(text, "FSDP")] == [("FSDP303", 1)]

@@ -409,3 +409,13 @@ def test_an_import_goes_that_only_an_argument_of_the_old_form_used() -> None:
             "FSDP601",
             torch=">=2.6",
         )
+
+
+def test_a_moved_name_that_getattr_reads_is_told_at_its_string() -> None:
+    head = "from torch.distributed.fsdp import fully_sharded_data_parallel as m\n"
+    name = "_get_param_to_unflat_param_names"
+    check_manual(f"{head}f = getattr(m, '{name}')\n", "FSDP604", "a name in a string is not rewritten")
+    check_noop(f"{head}f = getattr(m, '{name}', None)\n", "FSDP604")
+    # What it is read off has moved as a whole, which is told where that is imported.
+    text = "from torch.distributed import _tensor\nshard = getattr(_tensor, 'Shard')\n"
+    assert [(one.code, one.line) for one in lint(text, "FSDP6")] == [("FSDP601", 1)]
