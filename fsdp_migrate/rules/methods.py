@@ -38,11 +38,14 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if parameters is None or model is None or not facts.reached(call):
             continue
         built = _surely_built(facts, model)
-        if not built or any(_is_whole(made) for made in built) or _is_other_arm(facts, call):
+        declared = not built and _is_declared(facts, model)
+        if not (built or declared) or any(_is_whole(made) for made in built) or _is_other_arm(facts, call):
             continue
         text = facts.source.segment(model)
         message = f"`{facts.source.segment(call.func)}` takes the norm of one rank's shards of `{text}`, not the whole"
         verdict = _clip_verdict(facts, call, parameters, text)
+        if declared:
+            verdict = manual(f"unless it is built with {NO_SHARD}: `{text}.{CLIP}(...)` takes the norm over all ranks")
         yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -68,6 +71,14 @@ def _surely_built(facts: ModuleFacts, model: ast.expr) -> list[ast.Call]:
     if isinstance(model, ast.Attribute):
         return _built_attribute(facts, model)
     return []
+
+
+def _is_declared(facts: ModuleFacts, model: ast.expr) -> bool:
+    """Whether `model` is a parameter whose annotation says that it is an FSDP model, and nothing else."""
+    bindings = facts.names.bindings(model) if isinstance(model, ast.Name) else []
+    argument = bindings[0].node if len(bindings) == 1 else None
+    annotation = argument.annotation if isinstance(argument, ast.arg) else None
+    return isinstance(annotation, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(annotation)
 
 
 def _built_name(facts: ModuleFacts, model: ast.Name) -> list[ast.Call]:
@@ -222,7 +233,8 @@ CLIPPING = Rule(
 The parameters of an FSDP model are the shards of one rank. `torch.nn.utils.clip_grad_norm_` computes their norm
 alone, so every rank scales its gradients by another factor, and none by the right one.
 `model.clip_grad_norm_(max_norm)` reduces the norm over all ranks. It is found where a name surely holds a model
-that this file wraps; the fix is unsafe, since training goes on with other gradients. FSDP2 (`fully_shard`) is the
+that this file wraps, or a parameter is annotated as one; the fix is unsafe, since training goes on with other
+gradients. FSDP2 (`fully_shard`) is the
 opposite: there the function of `torch.nn.utils` is right.""",
         applicability="unsafe or manual",
         floor="2.0",

@@ -112,3 +112,11 @@ def test_a_class_that_is_not_seen_from_the_call_is_reported() -> None:
 )
 def test_full_parameters_of_others_or_with_a_module_are_left_alone(text: str) -> None:
     check_noop(BUILT + text, "FSDP505")
+
+
+def test_a_parameter_that_is_annotated_as_an_fsdp_model_is_reported() -> None:
+    text = FSDP + "from torch import nn\ndef step(m: {}, n: int):\n    " + CLIP
+    check_manual(text.format("FSDP"), "FSDP503", "unless it is built with NO_SHARD")
+    for annotation in ("Optional[FSDP]", "nn.Module", "'FSDP | None'"):
+        check_noop(text.format(annotation), "FSDP503")
+    check_noop(text.format("FSDP").replace("    nn.", "    m = other(m)\n    nn."), "FSDP503")
