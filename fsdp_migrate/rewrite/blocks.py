@@ -98,7 +98,7 @@ def _joining(
 
 
 class _Assigned:
-    """The names and attributes that are assigned or deleted in a text."""
+    """The names and attributes that are assigned or deleted in a text, or whose items are."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -111,10 +111,21 @@ class _Assigned:
     @cached_property
     def _ordered(self) -> list[tuple[Span, str]]:
         return sorted(
-            (self.source.span(node), node.id if isinstance(node, ast.Name) else node.attr)
+            (self.source.span(node), name)
             for node in ast.walk(self.source.tree)
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
+            if isinstance(node, _TARGETS)
+            and not isinstance(node.ctx, ast.Load)
+            and (name := _changed_by(node)) is not None
         )
+
+
+def _changed_by(target: ast.expr) -> str | None:
+    """The last name of what an assignment to `target` changes."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if isinstance(target, ast.Name):
+        return target.id
+    return target.attr if isinstance(target, ast.Attribute) else None
 
 
 def _wrapped(source: Source, block: _Block) -> Replacement:
