@@ -59,6 +59,12 @@ class Elsewhere(Protocol):
     def defines(self, name: str) -> bool | None:
         """Whether the module of the project that `name` starts with has it, None when no such module is at hand."""
 
+    def is_variable(self, name: str) -> bool:
+        """Whether a module of the project assigns `name`, or it is an attribute of what one defines."""
+
+    def names_fsdp(self, name: str) -> bool:
+        """Whether the module of the project that `name` comes from names FSDP's class."""
+
     def subclass(self, name: str) -> ForeignClass | None:
         """The class `name` if it derives from FSDP."""
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.held import Held, instance_of_class, is_super, members
-from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names
+from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
@@ -221,20 +221,40 @@ class Fsdp:
 
     def may_be_fsdp(self, node: ast.expr, method: str) -> bool:
         """Whether an unknown object may have a method that only FSDP has, as far as the file tells."""
-        names = [m.qualified for m in self.names.meanings(node) if m.qualified is not None]
-        if any(not name.startswith(STAR) and not _is_member(name) for name in names) or self._defined_here(method):
+        if self._defined_here(method):
             return False
+        meanings = self.names.meanings(node)
+        if any(self._names_class(meaning, method) for meaning in meanings):
+            return True
         if any(other.split(".")[0] in _OTHER_PACKAGES for other in self._other_fsdps(node)):
             return False
-        return self._uses_fsdp or any(name.startswith(STAR) for name in names)
+        names = [meaning.qualified for meaning in meanings if meaning.qualified is not None]
+        hidden = [name for name in names if name.startswith(STAR)]
+        if not all(name in hidden or self._is_variable(name) for name in names):
+            return False
+        return self._uses_fsdp or bool(hidden)
+
+    def _is_variable(self, name: str) -> bool:
+        """Whether a name is what this file or its project assigns, so that any object may be behind it."""
+        root, _, rest = name.partition(".")
+        if root == LOCAL:
+            return "." in rest  # what a class holds
+        elsewhere = self.names.elsewhere
+        return elsewhere is not None and root not in ("torch", "builtins") and elsewhere.is_variable(name)
 
     @cached_property
     def _uses_fsdp(self) -> bool:
-        written = (binding.target or "" for binding in self._imports_anywhere)
-        by_name = (str(constant.value) for constant in self.structure.strings)
-        if any(target.startswith(PACKAGE) for target in (*written, *by_name)):
+        """Whether the file names torch's FSDP package, or takes something from a module of its project that does."""
+        targets = {binding.target or "" for binding in self._imports_anywhere}
+        if any(name.startswith(PACKAGE) for name in (*targets, *self.imported)) or self._foreign_used:
             return True
-        return any(name.startswith(PACKAGE) for name in self.imported) or bool(self._foreign_used)
+        if any(isinstance(text.value, str) and is_in_package(text.value) for text in self.structure.strings):
+            return True
+        chains = (node for node in self.structure.attributes if node.attr == "fsdp")
+        if any(self.names.qualified(node) == PACKAGE for node in chains):
+            return True
+        elsewhere = self.names.elsewhere
+        return elsewhere is not None and any(elsewhere.names_fsdp(target) for target in sorted(targets))
 
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)
@@ -365,11 +385,6 @@ class Fsdp:
         text = ast.unparse(node)
         stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
         return any(ast.unparse(store) == text for store in stores) and isinstance(node, ast.Attribute)
-
-
-def _is_member(qualified: str) -> bool:
-    """Whether a name stands for what a class of this file holds, which may be anything."""
-    return qualified.startswith(f"{LOCAL}.") and qualified.count(".") > 1
 
 
 def _described(meaning: Meaning) -> str:

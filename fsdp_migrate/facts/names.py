@@ -60,6 +60,11 @@ def canonical(qualified: str) -> str:
     return qualified
 
 
+def is_in_package(module: str) -> bool:
+    """Whether a text is the name of FSDP's package or of a module in it."""
+    return f"{module}.".startswith(f"{PACKAGE}.")
+
+
 @dataclass(frozen=True, eq=False)
 class Meaning:
     """One thing that an expression may refer to.

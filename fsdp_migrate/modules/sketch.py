@@ -12,17 +12,21 @@ from functools import cached_property
 
 from fsdp_migrate.written_names import closing
 
-_FROM = re.compile(rb"from[ \t]*([.\w]+)[ \t]+import[ \t]*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
+_FROM = re.compile(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
 # No pattern starts with an assertion: what starts with a literal is searched for much faster.
 _IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
 _ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
 _BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
+_ANYTHING = re.compile(rb"()")
 _CALLED = re.compile(rb"[ \t]*\(()")
 _TOP_LEVEL = re.compile(
     rb"^(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#\r\n]|if\b|\Z))", re.MULTILINE
 )
 _NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
 _WORD = re.compile(rb"\w")
+_TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
+_SEVERAL = re.compile(rb"^(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)", re.MULTILINE)
+_WORDS = re.compile(rb"\w+")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
@@ -82,6 +86,27 @@ class Sketch:
     def is_function(self, name: str) -> bool:
         """Whether a function of this name is defined."""
         return bool(self._found(name, "function", b"def", _CALLED))
+
+    def tells(self, name: str) -> bool:
+        """Whether a line that binds the name is among those that a sketch understands."""
+        if name in self.imports or name in self.unpacked or self.is_function(name) or self.assigned(name):
+            return True
+        return bool(self._found(name, "class", b"class", _ANYTHING))
+
+    def is_late(self, name: str) -> bool:
+        """Whether nothing binds the name, and a `__getattr__` may give it to who asks."""
+        return b"__getattr__" in self.raw and self.is_function("__getattr__") and not self.tells(name)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The strings that may name modules."""
+        return tuple(dict.fromkeys(match[1].decode() for match in _TEXT.finditer(self.raw)))
+
+    @cached_property
+    def unpacked(self) -> frozenset[str]:
+        """The names that an assignment to several binds."""
+        words = (word for match in _SEVERAL.finditer(self.raw) for word in _WORDS.findall(match[1]))
+        return frozenset(word.decode("utf-8", "replace") for word in words)
 
     def bodies(self, name: str) -> list[bytes]:
         """The texts of the functions called `name`, as far as their indentation tells."""

@@ -11,6 +11,7 @@ from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
 from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
+from fsdp_migrate.modules.late import loaded_late
 from fsdp_migrate.modules.sketch import Sketch, split
 
 if TYPE_CHECKING:
@@ -100,6 +101,10 @@ class View:
         yield from self._followed([_joined(module, name) for module in sketch.stars])
         for alias in sketch.aliases(name):
             yield from self._behind_dotted(sketch, alias, name)
+        if name in sketch.unpacked:
+            facts = self.modules.facts(self.path, self.torch)
+            found = () if facts is None else _exported(facts, name, "")
+            yield from (target for target in found or () if target)
 
     def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
         """What is behind an expression of this file; `name` is what it is for, and not followed again."""
@@ -175,6 +180,30 @@ class View:
         if facts is None or facts.structure.module.star_imports:
             return None
         return found[1] in facts.structure.module.bindings
+
+    def is_variable(self, name: str) -> bool:
+        """See `Elsewhere.is_variable`."""
+        found = self.origin(name)
+        if found is None:
+            outer, inner = split(name)
+            path = self.finds(outer) if outer.strip(".") else None
+            module = None if path is None else self.modules.sketch(path)
+            return self._module_of(outer) is not None if module is None else module.is_late(inner)
+        sketch = self.modules.sketch(found[0])
+        return sketch is not None and bool(sketch.assigned(found[1])) and not sketch.is_function(found[1])
+
+    def names_fsdp(self, name: str) -> bool:
+        """See `Elsewhere.names_fsdp`."""
+        found = None if _is_torch(name) else self.origin(name) or self._module_of(name)
+        path = self.finds(name) if found is None else found[0]
+        if path is None or path == self.path:
+            return False
+        self.asked.add(path)
+        return _FSDP_CLASS.encode() in (self.modules.raw(path) or b"")
+
+    def finds(self, module: str) -> str | None:
+        """The file of a module as this file imports it, None when it is not in the project."""
+        return self.modules.finder.find(module, self.path)
 
     def subclass(self, name: str) -> ForeignClass | None:
         """See `Elsewhere.subclass`."""
@@ -291,7 +320,13 @@ class View:
         path = self.modules.finder.find(module, self.path)
         if path is None and module.strip("."):
             path = self._renamed_module(module)
-        return None if path is None or path == self.path else (path, inner)
+        if path is None or path == self.path:
+            return None
+        sketch = self.modules.sketch(path)
+        if sketch is None or not sketch.is_late(inner):
+            return path, inner
+        self.asked.add(path)
+        return loaded_late(self.modules, path, sketch, inner) or (path, inner)
 
     def _renamed_module(self, module: str) -> str | None:
         """The file of a module that a package has under another name (`from . import distributed as dist`)."""

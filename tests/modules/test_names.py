@@ -112,9 +112,9 @@ def test_nothing_that_is_looked_into_is_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("text", ["def broken(:\n", "\x00", "# coding: nonsense\nFSDP = torch.x\n"])
+@pytest.mark.parametrize("text", ["def broken(:\n", "\x00", "# coding: nonsense\n"])
 def test_a_module_that_cannot_be_parsed_is_passed_over(text: str, tmp_path: Path) -> None:
-    grow(tmp_path, {"dist.py": PUBLIC + text, "train.py": f"from dist import FSDP\n{SAVE}"})
+    grow(tmp_path, {"dist.py": text + PUBLIC, "train.py": f"from dist import FSDP\n{SAVE}"})
     assert codes_of(tmp_path, "train.py") == []
 
 
