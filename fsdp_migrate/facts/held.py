@@ -16,6 +16,8 @@ class Held:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.structure = names.structure
+        self._places: dict[ast.expr, int] = {}
+        self._numbers: dict[tuple[int, str], int] = {}
 
     def classes(self, node: ast.expr) -> Iterator[ast.expr]:
         """The expressions of the classes that the object in a name or attribute is built from or annotated with."""
@@ -23,7 +25,8 @@ class Held:
             for binding in self.names.bindings(node):
                 yield from self.of_binding(binding)
         elif isinstance(node, ast.Attribute):
-            yield from self._attributes.get(ast.unparse(node), ())
+            known = self._attributes.get(node.attr)
+            yield from known.get(self._place(node), ()) if known else ()
 
     def of_binding(self, binding: Binding) -> Iterator[ast.expr]:
         """The classes that one binding of a name says its object is of."""
@@ -40,15 +43,30 @@ class Held:
             yield parent.annotation
 
     @cached_property
-    def _attributes(self) -> dict[str, list[ast.expr]]:
-        """What attributes such as `self.model` are built from in this file, by their text."""
-        found: dict[str, list[ast.expr]] = {}
+    def _attributes(self) -> dict[str, dict[int, list[ast.expr]]]:
+        """What attributes such as `self.model` are built from in this file, by their last name and their place."""
+        found: dict[str, dict[int, list[ast.expr]]] = {}
         for store in self.structure.attributes:
             statement = self.structure.parents.get(store)
             value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
             if isinstance(store.ctx, ast.Store) and isinstance(value, ast.Call):
-                found.setdefault(ast.unparse(store), []).append(value.func)
+                found.setdefault(store.attr, {}).setdefault(self._place(store), []).append(value.func)
         return found
+
+    def _place(self, node: ast.expr) -> int:
+        """A number that expressions have in common which are written alike; of a long chain each link is seen once."""
+        links = []
+        while isinstance(node, ast.Attribute) and node not in self._places:
+            links.append(node)
+            node = node.value
+        if node not in self._places:
+            self._places[node] = self._number(-1, ast.unparse(node))
+        for link in reversed(links):
+            self._places[link] = self._number(self._places[link.value], link.attr)
+        return self._places[links[0] if links else node]
+
+    def _number(self, owner: int, text: str) -> int:
+        return self._numbers.setdefault((owner, text), len(self._numbers))
 
 
 def instance_of_class(node: ast.expr) -> ast.expr | None:

@@ -40,7 +40,9 @@ _NAMED = re.compile(r"`([\w.]+)(?:\(|`)|\buse (\w+\.[\w.]*\w)")
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and names for `getattr` that warn when they are used."""
     found = [
-        (path, place, node, known) for path, place, node in _places(facts) if (known := _warning(facts, path, node))
+        (path, place, node, known)
+        for path, place, node, errors in _places(facts)
+        if (known := _warning(facts, path, node)) and not excused(facts, node, errors, too_new=False)
     ]
     for path, place, node, known in found:
         if not is_spoken_for(facts, place, hints=True):
@@ -49,20 +51,17 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             yield finding(facts, card, place, facts.statement(node), message, _advice(path, known), severity)
 
 
-def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast.AST]]:
+def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast.AST, frozenset[str]]]:
+    """Names with their places, the nodes that they are part of, and what these may fail with."""
     for taken in imports(facts):
         # What is imported and not used gives no warning.
-        used = taken.binds_path and any(True for binding in bindings_of(facts, taken) for _ in uses_of(binding))
-        if used and not excused(facts, taken.statement, IMPORTING, too_new=False):
-            yield taken.path, taken.alias, taken.statement
+        if taken.binds_path and any(True for binding in bindings_of(facts, taken) for _ in uses_of(binding)):
+            yield taken.path, taken.alias, taken.statement, IMPORTING
     brought = {taken.path for taken in imports(facts)}
     for chain in chains(facts):
-        for path, node in chain.links:
-            if path not in brought and not excused(facts, node, READING, too_new=False):
-                yield path, node, node
+        yield from ((path, node, node, READING) for path, node in chain.links if path not in brought)
     looked_up = ((one.path, one.node) for one, _ in reads(facts))
-    others = (*members(facts), *looked_up)
-    yield from ((path, node, node) for path, node in others if not excused(facts, node, READING, too_new=False))
+    yield from ((path, node, node, READING) for path, node in (*members(facts), *looked_up))
 
 
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:
