@@ -12,7 +12,7 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen, may_be_unused
-from fsdp_migrate.source import Source, SourceError, declared_encoding, is_notebook, read_source
+from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, read_source
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
     except SyntaxError as error:
         from fsdp_migrate.rules.unparsable import unparsable
 
-        return FileReport(path, (unparsable("the file", error, source.text_lines, path),))
+        lines = ("",) if isinstance(error, TooLargeError) else source.text_lines  # of which there may be too many
+        return FileReport(path, (unparsable("the file", error, lines, path),))
     try:
         modules = [m for m in source.modules if m is source or _screen(settings).passes(m.written)]
         reports = [_checked(module, modules, path, settings, rules, elsewhere) for module in modules]

@@ -25,8 +25,17 @@ _LAST_NEWLINE = re.compile(rb"(?:\r\n|\r|\n)\Z")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
+# In characters. A tree takes some 100 bytes for each, 130 in texts that are all numbers and strings: for this many half
+# a gigabyte, and every process may have one.
+LONGEST_TEXT = 4_000_000
+
+
 class SourceError(Exception):
     """The bytes cannot be read as a Python source text; the message is one line for the user."""
+
+
+class TooLargeError(SyntaxError):
+    """A text that is not parsed because its tree would not fit into the memory that one file may take."""
 
 
 class Span(NamedTuple):
@@ -225,7 +234,12 @@ def parse(text: str) -> ast.Module:
 
     Raises:
         SyntaxError: as `ast.parse` does (null bytes and recursion limits included).
+        TooLargeError: it has more characters than `LONGEST_TEXT`.
     """
+    if len(text) > LONGEST_TEXT:
+        raise TooLargeError(
+            f"it has more than {LONGEST_TEXT // 1_000_000} million characters, which take too much memory"
+        )
     if "\0" in text:  # which Python 3.10 and 3.11 call a ValueError, without a place
         before = text[: text.index("\0")]
         line = len(_NEWLINE.findall(before.encode())) + 1

@@ -94,3 +94,35 @@ def test_selection_decides_which_rules_run() -> None:
     text = f"{IMPORT}a = FSDP.scatter_full_optim_state_dict(osd, model)\nb = {CALL}\n"
     assert codes(text, Settings(torch=SETTINGS.torch, select=("FSDP104",))) == ["FSDP104"]
     assert codes(text, Settings(torch=SETTINGS.torch, ignore=("FSDP104",))) == ["FSDP101"]
+
+
+def test_a_chain_of_many_attributes_is_analysed_link_by_link() -> None:
+    # Each link was printed with all in front of it once, which takes long and is too deep for Python's stack.
+    links = ".block" * 900
+    head = f"{IMPORT}import torch.distributed as dist\n"
+    text = f"{head}model.block = FSDP(model)\nx = model{links}\ny = dist{links}\nstate = {CALL}\n"
+    assert codes(text) == ["FSDP101"]
+
+
+def test_attributes_that_are_written_alike_hold_the_same() -> None:
+    text = f"{IMPORT}self.parts[0].net = FSDP(m)\n{{}}.full_optim_state_dict(self.parts[0].net, optim)\n"
+
+    def is_known(receiver: str) -> bool:
+        (finding,) = lint_bytes(text.format(receiver).encode(), "x.py", SETTINGS).findings
+        return "is not visible here" not in (finding.reason or "")
+
+    assert is_known("self.parts[ 0 ].net")
+    assert not is_known("self.parts[1].net")
+    assert not is_known("other.parts[0].net")
+
+
+def test_more_code_than_fits_into_memory_is_named_and_not_analysed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsdp_migrate.source.LONGEST_TEXT", 1_000_000)
+    (finding,) = lint_bytes(f"{IMPORT}{CALL}\n".encode() + b"x = 1\n" * 200_000, "x.py", SETTINGS).findings
+    assert finding.code == "FSDP001"
+    assert (
+        finding.message == "the file is not parsed: it has more than 1 million characters, which take too much memory"
+    )
+    assert finding.reason == "split or exclude it; nothing else was checked"
+    # What no rule has anything to look for in is clean, however long.
+    assert codes("x = 1\n" * 200_000) == []

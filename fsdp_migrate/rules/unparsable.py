@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.rules.card import Rule, RuleCard
-from fsdp_migrate.source import Span
+from fsdp_migrate.source import Span, TooLargeError
 
-_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+_MEND = f"mend it, or run with the Python that it needs (this is {sys.version_info.major}.{sys.version_info.minor})"
 
 CARD = RuleCard(
     code=UNPARSABLE,
@@ -19,6 +19,9 @@ CARD = RuleCard(
     explanation="""\
 The file holds a name that some rule looks for, but Python cannot parse it, so nothing in it was checked. The run ends
 with exit code 3; the other files are done. Mend the syntax error, or exclude the file.
+
+The same is said of a file with more than four million characters of code, which would take more than half a gigabyte of
+memory to analyse: split or exclude it.
 
 In a notebook each such cell is named. The other cells are checked, but none is rewritten.""",
     applicability="manual",
@@ -35,14 +38,16 @@ def unparsable(
     column = min(max(error.offset or 1, 1), len(line) + 1)
     before = "".join([*lines[: row - 1], line[: column - 1]])
     offset = start + len(before.encode("utf-8", "surrogatepass"))
+    large = isinstance(error, TooLargeError)
+    state, way = ("is not parsed", "split or exclude it") if large else ("does not parse", _MEND)
     rest = "nothing else was checked" if cell is None else "the other cells were checked, none is rewritten"
     return Finding(
         code=CARD.code,
         name=CARD.name,
-        message=f"{what} does not parse: {error.msg}",
+        message=f"{what} {state}: {error.msg}",
         severity=Severity.BREAKS,
         applicability=Applicability.MANUAL,
-        reason=f"mend it, or run with the Python that it needs (this is {_PYTHON}); {rest}",
+        reason=f"{way}; {rest}",
         path=path,
         span=Span(offset, offset),
         statement=Span(offset, offset),
