@@ -192,15 +192,17 @@ class Fsdp:
         if model is None or ast.dump(instance) != ast.dump(model) or self._defined_here(func.attr):
             return None
         others = self._other_fsdps(instance)
-        if any(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
             return None
         return Receiver(node, (), f"`{ast.unparse(node)}` may be of the class `{others[0]}`" if others else None)
 
     def _other_fsdps(self, node: ast.expr) -> list[str]:
-        """The classes called FSDP, and not known to be torch's, that the object in `node` is built or annotated as."""
-        meanings = [meaning for cls in self.held.classes(node) for meaning in self.names.meanings(cls)]
-        named = [m.qualified for m in meanings if m.qualified is not None and not self._names_class(m)]
-        return [name.removeprefix(f"{LOCAL}.") for name in named if name.endswith(_CLASS_NAMES)]
+        """The classes called FSDP and not known to be torch's, if the object in `node` can only be of such."""
+        meanings = [meaning for cls in self.held.all_classes(node) for meaning in self.names.meanings(cls)]
+        named = [meaning.qualified or "" for meaning in meanings if not self._names_class(meaning)]
+        if len(named) < len(meanings) or not all(name.endswith(_CLASS_NAMES) for name in named):
+            return []
+        return [name.removeprefix(f"{LOCAL}.") for name in named]
 
     def _is_super_of_fsdp(self, node: ast.expr, method: str) -> bool:
         """Whether `node` is the `super()` of a subclass of FSDP, whose `method` is FSDP's own there."""
@@ -226,7 +228,8 @@ class Fsdp:
         meanings = self.names.meanings(node)
         if any(self._names_class(meaning, method) for meaning in meanings):
             return True
-        if any(other.split(".")[0] in _OTHER_PACKAGES for other in self._other_fsdps(node)):
+        others = self._other_fsdps(node)
+        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
             return False
         names = [meaning.qualified for meaning in meanings if meaning.qualified is not None]
         hidden = [name for name in names if name.startswith(STAR)]

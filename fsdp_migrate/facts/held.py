@@ -21,12 +21,20 @@ class Held:
 
     def classes(self, node: ast.expr) -> Iterator[ast.expr]:
         """The expressions of the classes that the object in a name or attribute is built from or annotated with."""
+        for found in self._each(node):
+            yield from found
+
+    def all_classes(self, node: ast.expr) -> list[ast.expr]:
+        """The same where everything that the name or attribute is bound to in this file says its class, else none."""
+        each = self._each(node)
+        return [cls for found in each for cls in found] if all(each) else []
+
+    def _each(self, node: ast.expr) -> list[list[ast.expr]]:
+        """The classes by what the name or attribute is bound to."""
         if isinstance(node, ast.Name):
-            for binding in self.names.bindings(node):
-                yield from self.of_binding(binding)
-        elif isinstance(node, ast.Attribute):
-            known = self._attributes.get(node.attr)
-            yield from known.get(self._place(node), ()) if known else ()
+            return [list(self.of_binding(binding)) for binding in self.names.bindings(node)]
+        known = self._attributes.get(node.attr) if isinstance(node, ast.Attribute) else None
+        return known.get(self._place(node), []) if known else []
 
     def of_binding(self, binding: Binding) -> Iterator[ast.expr]:
         """The classes that one binding of a name says its object is of."""
@@ -43,14 +51,15 @@ class Held:
             yield parent.annotation
 
     @cached_property
-    def _attributes(self) -> dict[str, dict[int, list[ast.expr]]]:
+    def _attributes(self) -> dict[str, dict[int, list[list[ast.expr]]]]:
         """What attributes such as `self.model` are built from in this file, by their last name and their place."""
-        found: dict[str, dict[int, list[ast.expr]]] = {}
+        found: dict[str, dict[int, list[list[ast.expr]]]] = {}
         for store in self.structure.attributes:
-            statement = self.structure.parents.get(store)
-            value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-            if isinstance(store.ctx, ast.Store) and isinstance(value, ast.Call):
-                found.setdefault(store.attr, {}).setdefault(self._place(store), []).append(value.func)
+            if isinstance(store.ctx, ast.Store):
+                statement = self.structure.parents.get(store)
+                value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+                built = [value.func] if isinstance(value, ast.Call) else []
+                found.setdefault(store.attr, {}).setdefault(self._place(store), []).append(built)
         return found
 
     def _place(self, node: ast.expr) -> int:

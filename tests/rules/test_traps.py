@@ -403,6 +403,17 @@ def test_a_model_of_another_library_is_left_alone(text: str) -> None:
     assert lint(text, "FSDP101") == ()
 
 
+@pytest.mark.parametrize("other", ["self.model = model", "self.model = FSDP(model)"])
+def test_a_model_that_may_be_of_another_library_but_has_a_method_of_torch_is_rewritten(other: str) -> None:
+    text = (
+        f"{H}class T:\n    def wrap(self, model):\n        {other}\n        if self.xla:\n"
+        "            from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel as Xla\n"
+        "            self.model = Xla(model)\n"
+        "    def save(self, o):\n        return self.model.__class__.full_optim_state_dict(self.model, o)\n"
+    )
+    assert grades(text, "FSDP101") == [Applicability.SAFE]
+
+
 def test_a_model_of_a_class_that_is_not_visible_is_not_rewritten() -> None:
     text = "from lib import FSDP\ndef f(net, o):\n    m = FSDP(net)\n    return m.full_optim_state_dict(m, o)\n"
     assert grades(text, "FSDP101") == [Applicability.MANUAL]
