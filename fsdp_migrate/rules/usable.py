@@ -10,7 +10,10 @@ from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading, pure
 
 # What also has a `load_state_dict` and is no optimizer.
-_OTHERS = ("scheduler", "sched", "scaler", "ema", "self", "cls", "module", "net", "dataloader", "sampler", "wrapper")
+_OTHERS = frozenset(
+    "scheduler sched scaler ema self cls module net dataloader sampler wrapper model engine strategy trainer runner "
+    "state accelerator manager checkpointer".split()
+)
 # Methods of an object that certainly do not give it another optimizer.
 _HARMLESS = ("log", "info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
 

@@ -379,6 +379,13 @@ def test_what_only_wraps_an_optimizer_is_none(body: str) -> None:
     assert grades(f"{H}class Wrapper:\n    pass\n{text}", "FSDP104") == [Applicability.MANUAL]
 
 
+@pytest.mark.parametrize("name", ["ema_model", "engine", "self.trainer.strategy", "state", "runner"])
+def test_what_loads_more_than_an_optimizer_is_none(name: str) -> None:
+    text = f"def f(self, m, osd, ema_model, engine, state, runner):\n    {name}.load_state_dict(CALL)\n"
+    text = text.replace("CALL", "FSDP.shard_full_optim_state_dict(osd, m)")
+    assert grades(f"{H}{text}", "FSDP103") == [Applicability.MANUAL]
+
+
 def test_a_subclass_of_an_optimizer_is_one() -> None:
     text = (
         f"{H}import torch\nclass Mine(torch.optim.Adam):\n    pass\n"
