@@ -20,9 +20,9 @@ from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Source, Span, read_source
 
-PATH = "fuzzed.py"
+PATH, NOTEBOOK = "fuzzed.py", "fuzzed.ipynb"
 
 # Of what pyflakes says, only this can be a rewrite's doing: the rest is about the program as it was written.
 BLAMED = frozenset(
@@ -34,7 +34,7 @@ _SUPPRESSION = re.compile(r"noqa|fsdp-migrate", re.IGNORECASE)
 SUPPRESSES_NOTHING = "FSDP002"
 
 
-def check(raw: bytes, settings: Settings) -> RewriteResult:
+def check(raw: bytes, settings: Settings, file: str = PATH) -> RewriteResult:
     """Rewrite `raw` and raise AssertionError where anything is lost, broken, or left in silence."""
     seen: list[tuple[bytes, FileReport]] = []
 
@@ -42,37 +42,40 @@ def check(raw: bytes, settings: Settings) -> RewriteResult:
         seen.append((text, lint_bytes(text, path, wanted)))
         return seen[-1][1]
 
-    result = rewrite(raw, PATH, settings, lint)
+    result = rewrite(raw, file, settings, lint)
     assert "internal" not in (result.error or ""), result.error
     assert not [finding for finding in result.left if "internal:" in (finding.reason or "")], result.left
-    _check_places(raw, seen[0][1].findings)
-    _check_remainder(result, settings)
+    _check_places(raw, file, seen[0][1].findings)
+    _check_remainder(result, settings, file)
     if result.raw == raw:
         return result
     for (before, report), (after, _) in pairwise(seen):
-        _check_untouched(before, report, after)
-    _check_text(raw, result)
-    again = rewrite(result.raw, PATH, settings, lint_bytes)
+        _check_untouched(read_source(before, file), report, read_source(after, file))
+    for old, new in zip(read_source(raw, file).modules, read_source(result.raw, file).modules, strict=True):
+        _check_text(old.text, new.text, result)
+    again = rewrite(result.raw, file, settings, lint_bytes)
     assert again.raw == result.raw, "a second run changes the text again"
     return result
 
 
-def _check_places(raw: bytes, findings: tuple[Finding, ...]) -> None:
+def _check_places(raw: bytes, file: str, findings: tuple[Finding, ...]) -> None:
     """Findings lie inside the text, and say what they are."""
     if not findings:
         return
-    source = Source(raw)
+    source = read_source(raw, file)
     for finding in findings:
         assert 0 <= finding.span.start <= finding.span.end <= len(source.data), finding
-        assert 1 <= finding.line <= finding.end_line <= len(source.line_starts), finding
-        assert 1 <= finding.column <= len(source.text_lines[finding.line - 1]) + 1, finding
+        # The last line may be one with nothing on it.
+        lines = [*source.lines(finding.cell), ""]
+        assert 1 <= finding.line <= finding.end_line <= len(lines), finding
+        assert 1 <= finding.column <= len(lines[finding.line - 1]) + 1, finding
         assert (finding.reason is None) == (finding.applicability is Applicability.SAFE), finding
         assert (finding.fix is None) == (finding.applicability is Applicability.MANUAL), finding
 
 
-def _check_remainder(result: RewriteResult, settings: Settings) -> None:
+def _check_remainder(result: RewriteResult, settings: Settings, file: str) -> None:
     """What a lint of the new text finds is what was declared left, and none of it could have been mended."""
-    report = lint_bytes(result.raw, PATH, settings)
+    report = lint_bytes(result.raw, file, settings)
     assert [_told(finding) for finding in report.findings] == [_told(finding) for finding in result.left]
     if report.error is not None or report.failed:
         return
@@ -85,13 +88,12 @@ def _told(finding: Finding) -> tuple[str, int, int, str]:
     return finding.code, finding.span.start, finding.span.end, finding.message
 
 
-def _check_untouched(before: bytes, report: FileReport, after: bytes) -> None:
+def _check_untouched(source: Source, report: FileReport, after: Source) -> None:
     """The lines that no fix of a pass speaks of are there afterwards, byte for byte and in order.
 
     Blank lines apart: with an import that goes those below it give way to those above. And comments between two
     statements that come to share a block go along with them.
     """
-    source = Source(before)
     rows = _rows(source, [span for finding in report.findings for span in _claimed(finding)])
     blank = {number for number, line in enumerate(source.text_lines) if not line.strip()}
     comments = {number for number, line in enumerate(source.text_lines) if line.strip().startswith("#")}
@@ -100,7 +102,7 @@ def _check_untouched(before: bytes, report: FileReport, after: bytes) -> None:
         if all(next((row in rows for row in way if row not in blank | comments), False) for way in around):
             rows.add(number)
     kept = [line for number, line in enumerate(source.text_lines) if number not in rows | blank]
-    found = iter(Source(after).text_lines)
+    found = iter(after.text_lines)
     for line in kept:
         # Only the last line of a text has no newline, and gets one when something follows it.
         same = (other == line or (not line.endswith(("\r", "\n")) and other.rstrip("\r\n") == line) for other in found)
@@ -125,9 +127,8 @@ def _rows(source: Source, spans: list[Span]) -> set[int]:
     return rows
 
 
-def _check_text(raw: bytes, result: RewriteResult) -> None:
+def _check_text(before: str, after: str, result: RewriteResult) -> None:
     """The new text is a program where the old one was, with its comments, and without names that nobody defines."""
-    before, after = _decoded(raw), _decoded(result.raw)
     assert _compiles(after) or not _compiles(before), "the new text does not compile"
     _check_comments(_comments(before), _comments(after), result)
     old, new = _complaints(before), _complaints(after, _mentioned(before))
@@ -140,11 +141,6 @@ def _check_text(raw: bytes, result: RewriteResult) -> None:
         new.others = Counter({told: count for told, count in new.others.items() if told[0] != TWICE})
     fresh = new.others - old.others
     assert not fresh, f"pyflakes says of the new text: {dict(fresh)}"
-
-
-def _decoded(raw: bytes) -> str:
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-    return raw.decode(encoding)
 
 
 def _compiles(text: str) -> bool:

@@ -12,7 +12,8 @@ from fsdp_migrate.torch_api import TorchRange
 from tests.fuzz import grammar, seeds
 from tests.fuzz.clothes import Clothes, clothes
 from tests.fuzz.mutations import MUTATIONS, Mutation, mutated, planted
-from tests.fuzz.properties import check
+from tests.fuzz.pages import Pages, pages, read
+from tests.fuzz.properties import NOTEBOOK, check
 
 RANGES = (">=2.1", ">=2.1", ">=1.11", ">=1.13,<2.2", ">=2.0,<2.5", ">=2.4", ">=2.6")
 
@@ -60,3 +61,17 @@ def test_damaged_bytes(program: str, damage: list[tuple[int, bytes]], settings: 
         at = place % (len(raw) + 1)
         raw = raw[:at] + piece + raw[at + place % 3 :]
     check(raw, settings)
+
+
+@given(
+    st.one_of(grammar.programs(), st.sampled_from(seeds.examples()), st.sampled_from(seeds.fixtures())),
+    steps,
+    pages(),
+    settings,
+)
+def test_notebooks(program: str, steps: Steps, pages: Pages, settings: Settings) -> None:
+    raw = pages.on(mutated(program, steps))
+    assert pages.written(read(raw)) == raw
+    result = check(raw, settings, NOTEBOOK)
+    # Nothing but sources is other than before, and these are spelled as the others are.
+    assert pages.written(read(result.raw)) == result.raw
