@@ -14,6 +14,7 @@ from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.renames import Rename, check_renames, only_older, uses
 from fsdp_migrate.rules.torch_places import reads
+from fsdp_migrate.rules.torch_presence import READING, excused
 
 _DIST = "torch.distributed"
 MODULES = (_DIST, f"{_DIST}.distributed_c10d")
@@ -48,7 +49,8 @@ def check_multigpu(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         targets = {f"{module}.{name}" for module in MODULES}
         names = (one.node for one, _ in reads(facts) if one.path in targets)
         for node in (*uses(facts, name, targets), *names):
-            if not only_older(facts, node, _MULTIGPU_REMOVED):
+            expected = excused(facts, node, READING, too_new=False)
+            if not expected and not only_older(facts, node, _MULTIGPU_REMOVED):
                 message = f"`{_DIST}.{name}` is gone since torch {_MULTIGPU_REMOVED}"
                 verdict = manual(f"run one process per GPU, and call `{new}` with its tensor")
                 yield finding(facts, card, node, facts.statement(node), message, verdict)

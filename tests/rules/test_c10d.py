@@ -207,3 +207,14 @@ def test_a_getattr_that_expects_the_name_to_be_missing_is_left_alone() -> None:
         "    if hasattr(dist, 'all_gather_into_tensor')\n    else getattr(dist, '_all_gather_base')\n)\n"
     )
     check_noop(head + choice, BASES)
+
+
+def test_a_collective_that_is_expected_to_be_missing_is_left_alone() -> None:
+    handler = "except AttributeError:\n    reduce = dist.all_reduce\n"
+    for name in ("dist.all_reduce_multigpu", "getattr(dist, 'all_reduce_multigpu')"):
+        check_noop(f"import torch.distributed as dist\n\ntry:\n    reduce = {name}\n{handler}", MULTIGPU)
+    check_manual(
+        "import torch.distributed as dist\n\ntry:\n    dist.all_reduce_multigpu([a])\nexcept RuntimeError:\n    pass\n",
+        MULTIGPU,
+        "one process per GPU",
+    )
