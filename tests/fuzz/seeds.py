@@ -91,6 +91,7 @@ def statements() -> tuple[str, ...]:
         "def FSDP(*a, **k): return a", "async def f(): await x", "@FSDP\ndef f(): pass", "if x: pass\nelif y: pass\nelse: pass",
         "for FSDP in x: pass", "while FSDP.full_optim_state_dict(model, optim): pass", "x += FSDP.full_optim_state_dict(model, optim)",
         "import torch.distributed.fsdp._runtime_utils", "from torch.distributed._tensor import DTensor, Shard",
+        "import torch.distributed as dist\ngetattr(dist, '_all_gather_base')(a, b)", "op = getattr(torch.distributed, 'reduce_op').SUM",
         "type X = int", "match x:\n    case FSDP.y: pass\n    case {'a': b, **c}: pass", "print(f'{FSDP.full_optim_state_dict(model, optim)}')",
     ]  # fmt: skip
     found = dict.fromkeys(odd)
