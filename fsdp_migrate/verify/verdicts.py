@@ -91,8 +91,9 @@ def judge(report: Report) -> Judgement:
     return (
         _judge_before(report)
         or _judge_after(report)
-        or _judge_evidence(report)
+        or _judge_before_evidence(report)
         or _judge_values(report)
+        or _judge_after_evidence(report)
         or _fine(report)
     )
 
@@ -156,14 +157,15 @@ def _first_line(failure: Failure) -> str:
     return line if len(line) <= 160 else line[:157] + "..."
 
 
-def _judge_evidence(report: Report) -> Judgement | None:
-    fails_here = _expected_failure(report) is not None
-    facts = report.effective()
-    for number, evidence in enumerate(report.fixture.header.evidence):
-        if (evidence.kind == "raises" and not fails_here) or not _holds(evidence.when, facts):
-            continue  # declared for other releases only
+def _judge_before_evidence(report: Report) -> Judgement | None:
+    for number, evidence in _expected_evidence(report):
         if not any(side.seen[number] for side in report.sides("before").values()):
             return Judgement(Verdict.NO_EVIDENCE, _lacking(report, evidence))
+    return None
+
+
+def _judge_after_evidence(report: Report) -> Judgement | None:
+    for number, evidence in _expected_evidence(report):
         if evidence.kind == "deprecation":
             # torch warns about itself too; what counts is a warning that is gone.
             if report.fixture.after and not _deprecations(report, "before") - _deprecations(report, "after"):
@@ -172,6 +174,17 @@ def _judge_evidence(report: Report) -> Judgement | None:
         elif any(side.seen[number] for side in report.sides("after").values()):
             return Judgement(Verdict.STILL_LEGACY, f"after.py still shows {evidence}")
     return None
+
+
+def _expected_evidence(report: Report) -> list[tuple[int, Evidence]]:
+    """What is to be seen on this torch, each with its number in the header."""
+    fails_here = _expected_failure(report) is not None
+    facts = report.effective()
+    return [
+        (number, evidence)
+        for number, evidence in enumerate(report.fixture.header.evidence)
+        if (evidence.kind != "raises" or fails_here) and _holds(evidence.when, facts)
+    ]
 
 
 def _lacking(report: Report, evidence: Evidence) -> str:
@@ -231,7 +244,10 @@ def _judge_oracle(report: Report) -> Judgement | None:
     side = "after" if report.fixture.after is not None else "before"
     for rank, made in report.sides(side).items():
         if made.oracle:
-            return Judgement(Verdict.DIFFERS, f"{side}.py, rank {rank}: {made.oracle[0]}")
+            before = report.sides("before").get(rank)
+            both = side == "after" and before is not None and made.oracle[0] in before.oracle
+            programs = "before.py and after.py" if both else f"{side}.py"
+            return Judgement(Verdict.DIFFERS, f"{programs}, rank {rank}: {made.oracle[0]}")
     return None
 
 

@@ -111,6 +111,17 @@ def test_disagreement_with_the_single_process_run_differs() -> None:
         "DIFFERS",
         "after.py, rank 1: osd is 3.7e-02 away from every state",
     )
+    as_ever = replace(SEEN, oracle=wrong.oracle)
+    assert told(report(record(0), record(1, as_ever, wrong))) == (
+        "DIFFERS",
+        "before.py and after.py, rank 1: osd is 3.7e-02 away from every state",
+    )
+
+
+def test_a_difference_is_told_even_where_something_legacy_is_left() -> None:
+    still = [record(rank, SEEN, SEEN, *names) for rank, names in ((0, ()), (1, ("osd",)))]
+    assert told(report(*still))[0] == "DIFFERS"
+    assert told(report(record(0, SEEN, SEEN), record(1, SEEN, SEEN)))[0] == "STILL LEGACY"
 
 
 @pytest.mark.parametrize(
