@@ -14,7 +14,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.files import SourceFile
     from fsdp_migrate.modules.finder import Finder
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_FORGOTTEN = 20_000
 _MOST_SETTINGS = 8
 _HALF = 32
@@ -52,6 +52,7 @@ class Cache:
         self._runs: dict[str, Any] = found["runs"]
         self._seen: dict[str, list[Any]] = {}
         self._changed = False
+        self._modules: dict[str, str] = {}
 
     def mark(self, file: SourceFile) -> list[int] | None:
         """What a file looks like from outside: size, times and inode; None for what is no file on disk."""
@@ -93,6 +94,8 @@ class Cache:
                 return None
             if any(_digest_of(path) != digest for path, digest in held["consulted"]):
                 return None
+            if any(self._modules_in(folder) != modules for folder, modules in held["folders"]):
+                return None
             findings = tuple(_finding(file.shown, values) for values in held["findings"])
             return FileReport(file.shown, findings, held["suppressed"], held["error"])
         except (LookupError, TypeError, ValueError):
@@ -110,12 +113,23 @@ class Cache:
                 "suppressed": report.suppressed,
                 "error": report.error,
                 "consulted": [[one.path, one.digest] for one in report.consulted],
+                "folders": self._folders_of(report),
                 "names": around[:_HALF],
                 "all": around if report.asked_all else None,
                 "fixes": any(finding.fix is not None for finding in report.findings),
                 "findings": [_values(finding) for finding in report.findings],
             }
             self._changed = True
+
+    def _folders_of(self, report: FileReport) -> list[list[str]]:
+        """The folders of the files that a report depends on, with what modules there are: a new one may win."""
+        folders = {os.path.dirname(one.path) for one in report.consulted}
+        return [[folder, self._modules_in(folder)] for folder in sorted(folders)]
+
+    def _modules_in(self, folder: str) -> str:
+        if folder not in self._modules:
+            self._modules[folder] = _digest("\0".join(_modules_in(folder)).encode("utf-8", "surrogateescape"))
+        return self._modules[folder]
 
     def overlooked(self, around: str, ranges: list[str], find: Callable[[], Iterable[str]]) -> list[str]:
         """The files of a run that only others show to be worth a look; `find` finds them where that is not known."""
@@ -206,15 +220,12 @@ def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Se
             status = os.stat(path)
             contents.update(b"%d %d %d\0" % (status.st_size, status.st_mtime_ns, status.st_ino))
     for folder in sorted(_with_those_above(folders, Finder(named))):
-        with contextlib.suppress(OSError):
-            # Nothing else makes a module: what editors and tests leave in a folder does not count.
-            modules = [name for name in os.listdir(folder) if name.endswith(".py") or "." not in name]
-            names.update("\0".join([folder, *sorted(modules)]).encode("utf-8", "surrogateescape"))
+        names.update("\0".join([folder, *_modules_in(folder)]).encode("utf-8", "surrogateescape"))
     return names.hexdigest() + contents.hexdigest()
 
 
-def _with_those_above(folders: Iterable[str], finder: Finder) -> set[str]:
-    """Folders and all above them in which their modules may be."""
+def _with_those_above(folders: Collection[str], finder: Finder) -> set[str]:
+    """Folders, all above them in which their modules may be, and those beside them."""
     found: set[str] = set()
     for folder in folders:
         here, limit = folder, finder.limit(folder)
@@ -222,7 +233,17 @@ def _with_those_above(folders: Iterable[str], finder: Finder) -> set[str]:
             found.add(here)
             if here != limit:
                 here = os.path.dirname(here)
-    return found
+    above = found.difference(folders)
+    beside = [os.path.join(one, name) for one in above for name in _modules_in(one) if "." not in name]
+    return {*found, *beside, *(os.path.join(folder, "src") for folder in (*found, *beside))}
+
+
+def _modules_in(folder: str) -> list[str]:
+    """The names in a folder that may be of modules: what editors and tests leave there does not count."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".py") or "." not in name)
+    except OSError:
+        return []
 
 
 def _key(file: SourceFile, settings: Settings) -> str:

@@ -47,11 +47,11 @@ class Project:
         path.write_text(text)
         return path
 
-    def lint(self, fixes: bool = False, **options: object) -> Run:
+    def lint(self, fixes: bool = False, folder: str = ".", **options: object) -> Run:
         self.linted.clear()
         self.screened.clear()
         effort = Effort(cache=True, cache_dir=str(self.store), fixes=fixes)
-        return runner.lint(files.discover(["."]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
+        return runner.lint(files.discover([folder]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
 
     @property
     def file(self) -> Path:
@@ -213,3 +213,26 @@ def test_a_new_module_may_be_one_that_is_imported(project: Project) -> None:
     assert [finding.path for finding in project.lint().findings] == ["a.py"]
     project.write("lib.py", "from torch.distributed.fsdp import FullyShardedDataParallel as Wrapped\n")
     assert [finding.path for finding in project.lint().findings] == ["a.py", "use.py"]
+
+
+@pytest.mark.parametrize("place", ["src/lib.py", "src/lib/__init__.py", "src/inner/lib.py", "packages/lib/__init__.py"])
+def test_a_new_module_beside_the_folders_of_the_run_counts_too(place: str, project: Project) -> None:
+    user = USER.replace("from lib", "from inner.lib") if "inner" in place else USER
+    project.write(".git/HEAD", "")
+    project.write("scripts/use.py", user)
+    project.write("src/inner/__init__.py", "")
+    project.write("packages/setup.py", "")
+    project.lint(folder="scripts")
+    assert project.lint(folder="scripts").findings == ()
+    project.write(place, "from torch.distributed.fsdp import FullyShardedDataParallel as Wrapped\n")
+    assert [finding.path for finding in project.lint(folder="scripts").findings] == ["scripts/use.py"]
+
+
+def test_a_package_that_takes_the_place_of_a_module_elsewhere_is_noticed(project: Project) -> None:
+    project.write(".git/HEAD", "")
+    project.write("scripts/use.py", USER.replace("from lib", "from inner.lib"))
+    project.write("src/inner/__init__.py", "")
+    project.write("src/inner/lib.py", "from torch.distributed.fsdp import FullyShardedDataParallel as Wrapped\n")
+    assert len(project.lint(folder="scripts").findings) == 1
+    project.write("src/inner/lib/__init__.py", "class Wrapped:\n    pass\n")
+    assert project.lint(folder="scripts").findings == ()
