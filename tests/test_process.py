@@ -214,3 +214,13 @@ def test_explain_and_rules_are_drawn_on_a_terminal_and_plain_in_a_pipe(tmp_path:
         assert piped.returncode == 0
         assert "\x1b" not in piped.stdout
         assert "FSDP101" in piped.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_from_the_start_change_no_exit_code(closed: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    command = f"{sys.executable} -m fsdp_migrate lint --no-cache a.py {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
