@@ -19,6 +19,7 @@ _MODULES = frozenset(
     "distributed fsdp tensor _tensor _composable _shard distributed_c10d device_mesh checkpoint".split()
 )
 _STAR = b"import *"
+_LETTER = re.compile(rb"\w")
 
 
 def overlooked(
@@ -80,5 +81,13 @@ def _holding(file: SourceFile, names: Sequence[bytes]) -> bytes | None:
         raw = files.read(file)
     except FileError:
         return None  # It has been told when it was read first.
-    held = [name for name in names if name in raw]
-    return raw if _STAR in raw or any(re.search(rb"\b" + re.escape(name) + rb"\b", raw) for name in held) else None
+    return raw if _STAR in raw or any(_is_written(name, raw) for name in names) else None
+
+
+def _is_written(name: bytes, raw: bytes) -> bool:
+    """Whether a text has a name as a word."""
+    place = -1
+    while (place := raw.find(name, place + 1)) >= 0:
+        if not _LETTER.match(raw, place + len(name)) and not (place and _LETTER.match(raw, place - 1)):
+            return True
+    return False

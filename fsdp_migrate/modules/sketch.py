@@ -15,15 +15,15 @@ from fsdp_migrate.written_names import closing
 _FROM = re.compile(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
 # No pattern starts with an assertion: what starts with a literal is searched for much faster.
 _IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
+_STAR = re.compile(rb"import[\s\\]*\*")
 _ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
 _BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
-_ANYTHING = re.compile(rb"()")
 _CALLED = re.compile(rb"[ \t]*\(()")
 _TOP_LEVEL = re.compile(
     rb"^(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#\r\n]|if\b|\Z))", re.MULTILINE
 )
 _NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
-_WORD = re.compile(rb"\w")
+_ANYTHING = re.compile(rb"(?!\w)()")
 _TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
 _SEVERAL = re.compile(rb"^(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)", re.MULTILINE)
 _WORDS = re.compile(rb"\w+")
@@ -67,6 +67,8 @@ class Sketch:
     @cached_property
     def stars(self) -> tuple[str, ...]:
         """The modules of star imports, the last one first."""
+        if _STAR.search(self.raw) is None:
+            return ()
         return tuple(module for module, names in reversed(self._from_imports) if names.strip() == "*")
 
     def aliases(self, name: str) -> tuple[str, ...]:
@@ -111,7 +113,7 @@ class Sketch:
     def bodies(self, name: str) -> list[bytes]:
         """The texts of the functions called `name`, as far as their indentation tells."""
         found = []
-        for place in self._places(name, b"def"):
+        for place, _ in self._places(name, b"def"):
             end = _NEXT_BLOCK.search(self.raw, place)
             found.append(self.raw[place : len(self.raw) if end is None else end.start()])
         return found
@@ -134,17 +136,20 @@ class Sketch:
     def _found(self, name: str, what: str, keyword: bytes, behind: re.Pattern[bytes]) -> list[str]:
         """What `behind` captures where a line starts with the keyword and `name`."""
         if (name, what) not in self._known:
-            word = name.encode()
-            matches = (behind.match(self.raw, place + len(word)) for place in self._places(name, keyword))
-            self._known[name, what] = [_text(match[1]) for match in matches if match is not None]
+            found = self._places(name, keyword, behind)
+            self._known[name, what] = [_text(match[1]) for _, match in found]
         return self._known[name, what]
 
-    def _places(self, name: str, keyword: bytes) -> Iterator[int]:
-        """Where a line starts with the keyword and the word `name`."""
+    def _places(
+        self, name: str, keyword: bytes, behind: re.Pattern[bytes] = _ANYTHING
+    ) -> Iterator[tuple[int, re.Match[bytes]]]:
+        """Where a line starts with the keyword and the word `name`, each with what `behind` matches after it."""
         word, place = name.encode(), -1
         while (place := self.raw.find(word, place + 1)) >= 0:
-            if self._before(place) == keyword and not _WORD.match(self.raw, place + len(word)):
-                yield place
+            # No match starts with a letter; most places have none.
+            match = behind.match(self.raw, place + len(word))
+            if match is not None and self._before(place) == keyword:
+                yield place, match
 
     def _before(self, place: int) -> bytes:
         """What stands in front of a place on its line, without blanks and without `async`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
 from fsdp_migrate.facts.names import LOCAL, Meaning
@@ -23,8 +23,19 @@ _MOST_STEPS = 10
 _FSDP_CLASS = "FullyShardedDataParallel"
 # What decides by torch's version has one of these words, or is a flag in a module that has.
 _VERSION_WORDS = re.compile("ersion|VERSION|TORCH|hasattr|Requirement|signature")
+_LATE = b"__getattr__"
 _FLAGS = ("True", "False")
 _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
+
+
+class Reach(NamedTuple):
+    """The files whose top-level names a module has by star imports, its own among them.
+
+    One that is `open` may have any others too: from torch, or from a `__getattr__`.
+    """
+
+    paths: frozenset[str]
+    open: bool
 
 
 class View:
@@ -43,6 +54,7 @@ class View:
         self._subclasses: dict[str, ForeignClass | None] = {}
         self._behind: dict[str, frozenset[str]] = {}
         self._homes: dict[str, tuple[ModuleFacts, str] | None] = {}
+        self._reach: Reach | None = None
 
     @property
     def consulted(self) -> tuple[Consulted, ...]:
@@ -92,7 +104,7 @@ class View:
 
     def _found_behind(self, name: str) -> Iterator[str]:
         sketch = self.modules.sketch(self.path)
-        if sketch is None:
+        if sketch is None or not self.may_bring(name):
             return
         brought = set(self._followed(sketch.imports.get(name, ())))
         yield from brought
@@ -105,6 +117,35 @@ class View:
             facts = self.modules.facts(self.path, self.torch)
             found = () if facts is None else _exported(facts, name, "")
             yield from (target for target in found or () if target)
+
+    def may_bring(self, name: str) -> bool:
+        """Whether a top-level name is written here or where it may come from by star imports; most names are not."""
+        word, sketch = name.encode(), self.modules.sketch(self.path)
+        if sketch is not None and word in sketch.raw:
+            return True
+        if self.reach.open:
+            return True
+        self.asked |= self.reach.paths
+        sketches = (self.modules.sketch(path) for path in self.reach.paths)
+        return any(one is not None and word in one.raw for one in sketches)
+
+    @property
+    def reach(self) -> Reach:
+        """The files that star imports of this one lead to, over those of others."""
+        if self._reach is None:
+            paths, waiting, is_open = {self.path}, [self], False
+            while waiting:
+                view = waiting.pop()
+                sketch = self.modules.sketch(view.path)
+                for star in () if sketch is None else sketch.stars:
+                    found = view._module_of(_joined(star, "*"))
+                    taken = None if found is None else self.modules.sketch(found[0])
+                    is_open = is_open or _is_torch(star) or (taken is not None and _LATE in taken.raw)
+                    if found is not None and found[0] not in paths:
+                        paths.add(found[0])
+                        waiting.append(self.modules.view_at(found[0], self.torch))
+            self._reach = Reach(frozenset(paths), is_open)
+        return self._reach
 
     def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
         """What is behind an expression of this file; `name` is what it is for, and not followed again."""
@@ -232,9 +273,9 @@ class View:
         path, inner = found
         self.asked.add(path)
         sketch = self.modules.sketch(path)
-        if sketch is None:
-            return None
         other = self.modules.view_at(path, self.torch)
+        if sketch is None or not other.may_bring(inner):
+            return None
         if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
             return found
         targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))

@@ -1,0 +1,48 @@
+"""Names that come through star imports, and the files that are not looked into for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
+
+ROOT = "from .models import *\nfrom .wrap import *\n"
+
+
+def test_a_name_is_followed_through_star_imports_over_those_of_others(tmp_path: Path) -> None:
+    tree = {"a.py": f"from lib import FSDP\n{SAVE}", "lib/__init__.py": ROOT, "lib/models.py": "from .wrap import *\n"}
+    grow(tmp_path, {**tree, "lib/wrap/__init__.py": "from .inner import *\n", "lib/wrap/inner.py": PUBLIC})
+    assert codes_of(tmp_path, "a.py") == ["FSDP101"]
+
+
+def test_a_name_comes_through_a_star_import_from_torch_though_no_file_writes_it(tmp_path: Path) -> None:
+    tree = {"a.py": "import lib\n\nlib.FullyShardedDataParallel.full_optim_state_dict(model, optim)\n"}
+    grow(
+        tmp_path,
+        {**tree, "lib/__init__.py": "from .all import *\n", "lib/all.py": "from torch.distributed.fsdp import *\n"},
+    )
+    assert "FSDP101" in codes_of(tmp_path, "a.py")
+
+
+def test_a_name_comes_through_a_star_import_from_a_module_that_gives_it_late(tmp_path: Path) -> None:
+    late = 'def __getattr__(name):\n    return getattr(import_module("lib.inner"), name)\n'
+    tree = {"a.py": f"from lib import FSDP\n{SAVE}", "lib/__init__.py": "from .late import *\n", "lib/late.py": late}
+    grow(tmp_path, {**tree, "lib/inner.py": PUBLIC})
+    assert codes_of(tmp_path, "a.py") == ["FSDP101"]
+
+
+def test_imports_are_told_apart_only_in_files_that_write_the_name(tmp_path: Path) -> None:
+    tree = {"a.py": f"{PUBLIC}from lib import helper\n{SAVE}", "lib/__init__.py": ROOT, "lib/wrap.py": "helper = 1\n"}
+    grow(tmp_path, {**tree, "lib/models.py": "import torch\nfrom torch import nn\n"})
+    modules = modules_of(tmp_path)
+    report_of(tmp_path, "a.py", modules=modules)
+    sketch = modules.sketch(str(tmp_path / "lib" / "models.py"))
+    assert sketch is not None
+    assert "imports" not in vars(sketch)
+
+
+def test_a_report_depends_on_files_that_do_not_write_a_name_but_may_some_day(tmp_path: Path) -> None:
+    tree = {"a.py": f"{PUBLIC}from lib import helper\n{SAVE}", "lib/__init__.py": ROOT, "lib/wrap.py": ""}
+    grow(tmp_path, {**tree, "lib/models.py": "import torch\n"})
+    consulted = {Path(one.path).name for one in report_of(tmp_path, "a.py").consulted}
+    assert consulted == {"__init__.py", "wrap.py", "models.py"}
