@@ -204,4 +204,7 @@ class Linting:
     def _linted(self, file: SourceFile, raw: bytes, settings: Settings) -> FileReport:
         from fsdp_migrate.lint import lint_bytes
 
-        return lint_bytes(raw, file.shown, settings, self.gathered.elsewhere(file, settings, self.discovery))
+        try:
+            return lint_bytes(raw, file.shown, settings, self.gathered.elsewhere(file, settings, self.discovery))
+        finally:
+            self.gathered.modules_of(self.discovery).trim()

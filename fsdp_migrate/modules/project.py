@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.torch_api import TorchRange
 
+# A parsed module takes some hundred bytes for each of its text.
+_MOST_PARSED = 400_000
+
 
 class Modules:
     """What the files of a project import from one another; nothing under analysis is imported or run.
@@ -89,6 +92,17 @@ class Modules:
             return None if raw is None else ModuleFacts(read_source(raw, path), path, torch, self.view_at(path, torch))
         except (SourceError, SyntaxError, RecursionError):
             return None
+
+    def trim(self) -> None:
+        """Let go of parsed modules once they are many; whoever was given the facts of one must be done with them."""
+        held = [facts for facts in self._facts.values() if facts is not None]
+        if sum(len(facts.source.data) for facts in held) < _MOST_PARSED:
+            return
+        for facts in held:
+            facts.close()
+        self._facts.clear()
+        for view in self._views.values():
+            view.forget_facts()
 
     @cached_property
     def index(self) -> Index:

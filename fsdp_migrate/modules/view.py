@@ -323,6 +323,10 @@ class View:
         facts = self.modules.facts(path, self.torch) if sketch is not None and _asks_version(sketch, inner) else None
         return None if facts is None else (facts, inner)
 
+    def forget_facts(self) -> None:
+        """Keep no facts of modules."""
+        self._homes.clear()
+
     def origin(self, name: str) -> tuple[str, str] | None:
         """The file that defines or assigns what is imported as `name`, and its name there; None when none does."""
         view, found = self, self._module_of(name)

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from fsdp_migrate.modules import project
+from fsdp_migrate.torch_api import TorchRange
 from tests.modules.trees import PUBLIC, SAVE, grow, modules_of, report_of
 
 
@@ -33,3 +38,26 @@ def test_the_second_question_depends_on_the_same_files(tmp_path: Path) -> None:
 def test_a_file_that_imports_nothing_of_its_project_depends_on_no_other(tmp_path: Path) -> None:
     grow(tmp_path, {"a.py": f"import os\nimport numpy as np\n{PUBLIC}{SAVE}", "os.py": PUBLIC})
     assert report_of(tmp_path, "a.py").consulted == ()
+
+
+def test_parsed_modules_are_let_go_when_they_are_many_and_answers_stay_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = (
+        "import torch\nfrom packaging import version\nNEW = version.parse(torch.__version__) >= version.parse('2.1')\n"
+    )
+    text = f"from b import NEW\n{PUBLIC}\nif not NEW:\n    FSDP.full_optim_state_dict(model, optim)\n"
+    grow(tmp_path, {"a.py": text, "a2.py": text, "b.py": gate})
+    modules = modules_of(tmp_path)
+    first = report_of(tmp_path, "a.py", modules=modules)
+    assert [finding.code for finding in first.findings] == ["FSDP690"]
+    facts = modules.facts(str(tmp_path / "b.py"), TorchRange.parse(">=2.1"))
+    modules.trim()
+    assert modules.facts(str(tmp_path / "b.py"), TorchRange.parse(">=2.1")) is facts
+    monkeypatch.setattr(project, "_MOST_PARSED", 1)
+    modules.trim()
+    assert modules.facts(str(tmp_path / "b.py"), TorchRange.parse(">=2.1")) is not facts
+    modules.trim()
+    assert report_of(tmp_path, "a2.py", modules=modules).findings == tuple(
+        replace(one, path="a2.py") for one in first.findings
+    )
