@@ -73,6 +73,7 @@ class Gathered:
     files_checked: int = 0
     suppressed: int = 0
     hidden_hints: int = 0
+    noting: bool = False
 
     @contextlib.contextmanager
     def failures_of(self, file: SourceFile) -> Iterator[None]:
@@ -111,7 +112,7 @@ class Gathered:
         if self.modules is None:
             from fsdp_migrate.modules import Modules
 
-            self.modules = Modules(discovery.files, discovery.folders)
+            self.modules = Modules(discovery.files, discovery.folders, noting=self.noting)
         return self.modules
 
     def sort(self, discovery: Discovery) -> None:
@@ -192,7 +193,7 @@ def lint(
     """
     from fsdp_migrate.linting import Linting
 
-    gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}))
+    gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache)
     gathered.baseline_at(configuration.options.baseline)
     linting = Linting(discovery, configuration, gathered, effort)
     with _uncollected():

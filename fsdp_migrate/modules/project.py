@@ -30,8 +30,12 @@ class Modules:
     have one of its own.
     """
 
-    def __init__(self, files: Sequence[SourceFile] = (), folders: Sequence[str] = ()) -> None:
-        """`files` are all that the run looks at, `folders` those that it was asked to look into."""
+    def __init__(self, files: Sequence[SourceFile] = (), folders: Sequence[str] = (), *, noting: bool = True) -> None:
+        """`files` are all that the run looks at, `folders` those that it was asked to look into.
+
+        `noting` says whether anybody wants to know what the answers depend on, as a cache does.
+        """
+        self.noting = noting
         self.files = tuple(file._replace(path=os.path.abspath(file.path)) for file in files if file.raw is None)
         self.finder = Finder(folders)
         self._raw: dict[str, bytes | None] = {}

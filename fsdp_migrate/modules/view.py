@@ -58,7 +58,9 @@ class View:
 
     @property
     def consulted(self) -> tuple[Consulted, ...]:
-        """The other files that the answers so far depend on, in order of path."""
+        """The other files that the answers so far depend on, in order of path; none where nobody wants to know."""
+        if not self.modules.noting:
+            return ()
         paths, waiting = {self.path}, [self.path]
         while waiting:
             for path in self.modules.view_at(waiting.pop(), self.torch).asked - paths:

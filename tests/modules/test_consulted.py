@@ -35,6 +35,13 @@ def test_the_second_question_depends_on_the_same_files(tmp_path: Path) -> None:
     assert report_of(tmp_path, "a2.py", modules=modules).consulted == first.consulted
 
 
+def test_what_a_report_depends_on_is_not_sought_where_nobody_wants_to_know(tmp_path: Path) -> None:
+    grow(tmp_path, {"a.py": f"from b import FSDP\n{SAVE}", "b.py": PUBLIC})
+    report = report_of(tmp_path, "a.py", modules=project.Modules(noting=False))
+    assert [finding.code for finding in report.findings] == ["FSDP101"]
+    assert report.consulted == ()
+
+
 def test_a_file_that_imports_nothing_of_its_project_depends_on_no_other(tmp_path: Path) -> None:
     grow(tmp_path, {"a.py": f"import os\nimport numpy as np\n{PUBLIC}{SAVE}", "os.py": PUBLIC})
     assert report_of(tmp_path, "a.py").consulted == ()
