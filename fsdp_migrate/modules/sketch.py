@@ -32,6 +32,11 @@ _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
 _DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
 
+# What decides by torch's version has one of these words, or is a flag in a module that has.
+_VERSION_WORDS = re.compile("ersion|VERSION|TORCH|hasattr|Requirement|signature")
+_FLAGS = ("True", "False")
+_ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
+
 
 class Sketch:
     """What one module binds at its top level, as far as its bytes tell."""
@@ -94,6 +99,14 @@ class Sketch:
         if name in self.imports or name in self.unpacked or self.is_function(name) or self.assigned(name):
             return True
         return bool(self._found(name, "class", b"class", _ANYTHING))
+
+    def asks_version(self, name: str) -> bool:
+        """Whether a constant or function may hang on torch's version."""
+        values = [*self.assigned(name), *(body.decode("utf-8", "replace") for body in self.bodies(name))]
+        if any(_VERSION_WORDS.search(value) for value in values):
+            return True
+        is_flag = any(value.startswith(_FLAGS) for value in self.assigned(name))
+        return is_flag and any(word in self.raw for word in _ASKING)
 
     def is_late(self, name: str) -> bool:
         """Whether nothing binds the name, and a `__getattr__` may give it to who asks."""
@@ -171,3 +184,16 @@ def split(name: str) -> tuple[str, str]:
 def stem(path: str) -> str:
     """The last part of the name of the module at `path`."""
     return path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]
+
+
+def import_line(bound: str, name: str) -> str:
+    """A line that imports `name` as `bound`, all of it for a star."""
+    if bound == "*":
+        return f"\nfrom {name} import *"
+    module, last = split(name)
+    return f"\nfrom {module} import {last} as {bound}" if module else f"\nimport {name} as {bound}"
+
+
+def joined(module: str, name: str) -> str:
+    """The full name of `name` in a module; the opposite of `split`."""
+    return module + name if module.endswith(".") else f"{module}.{name}"

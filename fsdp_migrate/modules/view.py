@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
 from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.modules.late import loaded_late
-from fsdp_migrate.modules.sketch import Sketch, split
+from fsdp_migrate.modules.reach import Reach, reach_of
+from fsdp_migrate.modules.sketch import Sketch, import_line, joined, split
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 10
 _FSDP_CLASS = "FullyShardedDataParallel"
-# What decides by torch's version has one of these words, or is a flag in a module that has.
-_VERSION_WORDS = re.compile("ersion|VERSION|TORCH|hasattr|Requirement|signature")
-_LATE = b"__getattr__"
-_FLAGS = ("True", "False")
-_ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
-
-
-class Reach(NamedTuple):
-    """The files whose top-level names a module has by star imports, its own among them.
-
-    One that is `open` may have any others too: from torch, or from a `__getattr__`.
-    """
-
-    paths: frozenset[str]
-    open: bool
 
 
 class View:
@@ -95,7 +80,7 @@ class View:
         module = self.modules.finder.find(name, self.path)
         if module is not None and module != self.path:
             behind |= self._other(module).everything_behind(reads)
-        return "".join(_import_line(alias, target) for alias, target in sorted(behind))
+        return "".join(import_line(alias, target) for alias, target in sorted(behind))
 
     def behind(self, name: str) -> frozenset[str]:
         """The full names of torch that a top-level name of this file may stand for, as far as the bytes tell."""
@@ -112,7 +97,7 @@ class View:
         yield from brought
         if brought:
             return  # What is assigned where the import fails makes no difference here.
-        yield from self._followed([_joined(module, name) for module in sketch.stars])
+        yield from self._followed([joined(module, name) for module in sketch.stars])
         for alias in sketch.aliases(name):
             yield from self._behind_dotted(sketch, alias, name)
         if name in sketch.unpacked:
@@ -135,19 +120,13 @@ class View:
     def reach(self) -> Reach:
         """The files that star imports of this one lead to, over those of others."""
         if self._reach is None:
-            paths, waiting, is_open = {self.path}, [self], False
-            while waiting:
-                view = waiting.pop()
-                sketch = self.modules.sketch(view.path)
-                for star in () if sketch is None else sketch.stars:
-                    found = view._module_of(_joined(star, "*"))
-                    taken = None if found is None else self.modules.sketch(found[0])
-                    is_open = is_open or _is_torch(star) or (taken is not None and _LATE in taken.raw)
-                    if found is not None and found[0] not in paths:
-                        paths.add(found[0])
-                        waiting.append(self.modules.view_at(found[0], self.torch))
-            self._reach = Reach(frozenset(paths), is_open)
+            self._reach = reach_of(self)
         return self._reach
+
+    def star_module(self, star: str) -> str | None:
+        """The file of the module of a star import, None when it is not in the project."""
+        found = self._module_of(joined(star, "*"))
+        return None if found is None else found[0]
 
     def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
         """What is behind an expression of this file; `name` is what it is for, and not followed again."""
@@ -280,7 +259,7 @@ class View:
             return None
         if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
             return found
-        targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
+        targets = (*sketch.imports.get(inner, ()), *(joined(module, inner) for module in sketch.stars))
         followed = (other._class_of(target, seen) for target in targets)
         return next((one for one in followed if one is not None), None)
 
@@ -300,7 +279,7 @@ class View:
             return True
         if any(alias.endswith(_FSDP_CLASS) or alias == "FSDP" for alias in sketch.aliases(head)):
             return True
-        stars = [_joined(module, base) for module in sketch.stars]
+        stars = [joined(module, base) for module in sketch.stars]
         project = [target for target in (*dotted, *stars) if not _is_torch(target)]
         if any(_is_torch(module) for module in sketch.stars):
             return True
@@ -322,7 +301,7 @@ class View:
             return None
         path, inner = found
         sketch = self.modules.sketch(path)
-        facts = self.modules.facts(path, self.torch) if sketch is not None and _asks_version(sketch, inner) else None
+        facts = self.modules.facts(path, self.torch) if sketch is not None and sketch.asks_version(inner) else None
         return None if facts is None else (facts, inner)
 
     def forget_facts(self) -> None:
@@ -341,7 +320,7 @@ class View:
             if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
             view = self.modules.view_at(path, self.torch)
-            targets = (*sketch.imports.get(inner, ()), *(_joined(module, inner) for module in sketch.stars))
+            targets = (*sketch.imports.get(inner, ()), *(joined(module, inner) for module in sketch.stars))
             found = next((one for target in targets if (one := view._module_of(target)) is not None), None)
         return None
 
@@ -415,26 +394,6 @@ def _is_relative(meaning: Meaning) -> bool:
 
 def _dotted(name: str, rest: str) -> str:
     return f"{name}.{rest}" if rest else name
-
-
-def _import_line(bound: str, name: str) -> str:
-    if bound == "*":
-        return f"\nfrom {name} import *"
-    module, last = split(name)
-    return f"\nfrom {module} import {last} as {bound}" if module else f"\nimport {name} as {bound}"
-
-
-def _asks_version(sketch: Sketch, name: str) -> bool:
-    """Whether a constant or function may hang on torch's version, as far as the bytes tell."""
-    values = [*sketch.assigned(name), *(body.decode("utf-8", "replace") for body in sketch.bodies(name))]
-    if any(_VERSION_WORDS.search(value) for value in values):
-        return True
-    is_flag = any(value.startswith(_FLAGS) for value in sketch.assigned(name))
-    return is_flag and any(word in sketch.raw for word in _ASKING)
-
-
-def _joined(module: str, name: str) -> str:
-    return module + name if module.endswith(".") else f"{module}.{name}"
 
 
 def _is_torch(name: str) -> bool:
