@@ -150,14 +150,23 @@ def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute]) 
 
 def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
     """The full name of what of torch `node` stands for, None where it is anything else or not certain."""
-    root = node
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if not isinstance(root, ast.Name) or root.id not in _torch_names(facts):
+    if _root_name(facts, node) not in _torch_names(facts):
         return None
     meaning = _only_meaning(facts, node)
     path = None if meaning is None else meaning.qualified
     return path if path is not None and path.startswith("torch.") else None
+
+
+def _root_name(facts: ModuleFacts, node: ast.expr) -> str | None:
+    """The name that a chain of attributes starts from; each link of a chain is looked at once, however long it is."""
+    known: dict[ast.expr, str | None] = facts.memo(_root_name, dict)
+    links = []
+    while isinstance(node, ast.Attribute) and node not in known:
+        links.append(node)
+        node = node.value
+    name = node.id if isinstance(node, ast.Name) else known.get(node)
+    known.update(dict.fromkeys(links, name))
+    return name
 
 
 def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
