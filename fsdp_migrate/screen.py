@@ -20,10 +20,35 @@ if TYPE_CHECKING:
 _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*FSDP\d|fsdp-migrate:\s*ignore", re.IGNORECASE)
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
 _NEAR = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
-_PACKAGE = b"torch.distributed"
+# One of these is in every suppression of this tool's rules; both are among the words above.
+_SUPPRESSING = (b"fsdp", b"FSDP")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _OPEN = re.compile(rb"import[\s\\]*\([^)]*\Z")
 _WIDEST_GAP = 200
+# In so many texts the needles are looked for before there are patterns for them, which take as long to make.
+_FEW = 32
+
+
+class Needles:
+    """Identifiers, each of which lets the text that it is written in pass."""
+
+    def __init__(self, needles: Iterable[bytes]) -> None:
+        self._needles = tuple(needles)
+        self._texts = 0
+
+    def any_in(self, raw: bytes) -> bool:
+        """Whether one of them is in the text, as a part of a longer word too."""
+        self._texts += 1
+        if self._texts <= _FEW:
+            return any(needle in raw for needle in self._needles)
+        patterns, others = self._found_by
+        return any(pattern.search(raw) for pattern in patterns) or any(needle in raw for needle in others)
+
+    @cached_property
+    def _found_by(self) -> tuple[list[re.Pattern[bytes]], list[bytes]]:
+        from fsdp_migrate.words import found_by
+
+        return found_by(self._needles)
 
 
 class Screen:
@@ -50,15 +75,14 @@ class Screen:
 
     def passes(self, raw: bytes, *, loosely: bool = False) -> bool:
         """Whether a file can hold a finding; `loosely` if what it imports cannot be told from its lines."""
-        if any(needle in raw for needle in self._own):
+        if self._own.any_in(raw):
             return True
-        near = any(word in raw for word in _NEAR) if loosely else is_near(raw)
-        if near and any(needle in raw for needle in self._neighbours):
+        words = [word for word in _NEAR if word in raw]
+        near = bool(words) if loosely else any(_is_used(raw, word) for word in words)
+        # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
+        if near and (self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)):
             return True
-        # A string may name what nothing imports, as for `mock.patch`.
-        if (near or _PACKAGE in raw) and self.vocabulary.is_written(raw):
-            return True
-        return self._unused and _has_suppression(raw)
+        return self._unused and any(word in words for word in _SUPPRESSING) and _has_suppression(raw)
 
 
 def may_be_unused(raw: bytes, entries: tuple[Entry, ...]) -> bool:
@@ -110,7 +134,7 @@ def _is_imported(raw: bytes, start: int) -> bool:
     return False
 
 
-def _needles(entries: Iterable[Entry]) -> tuple[bytes, ...]:
+def _needles(entries: Iterable[Entry]) -> Needles:
     """The identifiers that can trigger rules, without those that contain another one."""
     every = {needle for entry in entries for needle in entry.needles}
-    return tuple(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))
+    return Needles(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))
