@@ -89,8 +89,9 @@ def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | N
         return None
     releases = tuple(sorted(facts.gates.alive(node)))
     gone = lacking(found.old, releases)
-    if not releases or (gone and (releases[-1] not in gone or having(found.old)[-1] > releases[-1])):
-        return None  # It is too new for the range, which is not this table's matter.
+    had = having(found.old)
+    if not releases or (gone and (releases[-1] not in gone or not had or had[-1] > releases[-1])):
+        return None  # It is too new for the range, or no release has ever had it, which is not this table's matter.
     severity = _severity(facts, found, node, releases, gone)
     if severity is None:
         return None

@@ -395,6 +395,11 @@ def test_a_name_that_is_newer_than_the_whole_range_is_not_said_to_have_moved() -
     assert [finding.code for finding in lint(text, "FSDP6", torch=">=1.13,<2.2")] == ["FSDP600"]
 
 
+def test_what_no_release_ever_had_is_not_said_to_have_moved() -> None:
+    text = "from torch.distributed._tensor.ops._einsum_strategy import EinsumDims\n"
+    assert severities(text, "FSDP6", ">=2.2") == [("FSDP600", "breaks")]
+
+
 PARTIAL = "from torch.distributed._tensor.placement_types import _Partial"
 
 
