@@ -20,11 +20,14 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floo
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.renames import Rename, check_renames
+from fsdp_migrate.rules.torch_presence import lacking, span_of
 from fsdp_migrate.source import Span
 
 _PACKAGE = "torch.distributed.algorithms._checkpoint"
 _MODULE = f"{_PACKAGE}.checkpoint_wrapper"
 _OLD_MODULE = f"{_PACKAGE}._checkpoint_wrapper"
+# The release in which the module got the name that it has.
+_RENAMED = "1.12"
 _WRAPPERS = {f"{_MODULE}.checkpoint_wrapper", f"{_OLD_MODULE}.checkpoint_wrapper"}
 _OFFLOAD = "offload_to_cpu"
 _OFFLOAD_POSITION = 2
@@ -102,18 +105,31 @@ def check_old_module(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not isinstance(statement, ast.ImportFrom) or statement.module != _OLD_MODULE or statement.level:
             continue
         guarded = facts.gates.guarded_import(statement)
-        if guarded or not any(release >= Version("1.12") for release in facts.gates.alive(statement)):
+        if guarded or not any(release >= Version(_RENAMED) for release in facts.gates.alive(statement)):
             continue
         start = facts.source.span(statement).start
         offset = facts.source.segment(statement).find(_OLD_MODULE)
         verdict = manual(f"import from `{_MODULE}`")
-        if below_floor(card, facts.torch):
+        lost = _not_there(facts, statement)
+        if lost:
+            verdict = manual(lost)
+        elif below_floor(card, facts.torch):
             verdict = _from_both(facts, statement)
         elif offset >= 0:
             at = start + offset
             verdict = Verdict(Fix((Replace(Span(at, at + len(_OLD_MODULE)), _MODULE),)))
-        message = f"`{_OLD_MODULE}` exists in torch 1.11 only: it is called `checkpoint_wrapper` since 1.12"
+        message = f"`{_OLD_MODULE}` exists in torch 1.11 only: it is called `checkpoint_wrapper` since {_RENAMED}"
         yield finding(facts, card, statement, statement, message, verdict)
+
+
+def _not_there(facts: ModuleFacts, statement: ast.ImportFrom) -> str | None:
+    """In words, what some release does not have in the new module either, None when all is there."""
+    releases = [r for r in sorted(facts.gates.alive(statement)) if r >= Version(_RENAMED)]
+    for name in (alias.name for alias in statement.names if alias.name != "*"):
+        without = lacking(f"{_MODULE}.{name}", releases)
+        if without:
+            return f"`{_MODULE}` has no `{name}` in torch {span_of(without)}: find out what takes its place"
+    return None
 
 
 def _from_both(facts: ModuleFacts, statement: ast.ImportFrom) -> Verdict:
@@ -208,8 +224,8 @@ OLD_MODULE = Rule(
         explanation="""\
 Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         applicability="safe",
-        removed="1.12",
-        floor="1.12",
+        removed=_RENAMED,
+        floor=_RENAMED,
         flags=(
             Example(
                 before=f"from {_OLD_MODULE} import checkpoint_wrapper\n",
