@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.files import FileError, SourceFile, read
+from fsdp_migrate.modules.exports import exported
 from fsdp_migrate.modules.finder import Finder
 from fsdp_migrate.modules.sketch import Sketch
 
@@ -40,6 +41,7 @@ class Modules:
         self.finder = Finder(folders)
         self._raw: dict[str, bytes | None] = {}
         self._sketches: dict[str, Sketch | None] = {}
+        self._starred: dict[str, frozenset[str] | None] = {}
         self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
         self._views: dict[tuple[str, TorchRange], View] = {}
         self._digests: dict[str, str] = {}
@@ -73,6 +75,13 @@ class Modules:
             except FileError:
                 self._raw[path] = None
         return self._raw[path]
+
+    def starred(self, path: str) -> frozenset[str] | None:
+        """The names that a star import takes of a module; None when it does not say so, or cannot be read."""
+        if path not in self._starred:
+            raw = self.raw(path)
+            self._starred[path] = None if raw is None else exported(raw)
+        return self._starred[path]
 
     def digest(self, path: str) -> str:
         """A digest of the bytes of a file, of nothing when it cannot be read."""

@@ -35,6 +35,12 @@ _DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
 # What decides by torch's version has one of these words, or is a flag in a module that has.
 _VERSION_WORDS = re.compile("ersion|VERSION|TORCH|hasattr|Requirement|signature")
 _FLAGS = ("True", "False")
+# A function without a `self` in front, or a name in an import, in an assignment or in quotes.
+_LATE = re.compile(
+    rb"""def[ \t]+__getattr__[ \t]*\((?!\s*self\b)|(?<![.\w])__getattr__[ \t]*(?:[,=:;)\]"'#\\\n]|as\b|\Z)"""
+)
+# A line of a doctest, which is no code of the module.
+_PROMPTS = (b">>> ", b"... ")
 _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
 
 
@@ -108,9 +114,14 @@ class Sketch:
         is_flag = any(value.startswith(_FLAGS) for value in self.assigned(name))
         return is_flag and any(word in self.raw for word in _ASKING)
 
+    @cached_property
+    def gives_late(self) -> bool:
+        """Whether something at the top level may be bound as `__getattr__`; the methods of classes are not."""
+        return b"__getattr__" in self.raw and _LATE.search(self.raw) is not None
+
     def is_late(self, name: str) -> bool:
         """Whether nothing binds the name, and a `__getattr__` may give it to who asks."""
-        return b"__getattr__" in self.raw and self.is_function("__getattr__") and not self.tells(name)
+        return self.gives_late and self.is_function("__getattr__") and not self.tells(name)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -135,6 +146,8 @@ class Sketch:
     def _from_imports(self) -> list[tuple[str, str]]:
         found = []
         for match in _FROM.finditer(self.raw):
+            if self.raw.endswith(_PROMPTS, 0, match.start()):
+                continue
             names = match[2]
             if names == b"(":
                 names = _COMMENT.sub(b"", self.raw[match.end() : closing(self.raw, match.end())])

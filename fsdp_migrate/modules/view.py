@@ -97,7 +97,7 @@ class View:
         yield from brought
         if brought:
             return  # What is assigned where the import fails makes no difference here.
-        yield from self._followed([joined(module, name) for module in sketch.stars])
+        yield from self._followed(self._starred(sketch, name))
         for alias in sketch.aliases(name):
             yield from self._behind_dotted(sketch, alias, name)
         if name in sketch.unpacked:
@@ -110,10 +110,10 @@ class View:
         word, sketch = name.encode(), self.modules.sketch(self.path)
         if sketch is not None and word in sketch.raw:
             return True
-        if self.reach.open:
+        if self.reach.open or name in self.reach.names:
             return True
         self.asked |= self.reach.paths
-        sketches = (self.modules.sketch(path) for path in self.reach.paths)
+        sketches = (self.modules.sketch(path) for path in self.reach.others)
         return any(one is not None and word in one.raw for one in sketches)
 
     @property
@@ -125,8 +125,17 @@ class View:
 
     def star_module(self, star: str) -> str | None:
         """The file of the module of a star import, None when it is not in the project."""
-        found = self._module_of(joined(star, "*"))
-        return None if found is None else found[0]
+        return None if _is_torch(star) else self._file_of(star)
+
+    def _starred(self, sketch: Sketch, name: str) -> Iterator[str]:
+        """The full names that a top-level name may have by the star imports of this file."""
+        for star in sketch.stars:
+            path = self.star_module(star)
+            taken = None if path is None else self.modules.starred(path)
+            if path is not None:
+                self.asked.add(path)
+            if taken is None or name in taken:
+                yield joined(star, name)
 
     def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
         """What is behind an expression of this file; `name` is what it is for, and not followed again."""
@@ -259,7 +268,7 @@ class View:
             return None
         if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
             return found
-        targets = (*sketch.imports.get(inner, ()), *(joined(module, inner) for module in sketch.stars))
+        targets = (*sketch.imports.get(inner, ()), *other._starred(sketch, inner))
         followed = (other._class_of(target, seen) for target in targets)
         return next((one for one in followed if one is not None), None)
 
@@ -320,7 +329,7 @@ class View:
             if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
             view = self.modules.view_at(path, self.torch)
-            targets = (*sketch.imports.get(inner, ()), *(joined(module, inner) for module in sketch.stars))
+            targets = (*sketch.imports.get(inner, ()), *view._starred(sketch, inner))
             found = next((one for target in targets if (one := view._module_of(target)) is not None), None)
         return None
 
@@ -341,18 +350,21 @@ class View:
     def _module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""
         module, inner = split(name)
-        if not module or _is_torch(name):
-            return None
-        path = self.modules.finder.find(module, self.path)
-        if path is None and module.strip("."):
-            path = self._renamed_module(module)
-        if path is None or path == self.path:
+        path = self._file_of(module) if module and not _is_torch(name) else None
+        if path is None:
             return None
         sketch = self.modules.sketch(path)
         if sketch is None or not sketch.is_late(inner):
             return path, inner
         self.asked.add(path)
         return loaded_late(self.modules, path, sketch, inner) or (path, inner)
+
+    def _file_of(self, module: str) -> str | None:
+        """The file of another module of the project, None when it is none."""
+        path = self.modules.finder.find(module, self.path)
+        if path is None and module.strip("."):
+            path = self._renamed_module(module)
+        return None if path == self.path else path
 
     def _renamed_module(self, module: str) -> str | None:
         """The file of a module that a package has under another name (`from . import distributed as dist`)."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from fsdp_migrate.modules.sketch import Sketch
 from tests.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
 
 ROOT = "from .models import *\nfrom .wrap import *\n"
@@ -29,6 +32,43 @@ def test_a_name_comes_through_a_star_import_from_a_module_that_gives_it_late(tmp
     tree = {"a.py": f"from lib import FSDP\n{SAVE}", "lib/__init__.py": "from .late import *\n", "lib/late.py": late}
     grow(tmp_path, {**tree, "lib/inner.py": PUBLIC})
     assert codes_of(tmp_path, "a.py") == ["FSDP101"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        "def __getattr__(name):\n    return find(name)\n",
+        "def  __getattr__ (\n    name, default=None\n):\n    return find(name)\n",
+        "from .lazy import __getattr__\n",
+        "from .lazy import (\n    find as __getattr__\n)\n",
+        "__getattr__, __dir__ = attach()\n",
+        "__getattr__: object = attach()\n",
+        "globals()['__getattr__'] = attach()\n",
+    ],
+)
+def test_a_module_may_give_names_late_in_many_ways(late: str) -> None:
+    assert Sketch(late.encode()).gives_late
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class A:\n    def __getattr__(self, name):\n        return super().__getattr__(name)\n",
+        "class A:\n    def __getattr__(\n        self,\n        name,\n    ): ...\n",
+        "# see __getattr__ of a\na.__getattr__ = find\n",
+    ],
+)
+def test_what_classes_give_late_the_module_does_not(text: str) -> None:
+    assert not Sketch(text.encode()).gives_late
+
+
+def test_an_import_in_a_doctest_is_none(tmp_path: Path) -> None:
+    text = (
+        '"""\n>>> from a import b\n... from c import (\n...     d)\n"""\n...; from e import f\nif x: from g import *\n'
+    )
+    sketch = Sketch(text.encode())
+    assert sketch.imports == {"f": ("e.f",)}
+    assert sketch.stars == ("g",)
 
 
 def test_imports_are_told_apart_only_in_files_that_write_the_name(tmp_path: Path) -> None:
