@@ -37,7 +37,7 @@ class Modules:
         `noting` says whether anybody wants to know what the answers depend on, as a cache does.
         """
         self.noting = noting
-        self.files = tuple(file._replace(path=os.path.abspath(file.path)) for file in files if file.raw is None)
+        self._files = files
         self.finder = Finder(folders)
         self._raw: dict[str, bytes | None] = {}
         self._sketches: dict[str, Sketch | None] = {}
@@ -46,6 +46,11 @@ class Modules:
         self._views: dict[tuple[str, TorchRange], View] = {}
         self._digests: dict[str, str] = {}
         self._active: set[object] = set()
+
+    @cached_property
+    def files(self) -> tuple[SourceFile, ...]:
+        """All that the run looks at, by absolute paths."""
+        return tuple(file._replace(path=os.path.abspath(file.path)) for file in self._files if file.raw is None)
 
     def view(self, path: str, torch: TorchRange) -> View:
         """What the file at `path` can learn of the others, for a torch range."""
@@ -70,23 +75,27 @@ class Modules:
     def raw(self, path: str) -> bytes | None:
         """The bytes of a file as they were when it was first asked for, None when it cannot be read."""
         if path not in self._raw:
-            try:
-                self._raw[path] = read(SourceFile(path, path))
-            except FileError:
-                self._raw[path] = None
+            self._raw[path] = _bytes(path)
         return self._raw[path]
 
     def starred(self, path: str) -> frozenset[str] | None:
-        """The names that a star import takes of a module; None when it does not say so, or cannot be read."""
+        """The names that a star import takes of a module; None when it does not say so, or cannot be read.
+
+        The bytes of one that says so are not kept: there may be thousands that are asked for nothing else.
+        """
         if path not in self._starred:
-            raw = self.raw(path)
-            self._starred[path] = None if raw is None else exported(raw)
+            raw = self._raw[path] if path in self._raw else _bytes(path)
+            names = self._starred[path] = None if raw is None else exported(raw)
+            if names is None:
+                self._raw.setdefault(path, raw)
+            elif self.noting:
+                self._digests.setdefault(path, _digest(raw))
         return self._starred[path]
 
     def digest(self, path: str) -> str:
         """A digest of the bytes of a file, of nothing when it cannot be read."""
         if path not in self._digests:
-            self._digests[path] = hashlib.blake2b(self.raw(path) or b"", digest_size=16).hexdigest()
+            self._digests[path] = _digest(self.raw(path))
         return self._digests[path]
 
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
@@ -134,3 +143,14 @@ class Modules:
         finally:
             if first:
                 self._active.discard(question)
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        return read(SourceFile(path, path))
+    except FileError:
+        return None
+
+
+def _digest(raw: bytes | None) -> str:
+    return hashlib.blake2b(raw or b"", digest_size=16).hexdigest()

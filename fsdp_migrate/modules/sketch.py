@@ -19,13 +19,17 @@ _STAR = re.compile(rb"import[\s\\]*\*")
 _ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
 _BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
 _CALLED = re.compile(rb"[ \t]*\(()")
+# From here on a line starts behind its newline: `^` would be tried at every byte.
 _TOP_LEVEL = re.compile(
-    rb"^(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#\r\n]|if\b|\Z))", re.MULTILINE
+    rb"\n(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?=[#\n]|if\b|\Z))"
+)
+_BINDING = re.compile(
+    rb"\n[ \t\f\v]*(?:(?:async[ \t]+)?(class|def)[ \t]+([\w\x80-\xff]+)|([\w\x80-\xff]+)[ \t]*(?::[^=\n]+)?=(?!=))"
 )
 _NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
 _ANYTHING = re.compile(rb"(?!\w)()")
 _TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
-_SEVERAL = re.compile(rb"^(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)", re.MULTILINE)
+_SEVERAL = re.compile(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
 _WORDS = re.compile(rb"\w+")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
@@ -67,7 +71,7 @@ class Sketch:
     @cached_property
     def names(self) -> frozenset[str]:
         """The names that may stand for something else: imported, assigned from another name, or of derived classes."""
-        bound = {(match[1] or match[2]).decode("utf-8", "replace") for match in _TOP_LEVEL.finditer(self.raw)}
+        bound = {(match[1] or match[2]).decode("utf-8", "replace") for match in _TOP_LEVEL.finditer(b"\n" + self.raw)}
         return frozenset(bound.union(self.imports))
 
     @cached_property
@@ -131,7 +135,7 @@ class Sketch:
     @cached_property
     def unpacked(self) -> frozenset[str]:
         """The names that an assignment to several binds."""
-        words = (word for match in _SEVERAL.finditer(self.raw) for word in _WORDS.findall(match[1]))
+        words = (word for match in _SEVERAL.finditer(b"\n" + self.raw) for word in _WORDS.findall(match[1]))
         return frozenset(word.decode("utf-8", "replace") for word in words)
 
     def bodies(self, name: str) -> list[bytes]:
@@ -170,12 +174,19 @@ class Sketch:
         self, name: str, keyword: bytes, behind: re.Pattern[bytes] = _ANYTHING
     ) -> Iterator[tuple[int, re.Match[bytes]]]:
         """Where a line starts with the keyword and the word `name`, each with what `behind` matches after it."""
-        word, place = name.encode(), -1
-        while (place := self.raw.find(word, place + 1)) >= 0:
-            # No match starts with a letter; most places have none.
-            match = behind.match(self.raw, place + len(word))
-            if match is not None and self._before(place) == keyword:
+        word = name.encode()
+        for place in self._bindings.get((keyword, word), ()):
+            if (match := behind.match(self.raw, place + len(word))) is not None:
                 yield place, match
+
+    @cached_property
+    def _bindings(self) -> dict[tuple[bytes, bytes], list[int]]:
+        """Where lines bind a word: by the keyword in front of it (none where it is assigned) and the word."""
+        found: dict[tuple[bytes, bytes], list[int]] = {}
+        for match in _BINDING.finditer(b"\n" + self.raw):
+            place = match.start(2) if match[1] else match.start(3)
+            found.setdefault((match[1] or b"", match[2] or match[3]), []).append(place - 1)
+        return found
 
     def _before(self, place: int) -> bytes:
         """What stands in front of a place on its line, without blanks and without `async`."""

@@ -62,7 +62,7 @@ def test_what_classes_give_late_the_module_does_not(text: str) -> None:
     assert not Sketch(text.encode()).gives_late
 
 
-def test_an_import_in_a_doctest_is_none(tmp_path: Path) -> None:
+def test_an_import_in_a_doctest_is_none() -> None:
     text = (
         '"""\n>>> from a import b\n... from c import (\n...     d)\n"""\n...; from e import f\nif x: from g import *\n'
     )
