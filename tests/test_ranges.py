@@ -68,9 +68,29 @@ def shard(model):
     fully_shard(model)
     model.set_reduce_scatter_divide_factor(2.0)
 """
+CHECKED = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def save(model, optim):
+    if torch.__version__ >= "2.1":
+        return FSDP.full_optim_state_dict(model, optim)
+    return FSDP.full_optim_state_dict(model, optim)
+
+
+def shard(model, frozen):
+    if torch.__version__ >= "2.0":
+        return FSDP(model, ignored_parameters=frozen)
+    raise NotImplementedError
+"""
 STARTS = ("1.13", "2.0", "2.1", "2.6", "2.15")
 # What each place is for a project that starts at 1.13, 2.0, 2.1, 2.6 and 2.15; "-" where it is nothing.
 EXPECTED = {
+    "checked.py:7 FSDP101": ("deprecated safe",) * 5,
+    "checked.py:8 FSDP101": ("hint manual", "hint manual", "-", "-", "-"),
+    "checked.py:13 FSDP502": ("breaks manual", "breaks manual", "breaks safe", "breaks safe", "breaks safe"),
+    "checked.py:13 FSDP507": ("hint manual", "hint manual", "-", "-", "-"),
     "composable.py:1 FSDP600": ("breaks manual", "breaks manual", "breaks manual", "-", "-"),
     "composable.py:1 FSDP602": ("-", "-", "-", "hint safe", "hint safe"),
     "composable.py:8 FSDP510": ("hint manual", "hint manual", "hint manual", "hint manual", "deprecated safe"),
@@ -96,7 +116,7 @@ EXPECTED = {
 @pytest.mark.parametrize("start", STARTS)
 def test_each_start_has_its_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str) -> None:
     monkeypatch.chdir(tmp_path)
-    plant({"shard.py": SHARD, "state.py": STATE, "composable.py": COMPOSABLE})
+    plant({"shard.py": SHARD, "state.py": STATE, "composable.py": COMPOSABLE, "checked.py": CHECKED})
     arguments = ["lint", "--hints", "--torch", start, "--output-format", "json", "."]
     findings = json.loads(CliRunner().invoke(cli, arguments).output)["findings"]
     found = {

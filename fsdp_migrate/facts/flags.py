@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from packaging.version import Version
@@ -61,7 +62,7 @@ class Flags:
             if held.target is not None and data.exists(held.target, release) is False:
                 continue
             found.append(held)
-            if ordered and self._surely(binding.node, release):
+            if ordered and self.surely(binding.node, release):
                 break
         return found, gated
 
@@ -80,10 +81,24 @@ class Flags:
             if node.value is None:
                 return (), gated
             found.append(node.value)
-            if self._surely(node, release):
+            if self.surely(node, release):
                 return found, gated
         falls_off = self.gates.completes(function.body) & self.gates.bits[release]
         return (() if falls_off else found), gated
+
+    def is_set(self, node: ast.Attribute, qualified: str) -> bool:
+        """Whether the file gives the attribute that `node` reads, by its full name, another value."""
+        return self.names is not None and any(
+            self.names.qualified(target) == qualified for target in self._set_attributes.get(node.attr, ())
+        )
+
+    @cached_property
+    def _set_attributes(self) -> Mapping[str, list[ast.Attribute]]:
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.gates.parents:
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+        return found
 
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns what it returns."""
@@ -120,7 +135,7 @@ class Flags:
             return None
         return Held(value=assignment.value, index=target.elts.index(binding.node))
 
-    def _surely(self, node: ast.AST, release: Version) -> bool:
+    def surely(self, node: ast.AST, release: Version) -> bool:
         """Whether control is sure to reach `node` once it runs the function, class or module around it."""
         child = node
         while (parent := self.gates.parents.get(child)) is not None:

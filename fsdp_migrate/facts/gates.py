@@ -227,7 +227,10 @@ class Gates:
         functions = [i.context_expr.func for i in statement.items if isinstance(i.context_expr, ast.Call)]
         if any(getattr(f, "attr", getattr(f, "id", None)) in _SWALLOWING for f in functions):
             return self.everywhere
-        return self.completes(statement.body)
+        passed = self.completes(statement.body)
+        # What is raised inside, any other context manager may stop as well.
+        raises = passed != self.everywhere and any(isinstance(node, ast.Raise) for node in ast.walk(statement))
+        return self.everywhere if raises else passed
 
     def _passes_assert(self, statement: ast.Assert) -> int:
         return self.sides(statement.test)[0]

@@ -52,7 +52,8 @@ def _name(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
 
 def _attribute(evaluator: Evaluator, node: ast.Attribute, env: Env) -> Any:
     qualified = evaluator.names.qualified(node)
-    if qualified is not None:
+    is_set = qualified is not None and evaluator.flow is not None and evaluator.flow.is_set(node, qualified)
+    if qualified is not None and not is_set:
         try:
             return evaluator.symbol(qualified)
         except Unknown:

@@ -57,6 +57,9 @@ class Flow(Protocol):
         Nothing at all when one of the bindings is not understood.
         """
 
+    def is_set(self, node: ast.Attribute, qualified: str) -> bool:
+        """Whether the file gives the attribute that `node` reads, by its full name, another value."""
+
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns what it returns."""
 

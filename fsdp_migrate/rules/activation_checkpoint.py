@@ -113,7 +113,7 @@ def check_old_module(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         lost = _not_there(facts, statement)
         if lost:
             verdict = manual(lost)
-        elif below_floor(card, facts.torch):
+        elif below_floor(card, facts, statement):
             verdict = _from_both(facts, statement)
         elif offset >= 0:
             at = start + offset

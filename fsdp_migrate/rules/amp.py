@@ -103,7 +103,7 @@ def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the GradScaler of one device, built, tested for or named as a type."""
     found = list(places(facts, (_SCALER,)))
     for binding, here in imported(facts, found).items():
-        if not below_floor(card, facts.torch):
+        if not below_floor(card, facts, binding.node, *(place.node for place in here)):
             verdict = moved(facts, binding, here, partial(_scaler_follows, facts))
         else:
             verdict = scaler_verdict(facts, binding, here) if here[0].device == "cuda" else None
@@ -141,7 +141,7 @@ def check_custom(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     found = list(places(facts, _CUSTOM))
     by_import: dict[ast.AST, dict[Binding, str]] = {}
     for binding, here in imported(facts, found).items():
-        if below_floor(card, facts.torch):
+        if below_floor(card, facts, binding.node, *(place.node for place in here)):
             by_import.setdefault(binding.node, {})[binding] = here[0].name
         elif (verdict := moved(facts, binding, here, partial(_custom_follows, facts))) is not None:
             yield _import_finding(facts, card, binding, here[0], verdict)
@@ -218,7 +218,7 @@ def _message(place: Place) -> str:
 
 def _finding(facts: ModuleFacts, card: RuleCard, place: Place, verdict: Verdict) -> Finding:
     may_import = isinstance(place.node, ast.Attribute) and place.device == "cuda" and place.name != _AUTOCAST
-    if may_import and below_floor(card, facts.torch):
+    if may_import and below_floor(card, facts, place.node):
         reason = (
             f"`{place.new}` needs torch>={card.floor}, and torch{facts.torch} is supported: import `{place.name}` from "
             "`torch.cuda.amp` by name, and the import can be made to try both places"

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.rules.floors import around, is_only_for_older, newest, older, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
@@ -56,11 +58,15 @@ class RuleCard:
 
     def severity_on(self, torch: TorchRange) -> Severity:
         """What happens on the supported range."""
+        return self.severity_up_to(torch.newest)
+
+    def severity_up_to(self, newest: Version) -> Severity:
+        """What happens where `newest` is the newest release that gets there."""
         if self.severity is not None:
             return self.severity
-        if self.removed is not None and torch.newest >= Version(self.removed):
+        if self.removed is not None and newest >= Version(self.removed):
             return Severity.BREAKS
-        if self.deprecated is not None and torch.newest >= Version(self.deprecated):
+        if self.deprecated is not None and newest >= Version(self.deprecated):
             return Severity.DEPRECATED
         return Severity.HINT
 
@@ -111,17 +117,37 @@ class Verdict:
         """Why the finding is not safe to fix."""
         return self.unsafe if self.fix is not None else self.manual
 
-    def within(self, card: RuleCard, torch: TorchRange) -> Verdict:
-        """This verdict for a range: below the card's floor there is no fix, whatever else may be in its way."""
-        if self.below_floor or not below_floor(card, torch):
+    def within(self, card: RuleCard, facts: ModuleFacts, node: ast.AST) -> Verdict:
+        """This verdict at `node`: where a release below the card's floor runs it there is no fix, whatever else is so.
+
+        Neither is there one that would change what such a release runs elsewhere.
+        """
+        if self.below_floor or card.floor is None or facts.torch.oldest >= Version(card.floor):
             return self
-        reason = f"the replacement needs torch>={card.floor}, and torch{torch} is supported"
-        return replace(self, fix=None, manual=reason)
+        reason = too_old(facts, Version(card.floor), node, () if self.fix is None else self.fix.edits)
+        return self if reason is None else replace(self, fix=None, manual=reason)
 
 
-def below_floor(card: RuleCard, torch: TorchRange) -> bool:
-    """Whether the range has releases on which what the card's fixes write does not run."""
-    return card.floor is not None and torch.oldest < Version(card.floor)
+def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | None = None) -> bool:
+    """Whether a release on which what the card's fixes write does not run gets to one of the nodes.
+
+    With a `fix`, also whether one runs what that would change.
+    """
+    if card.floor is None or facts.torch.oldest >= Version(card.floor):
+        return False
+    spans = () if fix is None else (span for edit in fix.edits for span in touched(edit))
+    return any(older(facts, Version(card.floor), node) for node in (*nodes, *(around(facts, span) for span in spans)))
+
+
+def _severity(facts: ModuleFacts, card: RuleCard, node: ast.AST) -> Severity:
+    """What happens on the releases that get to `node`; that the old arm of a version check warns is as it should be."""
+    severity = card.severity_up_to(newest(facts, node))
+    is_old_arm = (
+        severity is Severity.DEPRECATED
+        and card.floor is not None
+        and is_only_for_older(facts, node, Version(card.floor))
+    )
+    return Severity.HINT if is_old_arm else severity
 
 
 def manual(reason: str) -> Verdict:
@@ -143,13 +169,14 @@ def finding(
 
     source = facts.source
     span = place if isinstance(place, Span) else source.span(place)
-    verdict = verdict.within(card, facts.torch)
+    node = next((one for one in (place, statement) if not isinstance(one, Span)), source.tree)
+    verdict = verdict.within(card, facts, node)
     start, end = source.location(span.start), source.location(span.end)
     return Finding(
         code=card.code,
         name=card.name,
         message=message,
-        severity=severity or card.severity_on(facts.torch),
+        severity=severity or _severity(facts, card, node),
         applicability=verdict.applicability,
         reason=verdict.reason,
         path=facts.path,

@@ -48,8 +48,9 @@ def _old_arguments(facts: ModuleFacts, name: str) -> Iterator[Given]:
     seen = set()
     for one in given(facts):
         if one.name == name and one.place not in seen:
-            seen.add(one.place)
-            if any(not takes(name, release) for release in facts.gates.alive(one.call)):
+            releases = facts.gates.alive(one.call) & facts.gates.alive(one.holder)
+            if any(not takes(name, release) for release in releases):
+                seen.add(one.place)
                 yield one
 
 
@@ -78,7 +79,7 @@ def check_policy(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if _beside(facts, one, POLICY):
             verdict = manual(f"`{POLICY}` is given as well: drop one of them")
         message = f"FSDP takes `{POLICY}` since torch 1.12, not `{OLD_POLICY}`"
-        yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict)
+        yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
 def check_ignored(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -90,7 +91,7 @@ def check_ignored(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         elif _beside(facts, one, IGNORED_MODULES):
             verdict = manual(f"FSDP takes only one of `{IGNORED_MODULES}` and `{IGNORED}`: put all parameters in one")
         message = f"FSDP takes `{OLD_IGNORED}` in torch 2.0 only; since 2.1 it is `{IGNORED}`"
-        yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict)
+        yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
 def check_positions(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

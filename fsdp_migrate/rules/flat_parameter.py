@@ -46,16 +46,19 @@ _UNSAFE = {
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find `isinstance` tests and class patterns for FlatParameter."""
-    if facts.torch.newest < ORIGINAL_PARAMETERS_SINCE:
-        return
     for call in facts.structure.calls:
         if len(call.args) != 2 or call.keywords or facts.names.qualified(call.func) != "builtins.isinstance":
             continue
         classes = classes_of(facts, call.args[1])
-        if classes.concerned and facts.reached(call):
+        if classes.concerned and _has_original_parameters(facts, call):
             place = template_around(facts, call) or call
             yield finding(facts, card, place, facts.statement(call), _MESSAGE, _verdict(facts, call, classes))
     yield from _patterns(facts, card)
+
+
+def _has_original_parameters(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether a release that gets to `node` knows `use_orig_params`."""
+    return any(release >= ORIGINAL_PARAMETERS_SINCE for release in facts.gates.alive(node))
 
 
 def _patterns(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -63,7 +66,11 @@ def _patterns(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     uses = (use for scope in facts.structure.module.nested() for uses in scope.uses.values() for use in uses)
     for node in (*uses, *facts.structure.attributes):
         pattern = facts.structure.parents[node]
-        if isinstance(pattern, ast.MatchClass) and flat_meanings(facts, node) and facts.reached(pattern):
+        if (
+            isinstance(pattern, ast.MatchClass)
+            and flat_meanings(facts, node)
+            and _has_original_parameters(facts, pattern)
+        ):
             verdict = manual(
                 f'a class pattern cannot test an attribute: use a guard with `getattr(..., "{ATTRIBUTE}", False)`'
             )

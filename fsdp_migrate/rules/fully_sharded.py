@@ -48,7 +48,7 @@ def check_factor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         end = facts.source.span(node).end
         everywhere = all(release >= _FACTOR_SINCE for release in facts.gates.alive(node))
         if everywhere:
-            verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)), below_floor=True)
+            verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)))
         else:
             verdict = Verdict(manual=_KEEP_FACTOR, below_floor=True)
         message = f"`{OLD_FACTOR}` is `{FACTOR}` since torch 2.8, which also made it the whole divisor under HSDP"

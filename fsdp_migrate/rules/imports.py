@@ -7,12 +7,15 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from packaging.version import Version
+
 from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.names import PACKAGE, Meaning
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.rules.floors import older
 from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
 
@@ -30,12 +33,13 @@ class Supply:
     prologue: tuple[str, ...] = ()
 
 
-def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver) -> Supply:
+def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver, floor: str) -> Supply:
     """Spell `symbols` of torch.distributed.fsdp at `at`, in the style in which `receiver` was reached.
 
     A name that is visible there already is used; an attribute chain gives chains; otherwise the names join the
-    import that brought FSDP, under an alias where the plain name is taken. Where FSDP is reached through an instance
-    and no import of it is visible, the names are imported right in front of the statement.
+    import that brought FSDP, under an alias where the plain name is taken. The names are imported right in front of
+    the statement where FSDP is reached through an instance and no import of it is visible, and where releases older
+    than `floor`, which do not get to `at`, run that import too.
 
     Raises:
         CannotSupply: no import that runs can bring the names.
@@ -49,7 +53,8 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
         else:
             result.spelling[symbol] = spelling
     origins = _origins(facts, at, receiver)
-    if missing and not origins and not receiver.meanings:
+    unseen = not origins and not receiver.meanings
+    if missing and (unseen or _is_shared_with_older(facts, origins, at, Version(floor))):
         result.prologue = (_local_import(facts, missing, at, result.spelling),)
         return result
     for symbol in missing:
@@ -57,6 +62,11 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
         result.spelling[symbol] = spelling
         result.edits.extend(edits)
     return result
+
+
+def _is_shared_with_older(facts: ModuleFacts, origins: list[Binding], at: ast.AST, floor: Version) -> bool:
+    """Whether releases before `floor` run one of the imports, and none of them gets to `at`."""
+    return not older(facts, floor, at) and any(older(facts, floor, origin.node) for origin in origins)
 
 
 def spelled(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:
@@ -118,11 +128,19 @@ def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: 
     ]
     if any(not binding.conditional for binding in usable):
         return True
+    if home.is_module and any(_is_chosen(facts, binding.node, at) for binding in usable):
+        return True
     arms = {_arm(facts, binding.node) for binding in usable}
     if arms & {_arm(facts, node) for node in (at, *_ancestors(facts, at)) if node in facts.structure.parents}:
         return True
     origins = [meaning.binding for meaning in receiver.meanings if meaning.binding is not None]
     return bool(origins) and all(_arm(facts, origin.node) in arms for origin in origins)
+
+
+def _is_chosen(facts: ModuleFacts, statement: ast.AST, at: ast.AST) -> bool:
+    """Whether version checks alone decide on a statement of the module, for all releases that get to `at`."""
+    chosen = all(isinstance(around, (ast.If, ast.Module)) for around in _ancestors(facts, statement))
+    return chosen and all(facts.gates.flags.surely(statement, release) for release in facts.gates.alive(at))
 
 
 def _reached_from(facts: ModuleFacts, home: Scope, at: ast.AST) -> tuple[int, int]:
@@ -175,7 +193,7 @@ def _chained(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
         if home is None or meaning.binding not in home.bindings[meaning.binding.name]:
             continue
         module = meaning.qualified.rpartition(".")[0]
-        if _offers(facts, module, symbol):
+        if _offers(facts, module, symbol, at):
             return f"{meaning.chain}.{symbol}"
     return None
 
@@ -191,16 +209,17 @@ def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
                     yield Meaning(f"{PACKAGE}.FullyShardedDataParallel", binding, binding.name)
 
 
-def _offers(facts: ModuleFacts, module: str, symbol: str) -> bool:
-    """Whether `module` has `symbol` in every supported release."""
-    return all(exists(f"{module}.{symbol}", release) for release in facts.torch.releases)
+def _offers(facts: ModuleFacts, module: str, symbol: str, at: ast.AST) -> bool:
+    """Whether `module` has `symbol` in every supported release that gets to `at`."""
+    return all(exists(f"{module}.{symbol}", release) for release in facts.gates.alive(at))
 
 
 def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
-    """The imports that bring the receiver's class at run time."""
+    """The imports that bring the receiver's class at run time, on a release that gets to `at`."""
     bindings = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(facts.scope(at))
     found = [_import_of(facts, binding) for binding in bindings]
-    return [b for b in found if b is not None and not for_type_checking(facts, b.node) and facts.reached(b.node)]
+    brought = (b for b in found if b is not None and not for_type_checking(facts, b.node))
+    return [b for b in brought if facts.gates.alive(b.node) & facts.gates.alive(at)]
 
 
 def _imported(
@@ -225,9 +244,9 @@ def _check_origin(facts: ModuleFacts, symbol: str, statement: ast.AST) -> None:
     """
     if _takes_from_torch(statement):
         module = getattr(statement, "module", "")
-        if not _offers(facts, module, symbol):
+        if not _offers(facts, module, symbol, statement):
             raise CannotSupply(f"`{symbol}` cannot be imported from `{module}`: import it")
-    elif not _offers(facts, PACKAGE, symbol):
+    elif not _offers(facts, PACKAGE, symbol, statement):
         raise CannotSupply(f"`{symbol}` cannot be imported from `{PACKAGE}` on every supported torch")
     elif not _is_alone(facts, statement):
         text = " ".join(facts.source.segment(statement).split())

@@ -30,13 +30,18 @@ _LOOKS = ("startswith", "endswith", "find", "index", "count", "replace")
 def check_local_rank(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find options for the local rank that lack the spelling with a dash."""
     options = [call for call in facts.structure.calls if getattr(call.func, "attr", None) == "add_argument"]
-    if facts.torch.newest < Version(_DASHED_SINCE) or any(_DASHED in _strings(call) for call in options):
+    if any(_DASHED in _strings(call) for call in options):
         return
     for call in options:
-        if _UNDERSCORED not in _strings(call) or not facts.reached(call):
+        if _UNDERSCORED not in _strings(call) or not _gets_dashes(facts, call):
             continue
         message = f"torch.distributed.launch passes `{_DASHED}=N` since torch {_DASHED_SINCE}, which this option is not"
         yield finding(facts, card, call, facts.statement(call), message, _verdict(facts, call), _severity(facts))
+
+
+def _gets_dashes(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a release that gets to `call` passes the option with a dash."""
+    return any(release >= Version(_DASHED_SINCE) for release in facts.gates.alive(call))
 
 
 def _strings(call: ast.Call) -> list[object]:

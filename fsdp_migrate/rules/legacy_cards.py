@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
+from fsdp_migrate.rules.legacy_methods import FLOOR
 from fsdp_migrate.rules.legacy_optim_state import check
 from fsdp_migrate.rules.residue import FIRST, KIND
 
 _URL = "https://github.com/pytorch/pytorch/pull/191712"
 _DEPRECATED = "2.0"
-_FLOOR = "2.1"
 _IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 _FULL_IMPORT = """\
 from torch.distributed.fsdp import (
@@ -47,7 +47,7 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
         explanation=explanation + _WARNS,
         applicability=applicability,
         deprecated=_DEPRECATED,
-        floor=_FLOOR,
+        floor=FLOOR,
         flags=flags,
         leaves=(
             "from fairscale.nn import FullyShardedDataParallel as FSDP\n\n\n"

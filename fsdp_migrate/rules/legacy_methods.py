@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 FULL = "FULL_STATE_DICT"
 SHARDED = "SHARDED_STATE_DICT"
+# The first torch whose replacements obey the optimizer's config (catalogue osd-2.0-config-ignored).
+FLOOR = "2.1"
 
 
 @dataclass(frozen=True)

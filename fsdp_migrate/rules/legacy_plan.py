@@ -22,8 +22,9 @@ from fsdp_migrate.facts.held import instance_of_class
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.floors import newest
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
-from fsdp_migrate.rules.legacy_methods import METHODS, SHARDED, Method
+from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, SHARDED, Method
 from fsdp_migrate.rules.optimizer import find_optimizer
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
@@ -99,7 +100,7 @@ class _Planner:
         rank0_only = self._rank0_only(method, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
-        unsafe = self._mesh_doubt(method) or self._order_doubt(method, bound)
+        unsafe = self._mesh_doubt(call, method) or self._order_doubt(method, bound)
         if is_printed_as_code(self.facts, call):
             raise _Manual("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
         if matching_context(self.facts, call, model, method.type_name, rank0_only):
@@ -109,7 +110,7 @@ class _Planner:
             raise _Manual(f"another state-dict type is set on `{part}`, a part of the model: set one type on all of it")
         kept = [argument.value for name, argument in bound.items() if name not in _DROPPED]
         placement = place(self.facts, call, kept, self.calls, alone=goes_on_after_error(self.facts, call))
-        names = supply(self.facts, self._symbols(rank0_only), call, receiver)
+        names = supply(self.facts, self._symbols(rank0_only), call, receiver, FLOOR)
         context = self._context(call, method, receiver, model, rank0_only, names)
         prologue, new_call = self._evaluated_first(placement, bound, new_call)
         placed = self._placed(placement, method, new_call, context, (*names.prologue, *prologue))
@@ -285,9 +286,9 @@ class _Planner:
         given.add(name)
         return name
 
-    def _mesh_doubt(self, method: Method) -> str | None:
+    def _mesh_doubt(self, call: ast.Call, method: Method) -> str | None:
         """Why a sharded save may give another tensor type: with a device mesh it is DTensor from torch 2.2 on."""
-        if method.loads or method.type_name != SHARDED or self.facts.torch.newest < MESH_SINCE:
+        if method.loads or method.type_name != SHARDED or newest(self.facts, call) < MESH_SINCE:
             return None
         if self.facts.fsdp.builds_without_mesh:
             return None

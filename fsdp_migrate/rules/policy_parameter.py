@@ -62,7 +62,7 @@ def _found(facts: ModuleFacts, card: RuleCard, function: _Function, argument: as
     message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name} takes `{OLD}`"
     place = _name_span(facts, argument)
     verdict = _verdict(facts, function, argument, uses)
-    if verdict.fix is not None and below_floor(card, facts.torch):
+    if verdict.fix is not None and below_floor(card, facts, function, fix=verdict.fix):
         verdict = takes_both(facts, function, argument, NEW) or verdict
     return finding(facts, card, place, facts.statement(function), message, verdict)
 

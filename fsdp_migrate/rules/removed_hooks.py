@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
+from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.roles import is_group
+from fsdp_migrate.torch_api.data import exists
 
 _SAVE = "optim_state_dict"
 _PARAMETERS = ("model", "optim", "optim_state_dict", "group")
@@ -79,7 +81,9 @@ def check_hooks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         else:
             verdict = manual(f"only a call or a `functools.partial` can be rewritten: use `FSDP.{hook.new}`")
         message = f"`{hook.name}` exists in torch 2.0 only: `FSDP.{hook.new}` does its work since 2.1"
-        yield finding(facts, card, node, facts.statement(node), message, verdict)
+        is_there = all(exists(f"{FSDP}.{hook.name}", release) for release in facts.gates.alive(node))
+        severity = Severity.HINT if is_there else Severity.BREAKS
+        yield finding(facts, card, node, facts.statement(node), message, verdict, severity)
 
 
 def _called(facts: ModuleFacts, call: ast.Call, hook: Hook) -> Verdict:
@@ -120,7 +124,6 @@ THIRD_POSITIONAL = Rule(
 a process group there fails when the state is saved. `group=` means the same on both.""",
         applicability="safe",
         removed="2.1",
-        severity=Severity.BREAKS,
         flags=(
             Example(
                 before=_IMPORT

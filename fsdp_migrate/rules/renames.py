@@ -15,6 +15,7 @@ from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.fallback_arms import is_old_arm
+from fsdp_migrate.rules.floors import newest
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.rules.torch_places import reads
@@ -57,7 +58,7 @@ def check_renames(facts: ModuleFacts, card: RuleCard, renames: tuple[Rename, ...
             for node in uses(facts, rename.old, targets)
             if not only_older(facts, node, rename.since) and not is_old_arm(facts, node, rename.new)
         ]
-        guarded = _guarded(facts, found, rename) if below_floor(card, facts.torch) else {}
+        guarded = _guarded(facts, card, found, rename)
         for binding, verdict in guarded.items():
             assert isinstance(binding.node, ast.ImportFrom)
             yield _finding(facts, card, binding.node, rename, verdict)
@@ -76,13 +77,17 @@ def _read(facts: ModuleFacts, card: RuleCard, rename: Rename) -> Iterator[Findin
             yield _finding(facts, card, one.node, rename, _read_verdict(facts, one.node, call, rename))
 
 
-def _guarded(facts: ModuleFacts, nodes: Iterable[ast.Name | ast.Attribute], rename: Rename) -> dict[Binding, Verdict]:
+def _guarded(
+    facts: ModuleFacts, card: RuleCard, nodes: Iterable[ast.Name | ast.Attribute], rename: Rename
+) -> dict[Binding, Verdict]:
     """The imports of the old name by itself that can try the new one first, with the verdicts that let them."""
-    verdicts = {}
+    verdicts: dict[Binding, Verdict] = {}
     for node in nodes:
         bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
         binding = bindings[0] if len(bindings) == 1 else None
         if binding is None or binding in verdicts or not _needs_no_other_call(facts, binding, rename):
+            continue
+        if not below_floor(card, facts, binding.node, node):
             continue
         module = (binding.target or "").rpartition(".")[0]
         if module in rename.modules and any(exists(binding.target or "", one) for one in facts.torch.releases):
@@ -133,7 +138,7 @@ def only_older(facts: ModuleFacts, node: ast.AST, since: str) -> bool:
 def _finding(facts: ModuleFacts, card: RuleCard, node: ast.AST, rename: Rename, verdict: Verdict) -> Finding:
     how = "gone" if rename.gone else "deprecated"
     message = f"`{rename.modules[0]}.{rename.old}` is {how} since torch {rename.since}: it is called `{rename.new}` now"
-    severity = Severity.BREAKS if rename.gone and facts.torch.newest >= Version(rename.since) else None
+    severity = Severity.BREAKS if rename.gone and newest(facts, node) >= Version(rename.since) else None
     return finding(facts, card, node, facts.statement(node), message, verdict, severity)
 
 

@@ -35,7 +35,7 @@ _CLASSES = (
     "ShardedOptimStateDictConfig",
     "LocalOptimStateDictConfig",
 )
-_SECOND_WAS_USE_DTENSOR = Version("2.1").release
+_HAVING_FIELD = Version("2.1").release
 _FIELD = "use_dtensor"
 
 
@@ -54,7 +54,7 @@ def check_positional(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call, name in _constructions(facts, _FULL_CLASSES):
         if len(call.args) != len(_FULL_FIELDS) or any(isinstance(argument, ast.Starred) for argument in call.args):
             continue
-        bad = any(release.release[:2] == _SECOND_WAS_USE_DTENSOR for release in facts.gates.alive(call))
+        bad = any(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call))
         message = f"the second position of `{name}` is `rank0_only`, but in torch 2.1 it is `{_FIELD}`: use keywords"
         arguments = [Argument(field, index) for index, field in enumerate(_FULL_FIELDS)]
         arguments += [
@@ -86,6 +86,8 @@ def check_wrong_class(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def check_use_dtensor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the field that only torch 2.1 has."""
     for call, name in _constructions(facts, _CLASSES):
+        if all(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call)):
+            continue
         for index, argument in enumerate(ordered_arguments(call)):
             if isinstance(argument, ast.keyword) and argument.arg == _FIELD:
                 message = f"`{name}` takes `{_FIELD}` in torch 2.1 only"

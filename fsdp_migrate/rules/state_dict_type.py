@@ -8,9 +8,9 @@ two methods warn since 2.4 (catalogue sdt-deprecated).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fsdp_migrate.edits import Argument, RewriteCall
+from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.contexts import enclosing_settings
@@ -18,6 +18,7 @@ from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.imports import CannotSupply, supply
+from fsdp_migrate.source import Span
 
 SETTERS = ("state_dict_type", "set_state_dict_type")
 _CURRENT_METHODS = ("optim_state_dict", "optim_state_dict_to_load")
@@ -25,6 +26,7 @@ _CURRENT_METHODS = ("optim_state_dict", "optim_state_dict_to_load")
 FULL = "FULL_STATE_DICT"
 _OPTIM_CONFIG = "FullOptimStateDictConfig"
 _MODEL_CONFIG = "FullStateDictConfig"
+_FLOOR = "2.1"
 
 
 def check_missing_config(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -118,7 +120,8 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
     if receiver.doubt is not None:
         return manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
     try:
-        names = supply(facts, [_OPTIM_CONFIG], call, receiver)
+        names = supply(facts, [_OPTIM_CONFIG], call, receiver, _FLOOR)
+        first = _in_front(facts, facts.statement(call), names.prologue)
     except CannotSupply as reason:
         return manual(str(reason))
     kept = []
@@ -130,7 +133,24 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
     text = f"{names.spelling[_OPTIM_CONFIG]}(offload_to_cpu=True, rank0_only={ast.unparse(rank0_only)})"
     kept.append(Argument("optim_state_dict_config", text=text))
     edit = RewriteCall(facts.source.span(call), None, tuple(kept))
-    return Verdict(Fix((*names.edits, edit)), unsafe="ranks other than 0 then get an empty optimizer state dict")
+    return Verdict(
+        Fix((*names.edits, *first, edit)), unsafe="ranks other than 0 then get an empty optimizer state dict"
+    )
+
+
+def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> tuple[Replace, ...]:
+    """The edit that puts `lines` in front of `statement`.
+
+    Raises:
+        CannotSupply: nothing can stand there.
+    """
+    if not lines:
+        return ()
+    source, start = facts.source, facts.source.span(statement).start
+    shared = source.data[source.line_start(start) : start].strip(b" \t\f") or source.data.startswith(b"elif", start)
+    if shared or facts.scope(statement).is_class:
+        raise CannotSupply(f"import `{_OPTIM_CONFIG}`, which cannot be done in front of this statement")
+    return (Replace(Span(start, start), "".join(f"{line}\n{facts.indentation(statement)}" for line in lines)),)
 
 
 _IMPORTS = """\
@@ -148,7 +168,7 @@ follow the optimizer config, and without one every rank builds the full optimize
 rank, and loading expects the full dict on every rank. The fix writes the missing config next to the model's, with
 the same `rank0_only`; it is unsafe because ranks other than 0 then get `{{}}`, and have to be ready for it.""",
         applicability="unsafe or manual",
-        floor="2.1",
+        floor=_FLOOR,
         severity=Severity.CHANGES,
         flags=(
             Example(

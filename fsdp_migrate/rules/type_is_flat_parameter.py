@@ -57,14 +57,17 @@ class _Test:
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find comparisons of types and of their names, and `issubclass` tests of types."""
-    if facts.torch.newest < NEVER_SINCE:
-        return
     for holder, subject in _types(facts):
         test = _test(facts, holder, subject)
-        if test is not None and test.classes.concerned and facts.reached(test.node):
+        if test is not None and test.classes.concerned and _is_fixed(facts, test):
             place = template_around(facts, test.node) or test.node
             message = _MESSAGE.format(test.negated if not test.classes.others else "decided by the other classes")
             yield finding(facts, card, place, facts.statement(test.node), message, _verdict(facts, test))
+
+
+def _is_fixed(facts: ModuleFacts, test: _Test) -> bool:
+    """Whether the outcome is known beforehand on a release that gets to the test."""
+    return any(release >= NEVER_SINCE for release in facts.gates.alive(test.node))
 
 
 def _types(facts: ModuleFacts) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -72,15 +72,15 @@ def _lacking(facts: ModuleFacts, node: ast.stmt | ast.Attribute, path: str, sinc
 def _renames(facts: ModuleFacts, card: RuleCard, old: str, new: str, message: str) -> Iterator[Finding]:
     for place in _places(facts, card, old):
         span = facts.source.span(place.alias or place.node)
-        verdict = Verdict(Fix(_rename(facts, place, old, new)))
-        if below_floor(card, facts.torch) and place.alias is not None:
+        verdict = Verdict(Fix(_rename(facts, card, place, old, new)))
+        if place.alias is not None and below_floor(card, facts, place.node):
             names = facts.scope(place.node).bindings[place.alias.asname or old]
             bindings = [binding for binding in names if binding.node is place.node]
             verdict = kept_both(facts, {bindings[0]: f"{place.path.rpartition('.')[0]}.{new}"})
         yield finding(facts, card, span, facts.statement(place.node), message, verdict)
 
 
-def _rename(facts: ModuleFacts, place: _Place, old: str, new: str) -> tuple[Edit, ...]:
+def _rename(facts: ModuleFacts, card: RuleCard, place: _Place, old: str, new: str) -> tuple[Edit, ...]:
     """The edits that give a symbol its new name at one place; where its uses cannot follow, it keeps the old alias."""
     source = facts.source
     if place.alias is None:
@@ -97,7 +97,7 @@ def _rename(facts: ModuleFacts, place: _Place, old: str, new: str) -> tuple[Edit
     binding = next(binding for binding in scope.bindings[old] if binding.node is place.node)
     uses = list(uses_of(binding))
     renamed = tuple(Replace(source.span(use), new) for use in uses)
-    if not _can_rename(facts, binding, uses):
+    if not _can_rename(facts, binding, uses) or below_floor(card, facts, *uses):
         return (Replace(name, f"{new} as {old}"),)
     if any(alias.name == new and alias.asname is None for alias in place.node.names):
         return (EditImport(source.span(place.node), remove=(old,), unit=facts.indent_unit), *renamed)
@@ -128,19 +128,19 @@ def check_base(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     message = f"`{OLD_BASE}` is gone since torch 2.1: the base of wrap policies is `{NEW_BASE}`"
     for place in _places(facts, card, OLD_BASE):
         span = facts.source.span(place.alias or place.node)
-        verdict = _base_verdict(facts, place)
+        verdict = _base_verdict(facts, card, place)
         yield finding(facts, card, span, facts.statement(place.node), message, verdict)
     yield from _policy_property(facts, card)
 
 
-def _base_verdict(facts: ModuleFacts, place: _Place) -> Verdict:
+def _base_verdict(facts: ModuleFacts, card: RuleCard, place: _Place) -> Verdict:
     if any(_derives(facts, base) for cls in _classes(facts) for base in cls.bases):
         return manual(f"a subclass of `{NEW_BASE}` has `_run_policy` in the place of `policy`: rewrite it by hand")
     if any(node.attr == "policy" for node in facts.structure.attributes):
         return manual(f"the file reads `.policy`, which a `{NEW_BASE}` does not have: rename and rewrite it by hand")
     if not place.path.startswith(WRAP):
         return manual(f"import `{NEW_BASE}` from `{WRAP}`")
-    return Verdict(Fix(_rename(facts, place, OLD_BASE, NEW_BASE)))
+    return Verdict(Fix(_rename(facts, card, place, OLD_BASE, NEW_BASE)))
 
 
 def _classes(facts: ModuleFacts) -> Iterator[ast.ClassDef]:

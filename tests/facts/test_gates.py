@@ -56,6 +56,38 @@ def described(found: Gates, name: str) -> str:
     return f"{alive[0] if first else ''}-{alive[-1] if last + 1 < len(known) else ''}"
 
 
+def test_an_attribute_that_the_file_sets_decides_nothing() -> None:
+    source = """
+    import flags
+    import others
+
+    flags.TORCH_GREATER_EQUAL_2_1 = True
+    if flags.TORCH_GREATER_EQUAL_2_1:
+        one()
+    if others.TORCH_GREATER_EQUAL_2_1:
+        two()
+    """
+    assert reached(source, "one", "two") == ["all", "2.1.2-"]
+
+
+def test_a_context_manager_may_stop_what_is_raised_in_it_and_no_return() -> None:
+    source = """
+    def f():
+        with quietly():
+            if torch.__version__ < "2.1":
+                raise RuntimeError
+            one()
+        two()
+
+    def g():
+        with quietly():
+            if torch.__version__ < "2.1":
+                return
+        three()
+    """
+    assert reached(source, "one", "two", "three") == ["2.1.2-", "all", "2.1.2-"]
+
+
 def test_arms_of_an_if() -> None:
     source = """
     if is_torch_version(">=", "2.1"):

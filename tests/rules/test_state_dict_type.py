@@ -129,3 +129,34 @@ def test_every_use_of_the_two_methods_is_a_hint() -> None:
     findings = lint(inside(FULL), "FSDP210")
     assert [finding.severity.value for finding in findings] == ["hint"]
     check_noop("plugin.set_state_dict_type('FULL_STATE_DICT')\nmodel.state_dict_type = 1\n", "FSDP210")
+
+
+def test_the_config_is_imported_where_fsdp_is_reached_through_a_model_only() -> None:
+    program = """\
+        from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+
+        class Trainer:
+            def save(self, model, optim):
+                config = FullStateDictConfig(rank0_only=True)
+        {}        with model.state_dict_type(model, StateDictType.FULL_STATE_DICT, config{}):
+                    return model.optim_state_dict(model, optim)
+        """
+    imported = "        from torch.distributed.fsdp import FullOptimStateDictConfig\n        "
+    given = ", optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)"
+    check_transformed(program.format("", ""), program.format(imported, given), "FSDP201", unsafe=True)
+
+
+def test_the_config_is_not_imported_into_a_line_with_other_code() -> None:
+    check_manual(
+        """\
+        from torch.distributed.fsdp import FullStateDictConfig, StateDictType
+
+        def save(model, optim):
+            config = FullStateDictConfig(rank0_only=True); model.set_state_dict_type(
+                model, StateDictType.FULL_STATE_DICT, config
+            )
+            return model.optim_state_dict(model, optim)
+        """,
+        "FSDP201",
+        "cannot be done in front of this statement",
+    )

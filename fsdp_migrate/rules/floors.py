@@ -1,0 +1,79 @@
+"""Which of the supported releases get to a place, held against the oldest one that a rewrite there is good for.
+
+Code behind the file's own version check runs on fewer releases than the project supports.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.edits import touched
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+    from fsdp_migrate.edits import Edit
+    from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.source import Span
+
+
+def newest(facts: ModuleFacts, node: ast.AST) -> Version:
+    """The newest release that gets to `node`."""
+    return max(facts.gates.alive(node), default=facts.torch.newest)
+
+
+def older(facts: ModuleFacts, floor: Version, node: ast.AST) -> tuple[Version, ...]:
+    """The releases before `floor` that get to `node`."""
+    return tuple(release for release in facts.gates.alive(node) if release < floor)
+
+
+def is_only_for_older(facts: ModuleFacts, node: ast.AST, floor: Version) -> bool:
+    """Whether a version check lets only releases before `floor` get to `node`."""
+    alive = facts.gates.alive(node)
+    return bool(alive) and max(alive) < floor and len(alive) < len(facts.torch.releases)
+
+
+def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[Edit]) -> str | None:
+    """Why `edits` for `node` are not right on all releases that run what they change, None when they are."""
+    needs = f"the replacement needs torch>={floor}"
+    if facts.gates.alive(node).issuperset(facts.torch.releases):
+        return f"{needs}, and torch{facts.torch} is supported"
+    if early := older(facts, floor, node):
+        runs = "only runs" if is_only_for_older(facts, node, floor) else "also runs"
+        return f"{needs}, and this {runs} on torch {_told(early)}"
+    for span in (span for edit in edits for span in touched(edit)):
+        if early := older(facts, floor, around(facts, span)):
+            line = facts.source.location(span.start).line
+            return f"{needs}, and line {line}, which has to change as well, also runs on torch {_told(early)}"
+    return None
+
+
+def _told(releases: Sequence[Version]) -> str:
+    from fsdp_migrate.rules.torch_presence import span_of  # needed only for a reason
+
+    return span_of(releases)
+
+
+def around(facts: ModuleFacts, span: Span) -> ast.AST:
+    """The smallest part of the program that holds `span`."""
+    node: ast.AST = facts.source.tree
+    while (inner := next((part for part in _parts(node) if _holds(facts, part, span)), None)) is not None:
+        node = inner
+    return node
+
+
+def _holds(facts: ModuleFacts, node: ast.AST, span: Span) -> bool:
+    start, end = facts.source.span(node)
+    return start <= span.start and span.end <= end
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node that have a place of their own; decorators stand in front of what they decorate."""
+    for child in ast.iter_child_nodes(node):
+        if hasattr(child, "lineno"):
+            yield child
+            yield from getattr(child, "decorator_list", ())
+        else:
+            yield from _parts(child)
