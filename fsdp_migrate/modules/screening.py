@@ -18,8 +18,8 @@ from fsdp_migrate.modules.view import View, reads
 _MODULES = frozenset(
     "distributed fsdp tensor _tensor _composable _shard distributed_c10d device_mesh checkpoint".split()
 )
-_STAR = b"import *"
-_LETTER = re.compile(rb"\w")
+# What may stand between `import` and a name that it takes: the beginning of its parentheses or of its line.
+_BETWEEN = rb"(?:[\s\\]*\((?:[^)#]|#[^\r\n]*[\r\n])*?|(?:[^\n]|(?<=\\)\n|(?<=\\\r)\n)*?)"
 
 
 def overlooked(
@@ -39,10 +39,10 @@ def overlooked(
             view = view_of(file)
             for name in _hidden(view, cache(partial(is_worth, file))):
                 givers.setdefault(name, set()).add(view.path)
-        words = [name.encode() for name in givers]
+        importing = _importing(givers)
         found = []
         for file in waiting if givers else ():
-            raw = _holding(file, words)
+            raw = _holding(file, importing)
             lines = "" if raw is None else _taken(view_of(file), Sketch(raw), givers)
             if raw is not None and lines and is_worth(file, raw + lines.encode()):
                 found.append(file)
@@ -75,19 +75,17 @@ def _taken(view: View, sketch: Sketch, givers: Mapping[str, Collection[str]]) ->
     return "".join(lines)
 
 
-def _holding(file: SourceFile, names: Sequence[bytes]) -> bytes | None:
-    """The bytes of a file that holds one of the names as a word, or may bring it by a star import."""
+def _importing(givers: Mapping[str, Collection[str]]) -> re.Pattern[bytes]:
+    """What imports one of the names, a module that gives one, or a star."""
+    words = {*givers, *(stem(path) for found in givers.values() for path in found)}
+    any_word = "|".join(map(re.escape, sorted(words))).encode()
+    return re.compile(rb"import(?:[\s\\]*\*|" + _BETWEEN + rb"(?<!\w)(?:" + any_word + rb")(?!\w))")
+
+
+def _holding(file: SourceFile, importing: re.Pattern[bytes]) -> bytes | None:
+    """The bytes of a file that imports what the pattern is for."""
     try:
         raw = files.read(file)
     except FileError:
         return None  # It has been told when it was read first.
-    return raw if _STAR in raw or any(_is_written(name, raw) for name in names) else None
-
-
-def _is_written(name: bytes, raw: bytes) -> bool:
-    """Whether a text has a name as a word."""
-    place = -1
-    while (place := raw.find(name, place + 1)) >= 0:
-        if not _LETTER.match(raw, place + len(name)) and not (place and _LETTER.match(raw, place - 1)):
-            return True
-    return False
+    return raw if importing.search(raw) else None

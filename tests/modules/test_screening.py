@@ -10,6 +10,8 @@ from fsdp_migrate import files, runner
 from fsdp_migrate.cli import cli
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.settings import Layer
+from fsdp_migrate.modules import screening
+from fsdp_migrate.modules.sketch import Sketch
 from fsdp_migrate.torch_api import TorchRange
 from tests.modules.trees import PUBLIC, codes_of, grow
 
@@ -44,6 +46,40 @@ def test_a_file_that_gets_fsdp_under_another_name_is_linted(tree: dict[str, str]
     dist = f"{PUBLIC}Wrapper = FSDP\nclass Derived(FSDP):\n    pass\n"
     grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": dist, **tree})
     assert ("train.py", "FSDP507") in found(tmp_path)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from mylib.dist import other, Wrapper",
+        "from mylib.dist import (other,  # :)\n    # (and)\n    Wrapper,\n)",
+        "from mylib.dist import \\\n    other, \\\n    Wrapper",
+        "from mylib.dist import \\\n  (other,\n  Wrapper)",
+        "from mylib.dist import Wrapper as W; Wrapper = W",
+        "try: from mylib.dist import Wrapper\nexcept ImportError: pass",
+        "from mylib.dist import  *",
+        "from mylib.dist import \\\n  *",
+        "from mylib import dist\nWrapper = dist.Wrapper",
+        "from mylib import (\n  dist as d\n)\nWrapper = d.Wrapper",
+        "import os, mylib.dist as d\nWrapper = d.Wrapper",
+    ],
+)
+def test_a_file_is_linted_however_its_import_is_laid_out(line: str, newline: str, tmp_path: Path) -> None:
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": f"{PUBLIC}Wrapper = FSDP\nother = 1\n"})
+    (tmp_path / "train.py").write_bytes(f"import os\n\n{line}\n{BUILD}".replace("\n", newline).encode())
+    assert ("train.py", "FSDP507") in found(tmp_path)
+
+
+def test_a_file_that_has_a_name_in_its_prose_alone_is_not_sketched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = '"""Wrapper, which is important."""\nimport dist2, my_dist\nfrom dist.x import y\n'
+    grow(tmp_path, {"dist.py": f"{PUBLIC}Wrapper = FSDP\n", "train.py": train})
+    sketched: list[bytes] = []
+    monkeypatch.setattr(screening, "Sketch", lambda raw: sketched.append(raw) or Sketch(raw))
+    found(tmp_path)
+    assert sketched == []
 
 
 def test_a_module_of_torch_under_another_name_makes_a_file_worth_linting(tmp_path: Path) -> None:
