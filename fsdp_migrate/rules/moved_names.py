@@ -36,7 +36,9 @@ def _imported(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     found: dict[ast.Import | ast.ImportFrom, list[tuple[Import, Case]]] = {}
     for taken in imports(facts):
         case = case_of(facts, taken.path, taken.statement, card.code)
-        if case is not None and not _is_guarded(facts, taken.statement, IMPORTING, case):
+        if case is None or case.moved.old != taken.path:
+            continue  # What lies in something that moved cannot be imported: only a module has names to give.
+        if not _is_guarded(facts, taken.statement, IMPORTING, case):
             found.setdefault(taken.statement, []).append((taken, case))
     for statement, cases in found.items():
         if isinstance(statement, ast.ImportFrom):

@@ -400,6 +400,11 @@ def test_what_no_release_ever_had_is_not_said_to_have_moved() -> None:
     assert severities(text, "FSDP6", ">=2.2") == [("FSDP600", "breaks")]
 
 
+def test_an_import_from_a_class_that_moved_is_left_as_wrong_as_it_is() -> None:
+    text = "from torch.distributed._shard.checkpoint.storage.StorageReader import read_metadata as read\n"
+    check_noop(text, "FSDP605", torch=">=2.6")
+
+
 PARTIAL = "from torch.distributed._tensor.placement_types import _Partial"
 
 
