@@ -53,6 +53,7 @@ class Cache:
         self._seen: dict[str, list[Any]] = {}
         self._changed = False
         self._modules: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
 
     def mark(self, file: SourceFile) -> list[int] | None:
         """What a file looks like from outside: size, times and inode; None for what is no file on disk."""
@@ -92,7 +93,7 @@ class Cache:
         try:
             if held["names"] != around[:_HALF] or held["all"] not in (None, around) or (fixes and held["fixes"]):
                 return None
-            if any(_digest_of(path) != digest for path, digest in held["consulted"]):
+            if any(self._digest_now(path) != digest for path, digest in held["consulted"]):
                 return None
             if any(self._modules_in(folder) != modules for folder, modules in held["folders"]):
                 return None
@@ -100,6 +101,13 @@ class Cache:
             return FileReport(file.shown, findings, held["suppressed"], held["error"])
         except (LookupError, TypeError, ValueError):
             return None
+
+    def _digest_now(self, path: str) -> str:
+        """The digest of a module, which many reports may depend on; of one that is as it was that of then."""
+        if path not in self._digests:
+            entry = self._seen.get(path)
+            self._digests[path] = _digest_of(path) if entry is None else entry[1]
+        return self._digests[path]
 
     def keep(
         self, file: SourceFile, mark: list[int] | None, raw: bytes, settings: Settings, around: str, report: FileReport

@@ -128,6 +128,25 @@ def test_a_file_is_linted_again_when_a_module_that_it_imports_changes(project: P
     assert [finding.path for finding in project.lint().findings] == ["a.py"]
 
 
+def test_a_module_that_several_reports_depend_on_is_not_read_for_each(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"one.py": USER, "two.py": USER, "lib.py": "from dist import *\n"}.items():
+        project.write(name, text)
+    project.write("dist.py", LEGACY + "Wrapped = FSDP\n")
+    first = project.lint()
+    assert {"one.py", "two.py"} <= {finding.path for finding in first.findings}
+    read: list[str] = []
+    digest_of = cache._digest_of
+    monkeypatch.setattr(cache, "_digest_of", lambda path: read.append(os.path.basename(path)) or digest_of(path))
+    assert project.lint() == first
+    assert project.linted == []
+    assert read == []  # that they are as they were was seen when they were looked at
+    os.utime(project.root / "dist.py", (1, 1))
+    assert project.lint() == first
+    assert read == ["dist.py"]
+
+
 def test_fixes_are_not_kept_so_who_wants_them_gets_a_new_report(project: Project) -> None:
     project.lint()
     (finding,) = project.lint(fixes=True).findings

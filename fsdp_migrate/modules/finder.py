@@ -28,6 +28,7 @@ class Finder:
         self._names: dict[str, frozenset[str]] = {}
         self._tops: dict[str, frozenset[str]] = {}
         self._limits: dict[str, str] = {}
+        self._marked: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._found: dict[tuple[str, str], str | None] = {}
         self._beside: dict[str, dict[str, set[str]]] = {}
 
@@ -110,14 +111,19 @@ class Finder:
         """The folder above which nothing belongs to the project: the repository's root, or what comes nearest."""
         if folder not in self._limits:
             above = list(_upwards(folder, os.path.abspath(os.sep)))
-            repository = next((a for a in above if _has_any(a, _REPOSITORY_MARKS)), None)
-            marked = [a for a in above if _has_any(a, _PROJECT_FILES)]
+            repository = next((a for a in above if self._has_any(a, _REPOSITORY_MARKS)), None)
+            marked = [a for a in above if self._has_any(a, _PROJECT_FILES)]
             named = [a for a in above if a in self._named]
             package = folder
             while _INIT in self._names_in(package) and os.path.dirname(package) != package:
                 package = os.path.dirname(package)
             self._limits[folder] = repository or min([*marked[-1:], *named[-1:], package], key=len)
         return self._limits[folder]
+
+    def _has_any(self, folder: str, names: tuple[str, ...]) -> bool:
+        if (folder, names) not in self._marked:
+            self._marked[folder, names] = any(os.path.lexists(os.path.join(folder, name)) for name in names)
+        return self._marked[folder, names]
 
     def _packages_beside(self, folder: str) -> dict[str, set[str]]:
         """Where the folders in `folder`, and their `src`, hold packages: for each name the folders that have it."""
@@ -132,10 +138,6 @@ class Finder:
                             found.setdefault(inner, set()).add(place)
             self._beside[folder] = found
         return self._beside[folder]
-
-
-def _has_any(folder: str, names: Sequence[str]) -> bool:
-    return any(os.path.lexists(os.path.join(folder, name)) for name in names)
 
 
 def _upwards(folder: str, limit: str) -> Iterator[str]:
