@@ -156,9 +156,13 @@ class Source:
 
     def position(self, offset: int) -> Position:
         """Line and column, from 1, of a byte offset."""
-        line = bisect_right(self.line_starts, offset)
+        line = self.line_number(offset)
         start = self.line_starts[line - 1]
         return Position(line, len(self.data[start:offset].decode()) + 1)
+
+    def line_number(self, offset: int) -> int:
+        """The line, from 1, of a byte offset."""
+        return bisect_right(self.line_starts, offset)
 
     def location(self, offset: int) -> Position:
         """The place of a byte offset in the file: its position, unless the file holds the text in cells."""

@@ -17,6 +17,7 @@ from fsdp_migrate.source import Source, Span
 _NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 _OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
 _MENTION = re.compile(rb"noqa|fsdp-migrate", re.IGNORECASE)
+_WHOLE_FILE = re.compile(rb"ignore-file", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[\s,]+")
 
 
@@ -59,9 +60,11 @@ class Suppressions:
         return [directive for span, text in self.source.comments for directive in self._read(span, text)]
 
     @cached_property
-    def _is_used(self) -> bool:
-        """Whether the text mentions suppressing at all; only then its comments are looked for."""
-        return _MENTION.search(self.source.data) is not None
+    def _mentions(self) -> frozenset[int]:
+        """The lines that mention suppressing, 0 where one may mean the file; only there are comments looked for."""
+        data = self.source.data
+        lines = {self.source.line_number(match.start()) for match in _MENTION.finditer(data)}
+        return frozenset({0, *lines} if lines and _WHOLE_FILE.search(data) else lines)
 
     @cached_property
     def _by_line(self) -> dict[int, list[Directive]]:
@@ -73,8 +76,8 @@ class Suppressions:
     def silences(self, finding: Finding) -> bool:
         """Whether a comment on any line of the finding's statement, or one for the file, silences it."""
         silent = False
-        for line in (0, *self.lines(finding)) if self._is_used else ():
-            for directive in self._by_line.get(line, ()):
+        for line in (0, *self.lines(finding)) if self._mentions else ():
+            for directive in self._by_line.get(line, ()) if line in self._mentions else ():
                 words = directive.matching(finding.code, finding.name)
                 directive.used.update(words)
                 silent = silent or bool(words)

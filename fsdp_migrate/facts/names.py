@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -65,18 +65,23 @@ def is_in_package(module: str) -> bool:
     return f"{module}.".startswith(f"{PACKAGE}.")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Meaning:
     """One thing that an expression may refer to.
 
     `qualified` is its dotted name as imported, None when it is anything else (a value, a parameter); `binding` the
-    import or definition it comes from; `chain` the text in front of the last attribute when it was reached through
+    import or definition it comes from; `owner` what stands in front of the last attribute when it was reached through
     a module (`fsdp` in `fsdp.FullyShardedDataParallel`).
     """
 
     qualified: str | None
     binding: Binding | None = None
-    chain: str | None = None
+    owner: ast.expr | None = None
+
+    @property
+    def chain(self) -> str | None:
+        """The text of `owner`."""
+        return None if self.owner is None else ast.unparse(self.owner)
 
     @property
     def symbol(self) -> str | None:
@@ -97,10 +102,12 @@ class Names:
         self.structure = structure
         self.elsewhere = elsewhere
         self._places: dict[tuple[Scope, str], list[tuple[int, int]]] = {}
+        self._known: dict[ast.expr | tuple[Scope, str], tuple[Meaning, ...]] = {}
+        self._cut = 0  # how often a name was not followed to its end
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
         """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
-        return tuple(self._meanings(node, 0))
+        return self._meanings(node, 0)
 
     def symbols(self, node: ast.expr) -> frozenset[str | None]:
         """The canonical names that `node` may refer to, None among them for anything else."""
@@ -145,10 +152,11 @@ class Names:
         """The bindings that the name may have where it is used."""
         scope = self.structure.scopes[node]
         home = scope.lookup(node.id)
-        if home is None:
-            return []
+        return [] if home is None else self._bindings(node, home, here=home is scope)
+
+    def _bindings(self, node: ast.Name, home: Scope, here: bool) -> list[Binding]:
         found = home.bindings[node.id]
-        use = (node.lineno, node.col_offset) if home is scope else None
+        use = (node.lineno, node.col_offset) if here else None
         if use is None or len(found) < _MANY:
             return reaching(found, use)
         places = self._in_order(home, node.id)
@@ -165,50 +173,67 @@ class Names:
             self._places[key] = places if places == sorted(places) else []
         return self._places[key]
 
-    def _meanings(self, node: ast.expr, depth: int) -> Iterator[Meaning]:
+    def _meanings(self, node: ast.expr, depth: int) -> tuple[Meaning, ...]:
         if depth > _MAX_DEPTH:
-            yield UNKNOWN
-        elif isinstance(node, ast.Name):
-            yield from self._name(node, depth)
-        elif isinstance(node, ast.Attribute):
-            for meaning in self._meanings(node.value, depth + 1):
-                yield from self._attribute(meaning, node)
-        elif isinstance(node, ast.IfExp):
-            yield from self._meanings(node.body, depth + 1)
-            yield from self._meanings(node.orelse, depth + 1)
-        elif isinstance(node, ast.BoolOp):
-            for value in node.values:
-                yield from self._meanings(value, depth + 1)
-        elif not (isinstance(node, ast.Constant) and node.value is None):
-            yield UNKNOWN
+            self._cut += 1
+            return (UNKNOWN,)
+        if isinstance(node, ast.Name):
+            return self._name(node, depth)
+        if isinstance(node, ast.Attribute):
+            return self._remembered(node, lambda: self._attributes(node, depth))
+        if isinstance(node, ast.IfExp):
+            return self._meanings(node.body, depth + 1) + self._meanings(node.orelse, depth + 1)
+        if isinstance(node, ast.BoolOp):
+            return tuple(meaning for value in node.values for meaning in self._meanings(value, depth + 1))
+        return () if isinstance(node, ast.Constant) and node.value is None else (UNKNOWN,)
 
-    def _attribute(self, base: Meaning, node: ast.Attribute) -> Iterator[Meaning]:
+    def _remembered(
+        self, key: ast.expr | tuple[Scope, str], find: Callable[[], tuple[Meaning, ...]]
+    ) -> tuple[Meaning, ...]:
+        """What `find` returns, found once; but not where it came to an end that lies deeper than it looks."""
+        known = self._known.get(key)
+        if known is None:
+            cut = self._cut
+            known = find()
+            if cut == self._cut:
+                self._known[key] = known
+        return known
+
+    def _attributes(self, node: ast.Attribute, depth: int) -> tuple[Meaning, ...]:
+        return tuple(m for base in self._meanings(node.value, depth + 1) for m in self._attribute(base, node))
+
+    def _attribute(self, base: Meaning, node: ast.Attribute) -> tuple[Meaning, ...]:
         if base.qualified is None:
-            yield UNKNOWN
-            return
+            return (UNKNOWN,)
         qualified = f"{base.qualified}.{node.attr}"
         found = self._elsewhere(qualified)
         if found is None:
-            yield Meaning(qualified, base.binding, ast.unparse(node.value))
-        else:
-            yield from (Meaning(other, base.binding) for other in found)
+            return (Meaning(qualified, base.binding, node.value),)
+        return tuple(Meaning(other, base.binding) for other in found)
 
-    def _name(self, node: ast.Name, depth: int) -> Iterator[Meaning]:
-        bindings = self.bindings(node)
-        if not bindings:
-            yield from self._unbound(node)
-        for binding in bindings:
-            yield from self._bound(binding, depth)
+    def _name(self, node: ast.Name, depth: int) -> tuple[Meaning, ...]:
+        scope = self.structure.scopes[node]
+        home = scope.lookup(node.id)
+        if home is None or not home.bindings[node.id]:
+            return self._unbound(scope, node.id)
+        here = home is scope
+        if here and len(home.bindings[node.id]) > 1:  # where it stands makes a difference
+            return self._all_bound(self._bindings(node, home, here), depth)
+        return self._remembered(
+            (home, node.id), lambda: self._all_bound(self._bindings(node, home, here), depth)
+        )
 
-    def _bound(self, binding: Binding, depth: int) -> Iterator[Meaning]:
+    def _all_bound(self, bindings: Sequence[Binding], depth: int) -> tuple[Meaning, ...]:
+        return tuple(meaning for binding in bindings for meaning in self._bound(binding, depth))
+
+    def _bound(self, binding: Binding, depth: int) -> tuple[Meaning, ...]:
         if binding.kind is Kind.IMPORT:
-            yield from (Meaning(target, binding) for target in self.targets(binding))
-        elif binding.kind is Kind.DEFINITION:
-            yield Meaning(f"{LOCAL}.{binding.name}", binding)
-        elif binding.value is not None and not is_absent(binding.value):
-            yield from self._meanings(binding.value, depth + 1)
-        elif binding.value is None:
-            yield UNKNOWN
+            return tuple(Meaning(target, binding) for target in self.targets(binding))
+        if binding.kind is Kind.DEFINITION:
+            return (Meaning(f"{LOCAL}.{binding.name}", binding),)
+        if binding.value is None:
+            return (UNKNOWN,)
+        return () if is_absent(binding.value) else self._meanings(binding.value, depth + 1)
 
     def targets(self, binding: Binding) -> Sequence[str | None]:
         """The full names that an import may bring, followed through the project; empty for other bindings."""
@@ -244,7 +269,7 @@ class Names:
 
     def meanings_of(self, binding: Binding) -> tuple[Meaning, ...]:
         """Everything that one binding may stand for."""
-        return tuple(self._bound(binding, 0))
+        return self._bound(binding, 0)
 
     def starred(self, name: str) -> tuple[Meaning, ...]:
         """What star imports at the top level make of a name that nothing else binds there."""
@@ -255,9 +280,8 @@ class Names:
             return None
         return self.elsewhere.meanings(target)
 
-    def _unbound(self, node: ast.Name) -> Iterator[Meaning]:
-        found = tuple(self._from_stars(self.structure.scopes[node], node.id))
-        yield from found or (Meaning(f"builtins.{node.id}"),)
+    def _unbound(self, scope: Scope, name: str) -> tuple[Meaning, ...]:
+        return tuple(self._from_stars(scope, name)) or (Meaning(f"builtins.{name}"),)
 
     def _from_stars(self, scope: Scope, name: str) -> Iterator[Meaning]:
         """What the star imports seen from `scope` make of an unbound name; nothing where none brings it.

@@ -206,7 +206,7 @@ def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
         for bindings in outer.bindings.values():
             for binding in bindings:
                 if binding.target == PACKAGE and binding.kind is Kind.IMPORT and not binding.conditional:
-                    yield Meaning(f"{PACKAGE}.FullyShardedDataParallel", binding, binding.name)
+                    yield Meaning(f"{PACKAGE}.FullyShardedDataParallel", binding, ast.Name(binding.name))
 
 
 def _offers(facts: ModuleFacts, module: str, symbol: str, at: ast.AST) -> bool:

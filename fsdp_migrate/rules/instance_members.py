@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.rules.changed_names import has_changed
 from fsdp_migrate.rules.torch_places import imports, torch_path
 from fsdp_migrate.rules.torch_presence import having
 
@@ -24,14 +26,14 @@ _OWN = "set_"
 
 
 def members(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
-    """Attributes read off such an object, with their full names, in order."""
+    """Attributes read off such an object that changed between releases, with their full names, in order."""
     return facts.memo(members, lambda: tuple(_members(facts)))
 
 
 def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
     fsdp2, meshes = _uses_fsdp2(facts), _uses_meshes(facts)
     for node in facts.structure.attributes:
-        if not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
+        if not _has_changed(node.attr) or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
             continue
         if facts.fsdp.is_instance(node.value, node.attr):
             yield f"{FSDP}.{node.attr}", node
@@ -41,6 +43,12 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
             yield f"{MESHES}.{node.attr}", node
         elif meshes and is_mesh(facts, node.value):
             yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
+
+
+@cache
+def _has_changed(member: str) -> bool:
+    """Whether one of the classes has a member of this name that changed."""
+    return any(has_changed(f"{cls}.{member}") for cls in (FSDP, FSDP2, MESH, _NEW_MESH, MESHES))
 
 
 def _mesh_class(facts: ModuleFacts, member: str) -> str:
