@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts.fallbacks import Attempt, attempts_around
 from fsdp_migrate.facts.flags import Flags
-from fsdp_migrate.facts.opaque import is_opaque
+from fsdp_migrate.facts.opaque import Opaque
 from fsdp_migrate.facts.version_tests import Names, outcome
 from fsdp_migrate.torch_api import RELEASES
 
@@ -48,6 +48,7 @@ class Gates:
         self.names: Names = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
         self.flags = Flags(names, self)
+        self._opaque = None if self.flags.names is None else Opaque(self.flags.names, self.parents)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -99,7 +100,7 @@ class Gates:
         return self._sides[test]
 
     def _is_opaque(self, test: ast.expr) -> bool:
-        return self.flags.names is not None and is_opaque(test, self.flags.names.bindings)
+        return self._opaque is not None and self._opaque.holds(test)
 
     def _evaluate(self, test: ast.expr) -> tuple[int, int]:
         true = false = 0

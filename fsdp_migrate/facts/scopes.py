@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -161,14 +161,22 @@ _BARE = frozenset(
 _LEAVES = frozenset({ast.Constant, ast.Name, ast.Global, ast.Nonlocal, ast.Pass, ast.Break, ast.Continue})
 
 
-# The fields of each kind of node that hold other nodes, the last one first.
-_child_fields: dict[type[ast.AST], tuple[str, ...]] = {}
-
-
 def _find_child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a kind of node that hold other nodes, the last one first."""
+    if kind in _LEAVES or kind is ast.MatchSingleton:
+        return ()
     # The name of a type alias is a node.
-    fields = [name for name in reversed(kind._fields) if name not in _BARE or kind.__name__ == "TypeAlias"]
-    return () if kind is ast.MatchSingleton else tuple(fields)
+    return tuple(name for name in reversed(kind._fields) if name not in _BARE or kind.__name__ == "TypeAlias")
+
+
+class _Plan(NamedTuple):
+    """What a walk does at nodes of one kind."""
+
+    found: list[ast.AST] | None
+    bind: _Step | None
+    enter: _Step | None
+    fields: tuple[str, ...]
+    conditional: bool
 
 
 class _Walk:
@@ -178,30 +186,16 @@ class _Walk:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.found: dict[type[ast.AST], list[ast.AST]] = {kind: [] for kind in _COLLECTED}
-        self.pending: list[tuple[ast.AST, Scope, bool]] = []
+        self.plans: dict[type[ast.AST], _Plan] = {}
+        self.pending: list[tuple[ast.AST, Scope, bool]] = [(tree, self.module, False)]
 
     def run(self) -> Structure:
-        self._push_children(self.tree, self.module, False)
-        pending, scopes, found = self.pending, self.scopes, self.found
-        while pending:
-            node, scope, conditional = pending.pop()
-            scopes[node] = scope
-            kind = type(node)
-            if kind in found:
-                found[kind].append(node)
-            bind = _BINDERS.get(kind)
-            if bind is not None:
-                bind(self, node, scope, conditional)
-            enter = _ENTRIES.get(kind)
-            if enter is not None:
-                enter(self, node, scope, conditional)
-            elif kind not in _LEAVES:
-                self._push_children(node, scope, conditional or kind in _CONDITIONAL)
+        self._walk()
         return Structure(
             tree=self.tree,
             module=self.module,
             parents=self.parents,
-            scopes=scopes,
+            scopes=self.scopes,
             calls=self._nodes(ast.Call),
             attributes=self._nodes(ast.Attribute),
             subscripts=self._nodes(ast.Subscript),
@@ -211,6 +205,51 @@ class _Walk:
             choices=self._nodes(ast.If),
         )
 
+    def _walk(self) -> None:
+        pending, parents, scopes, plans = self.pending, self.parents, self.scopes, self.plans
+        push, pop = pending.append, pending.pop
+        while pending:
+            node, scope, conditional = pop()
+            scopes[node] = scope
+            kind = type(node)
+            if kind is ast.Name and type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
+                name = node.id  # type: ignore[attr-defined]
+                if name in scope.uses:
+                    scope.uses[name].append(node)  # type: ignore[arg-type]
+                else:
+                    scope.uses[name] = [node]  # type: ignore[list-item]
+                continue
+            plan = plans.get(kind)
+            found, bind, enter, fields, may_skip = self._plan(kind) if plan is None else plan
+            if found is not None:
+                found.append(node)
+            if bind is not None:
+                bind(self, node, scope, conditional)
+            if enter is not None:
+                enter(self, node, scope, conditional)
+                continue
+            conditional = conditional or may_skip
+            for name in fields:
+                value = getattr(node, name, None)
+                if value.__class__ is list:
+                    for child in reversed(value):
+                        if child is not None:
+                            parents[child] = node
+                            push((child, scope, conditional))
+                elif value is not None:
+                    parents[value] = node
+                    push((value, scope, conditional))
+
+    def _plan(self, kind: type[ast.AST]) -> _Plan:
+        plan = self.plans[kind] = _Plan(
+            self.found.get(kind),
+            _BINDERS.get(kind),
+            _ENTRIES.get(kind),
+            _find_child_fields(kind),
+            kind in _CONDITIONAL,
+        )
+        return plan
+
     def _nodes(self, *types: type[ast.AST]) -> list:  # type: ignore[type-arg]
         return sorted((node for kind in types for node in self.found[kind]), key=_BY_PLACE)
 
@@ -218,22 +257,6 @@ class _Walk:
         if node is not None:
             self.parents[node] = parent
             self.pending.append((node, scope, conditional))
-
-    def _push_children(self, node: ast.AST, scope: Scope, conditional: bool) -> None:
-        parents, append = self.parents, self.pending.append
-        kind = type(node)
-        if kind not in _child_fields:
-            _child_fields[kind] = _find_child_fields(kind)
-        for name in _child_fields[kind]:
-            value = getattr(node, name, None)
-            if isinstance(value, list):
-                for child in reversed(value):
-                    if child is not None:
-                        parents[child] = node
-                        append((child, scope, conditional))
-            elif value is not None:
-                parents[value] = node
-                append((value, scope, conditional))
 
     def _enter_class(self, node: ast.ClassDef, scope: Scope, conditional: bool) -> None:
         inner = self._scope(node, scope)

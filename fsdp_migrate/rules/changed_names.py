@@ -20,9 +20,16 @@ def changed_names() -> frozenset[str]:
     return frozenset(_read(api.unpacked(FILE).decode()))
 
 
+@cache
 def has_changed(path: str) -> bool:
     """Whether a name, wherever its class was imported from, is one of these."""
     return path in changed_names() or ".".join(path.split(".")[-2:]) in changed_names()
+
+
+@cache
+def changed_words() -> frozenset[str]:
+    """The last parts of these names."""
+    return frozenset(name.rpartition(".")[2] for name in changed_names())
 
 
 def _read(text: str) -> Iterator[str]:

@@ -80,12 +80,17 @@ def _constructions(facts: ModuleFacts) -> tuple[_Construction, ...]:
 
 
 def _found(facts: ModuleFacts) -> Iterator[_Construction]:
-    for call in facts.structure.calls:
+    for call in facts.structure.calls if _may_construct(facts.written) else ():
         cls = _constructed(facts, call)
         if cls is not None:
             symbols = facts.names.symbols(cls) if cls is not call else {FSDP}
             other = any(symbol is None or not _is_fsdp(facts, symbol) for symbol in symbols)
             yield _Construction(call, f"`{ast.unparse(cls)}` may also be another class here" if other else None)
+
+
+def _may_construct(written: bytes) -> bool:
+    """Whether a text names the class or may name one of the functions that wrap modules into it."""
+    return b"FullyShardedDataParallel" in written or (b"fsdp" in written and b"wrap" in written)
 
 
 def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:

@@ -15,7 +15,7 @@ from packaging.version import Version
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.rules.changed_names import changed_names, has_changed
+from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.rules.instance_members import MESH, MESHES, members
 from fsdp_migrate.rules.specific import is_spoken_for
 from fsdp_migrate.rules.torch_places import chains, imports, quoted
@@ -109,6 +109,8 @@ def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.
 def _imported(facts: ModuleFacts) -> Iterator[_Lack]:
     for taken in imports(facts):
         path = taken.path
+        if not any(map(has_changed, _prefixes(path))):
+            continue
         while not having(path) and "." in path:
             path = path.rpartition(".")[0]
         lack = _lack(facts, path, taken.alias, taken.statement)
@@ -177,7 +179,7 @@ def _is_excused(facts: ModuleFacts, lack: _Lack, errors: frozenset[str]) -> bool
 
 
 def _provided(facts: ModuleFacts) -> frozenset[str]:
-    """Names that the file itself asks for or puts into torch: `hasattr(fsdp, "X")`, `fsdp.X = ...`."""
+    """Names that the file asks for or puts into torch, if any torch lacks them: `hasattr(fsdp, "X")`, `fsdp.X = ...`."""
     return facts.memo(_provided, lambda: frozenset(_find_provided(facts)))
 
 
@@ -193,7 +195,7 @@ def _find_provided(facts: ModuleFacts) -> Iterator[str]:
 
 
 def _paths(facts: ModuleFacts, owner: ast.expr, name: str) -> Iterator[str]:
-    if isinstance(owner, (ast.Name, ast.Attribute)):
+    if name in changed_words() and isinstance(owner, (ast.Name, ast.Attribute)):
         for meaning in facts.names.meanings(owner):
             if meaning.qualified is not None:
                 yield f"{meaning.qualified}.{name}"

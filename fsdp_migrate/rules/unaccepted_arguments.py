@@ -68,10 +68,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
     methods: dict[ast.expr, str] = {node: path for path, node in members(facts)}
     for call in facts.structure.calls:
-        callee = _callee(facts, call, methods) if _is_plain(call) else None
+        callee = _callee(facts, call, methods)
         if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
             continue
-        if not _misfits(callee, call, facts.torch.releases):
+        if not _is_plain(call) or not _misfits(callee, call, facts.torch.releases):
             continue
         releases = running(facts, call)
         if isinstance(call.func, ast.Attribute) and lacking(callee.path, releases):
