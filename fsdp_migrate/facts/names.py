@@ -219,9 +219,7 @@ class Names:
         here = home is scope
         if here and len(home.bindings[node.id]) > 1:  # where it stands makes a difference
             return self._all_bound(self._bindings(node, home, here), depth)
-        return self._remembered(
-            (home, node.id), lambda: self._all_bound(self._bindings(node, home, here), depth)
-        )
+        return self._remembered((home, node.id), lambda: self._all_bound(self._bindings(node, home, here), depth))
 
     def _all_bound(self, bindings: Sequence[Binding], depth: int) -> tuple[Meaning, ...]:
         return tuple(meaning for binding in bindings for meaning in self._bound(binding, depth))

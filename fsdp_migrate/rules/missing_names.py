@@ -179,7 +179,7 @@ def _is_excused(facts: ModuleFacts, lack: _Lack, errors: frozenset[str]) -> bool
 
 
 def _provided(facts: ModuleFacts) -> frozenset[str]:
-    """Names that the file asks for or puts into torch, if any torch lacks them: `hasattr(fsdp, "X")`, `fsdp.X = ...`."""
+    """Names that it asks for or puts into torch, if some torch lacks them: `hasattr(fsdp, "X")`, `fsdp.X = ...`."""
     return facts.memo(_provided, lambda: frozenset(_find_provided(facts)))
 
 
