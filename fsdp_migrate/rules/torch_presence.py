@@ -50,7 +50,11 @@ def _of_minor(release: Version) -> list[Version]:
 def span_of(releases: Sequence[Version]) -> str:
     """Some releases in words, all between the first and the last counted: `2.1 to 2.5`."""
     first, last = min(releases), max(releases)
-    start, end = since(first), minor(last) if last == max(_of_minor(last)) else str(last)
+    if first == last:
+        return str(first) if len(_of_minor(first)) > 1 else minor(first)
+    start, ends_minor = since(first), last == max(_of_minor(last))
+    opens_minor = start == minor(first) or first.release[:2] != last.release[:2]
+    end = minor(last) if ends_minor and opens_minor else str(last)
     return start if start == end else f"{start} to {end}"
 
 

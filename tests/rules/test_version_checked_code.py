@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from textwrap import indent
 
+import pytest
+from packaging.version import Version
+
+from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Finding, Severity
+from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.card import Example, RuleCard
+from fsdp_migrate.rules.torch_presence import span_of
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RELEASES, TorchRange
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 SINCE = ">=1.13"
@@ -153,6 +163,34 @@ def test_a_chain_reaches_what_the_releases_of_the_arm_have() -> None:
     check_transformed(before, head + new, "FSDP101", torch=SINCE)
 
 
+def with_floors() -> Iterator[object]:
+    """The examples of all fixes that need a release of torch."""
+    for card in (rule.card for rule in RULES):
+        for number, example in enumerate(card.flags):
+            # The companions of FlatParameter came a release later than the class.
+            companion = card.code == "FSDP303" and "FlatParamHandle" in example.before
+            if card.floor and example.after is not None and example.torch == DEFAULT_RANGE and not companion:
+                yield pytest.param(card, example, id=f"{card.name}-{number}")
+
+
+@pytest.mark.parametrize(("card", "example"), list(with_floors()))
+def test_each_fix_is_made_for_new_releases_and_nothing_for_old_ones_is_touched(
+    card: RuleCard, example: Example
+) -> None:
+    assert card.floor is not None
+    older = [release for release in RELEASES if release < Version(card.floor)][-1]
+    body = indent(example.before, "    ")
+    before = (
+        f"import torch\n\ndef new():\n    if torch.__version__ < '{card.floor}':\n        return\n{body}\n"
+        f"def old():\n    if torch.__version__ >= '{card.floor}':\n        return\n{body}"
+    )
+    settings = Settings(torch=TorchRange.parse(f">={older}"), select=(card.code,), hints=True, unsafe_fixes=True)
+    result = rewrite_bytes(before.encode(), "example.py", settings)
+    new, old = result.raw.decode().split("def old():")
+    assert old == before.split("def old():")[1]
+    assert new != before.split("def old():")[0]
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -223,6 +261,21 @@ def test_a_check_for_a_release_below_the_floor_is_not_enough() -> None:
     program = f"{IMPORT}\ndef save(model, optim):\n    if hasattr(FSDP, 'optim_state_dict'):\n        return {OLD}\n"
     reason = "the replacement needs torch>=2.1, and this also runs on torch 2.0"
     check_manual(program, "FSDP101", reason, torch=SINCE)
+
+
+@pytest.mark.parametrize(
+    ("releases", "words"),
+    [
+        ("2.1.0", "2.1.0"),
+        ("2.1.0 2.1.1 2.1.2", "2.1"),
+        ("2.1.1 2.1.2", "2.1.1 to 2.1.2"),
+        ("1.13.1", "1.13.1"),
+        ("1.13.1 2.0.0 2.0.1", "1.13.1 to 2.0"),
+        ("1.13.0 1.13.1 2.0.0", "1.13 to 2.0.0"),
+    ],
+)
+def test_releases_are_told_by_their_minors_where_these_are_whole(releases: str, words: str) -> None:
+    assert span_of([Version(release) for release in releases.split()]) == words
 
 
 def graded(text: str, select: str, torch: str = SINCE) -> list[tuple[int, Severity, Applicability]]:
