@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.torch_api import TorchRange
-from tests.fuzz import grammar, seeds
+from tests.fuzz import grammar, names, seeds
 from tests.fuzz.clothes import Clothes, clothes
 from tests.fuzz.mutations import MUTATIONS, Mutation, mutated, planted
 from tests.fuzz.pages import Pages, pages, read
@@ -34,6 +34,11 @@ steps = st.lists(st.tuples(st.sampled_from(MUTATIONS), numbers, numbers), max_si
 )
 def test_programs_of_a_grammar(program: str, steps: Steps, clothes: Clothes, settings: Settings) -> None:
     check(clothes.on(mutated(program, steps)), settings)
+
+
+@given(names.programs(), settings)
+def test_any_name_that_some_torch_has(program: str, settings: Settings) -> None:
+    check(program.encode(), settings)
 
 
 @given(st.sampled_from(seeds.examples()), steps, clothes(), settings)
