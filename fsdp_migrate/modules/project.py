@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # A parsed module takes some hundred bytes for each of its text.
 _MOST_PARSED = 400_000
+_MOST_READ = 12_000_000
 
 
 class Modules:
@@ -116,7 +117,15 @@ class Modules:
             return None
 
     def trim(self) -> None:
-        """Let go of parsed modules once they are many; whoever was given the facts of one must be done with them."""
+        """Let go of texts and of parsed modules once they are many; whoever was given one must be done with it.
+
+        What was answered stays known, and a text that is asked for again is read again.
+        """
+        if sum(len(raw) for raw in self._raw.values() if raw is not None) >= _MOST_READ:
+            for path in self._raw if self.noting else ():
+                self.digest(path)
+            self._raw.clear()
+            self._sketches.clear()
         held = [facts for facts in self._facts.values() if facts is not None]
         if sum(len(facts.source.data) for facts in held) < _MOST_PARSED:
             return

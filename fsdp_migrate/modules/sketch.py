@@ -175,17 +175,17 @@ class Sketch:
     ) -> Iterator[tuple[int, re.Match[bytes]]]:
         """Where a line starts with the keyword and the word `name`, each with what `behind` matches after it."""
         word = name.encode()
-        for place in self._bindings.get((keyword, word), ()):
+        for place in self._bindings.get(keyword + b" " + word, ()):
             if (match := behind.match(self.raw, place + len(word))) is not None:
                 yield place, match
 
     @cached_property
-    def _bindings(self) -> dict[tuple[bytes, bytes], list[int]]:
-        """Where lines bind a word: by the keyword in front of it (none where it is assigned) and the word."""
-        found: dict[tuple[bytes, bytes], list[int]] = {}
+    def _bindings(self) -> dict[bytes, list[int]]:
+        """Where lines bind a word: by the keyword in front of it (none where it is assigned), a blank and the word."""
+        found: dict[bytes, list[int]] = {}
         for match in _BINDING.finditer(b"\n" + self.raw):
-            place = match.start(2) if match[1] else match.start(3)
-            found.setdefault((match[1] or b"", match[2] or match[3]), []).append(place - 1)
+            keyword, word, place = match[1] or b"", match[2] or match[3], match.start(2 if match[1] else 3)
+            found.setdefault(keyword + b" " + word, []).append(place - 1)
         return found
 
     def _before(self, place: int) -> bytes:

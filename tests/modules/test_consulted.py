@@ -68,3 +68,24 @@ def test_parsed_modules_are_let_go_when_they_are_many_and_answers_stay_the_same(
     assert report_of(tmp_path, "a2.py", modules=modules).findings == tuple(
         replace(one, path="a2.py") for one in first.findings
     )
+
+
+def test_texts_are_let_go_when_they_are_many_and_reports_depend_on_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"from b import Wrapper\n{PUBLIC}\nWrapper.full_optim_state_dict(model, optim)\n"
+    grow(tmp_path, {"a.py": text, "a2.py": text, "b.py": f"{PUBLIC}Wrapper = FSDP\n"})
+    modules = modules_of(tmp_path)
+    first = report_of(tmp_path, "a.py", modules=modules)
+    assert [finding.code for finding in first.findings] == ["FSDP101"]
+    sketch = modules.sketch(str(tmp_path / "b.py"))
+    modules.trim()
+    assert modules.sketch(str(tmp_path / "b.py")) is sketch
+    monkeypatch.setattr(project, "_MOST_READ", 1)
+    modules.trim()
+    assert modules.sketch(str(tmp_path / "b.py")) is not sketch
+    modules.trim()
+    (tmp_path / "b.py").write_text("")
+    second = report_of(tmp_path, "a2.py", modules=modules)
+    assert [finding.code for finding in second.findings] == ["FSDP101"]
+    assert second.consulted == first.consulted
