@@ -9,15 +9,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
+from fsdp_migrate.findings import FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import Screen, may_be_unused
+from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, read_source
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from fsdp_migrate.checking import Checking
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
 
@@ -50,34 +49,102 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
     A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `elsewhere` answers
     for names of other modules of the project.
     """
-    rules = selected_rules(settings)
-    if not worth_linting(raw, path, settings) and not (
-        elsewhere is not None and worth_linting(elsewhere.written(raw), path, settings)
-    ):
-        return FileReport(path)
-    try:
-        source = read_source(raw, path)
-    except SourceError as error:
-        return FileReport(path, error=str(error))
-    # What a notebook says outside of its code does not count.
-    if is_notebook(path) and not _screen(settings).passes(source.written):
-        return FileReport(path)
-    try:
-        source.tree  # noqa: B018 - parsing is what may fail
-    except SyntaxError as error:
-        from fsdp_migrate.rules.unparsable import unparsable
+    with closing(Look(raw, path, settings, elsewhere)) as look:
+        return look.report()
 
-        lines = ("",) if isinstance(error, TooLargeError) else source.text_lines  # of which there may be too many
-        return FileReport(path, (unparsable("the file", error, lines, path),))
-    try:
-        modules = [m for m in source.modules if m is source or _screen(settings).passes(m.written)]
-        reports = [_checked(module, modules, path, settings, rules, elsewhere) for module in modules]
-    except RecursionError:
-        return FileReport(path, error="too deeply nested to analyse")
-    if len(reports) == 1:
-        return reports[0]
-    findings = sorted((f for one in reports for f in one.findings), key=lambda f: (f.span.start, f.code))
-    return replace(reports[-1], findings=tuple(findings), suppressed=sum(one.suppressed for one in reports))
+
+class Look:
+    """One file under the rules, all of them or first those that may mend something. Close it to let go of its facts.
+
+    `source` is the file's text, None where nothing is worth reading in it or it cannot be read; one that was read
+    already may be given.
+    """
+
+    def __init__(
+        self,
+        raw: bytes,
+        path: str,
+        settings: Settings,
+        elsewhere: Elsewhere | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self.source = source
+        self._path = path
+        self._settings = settings
+        self._elsewhere = elsewhere
+        self._checkings: list[Checking] | None = None
+        self._report = self._read(raw)
+
+    def close(self) -> None:
+        """Let go of the facts."""
+        for checking in self._checkings or ():
+            checking.close()
+        self._checkings = None
+
+    def mendable(self) -> FileReport:
+        """What the rules find whose fixes may be applied, as in `report`; more where that cannot be told apart."""
+        if self._report is not None:
+            return self._report
+        try:
+            checkings = self._opened()
+            found = checkings[0].mendable() if len(checkings) == 1 else None
+        except RecursionError:
+            found = None
+        return self.report() if found is None else found
+
+    def report(self) -> FileReport:
+        """What all rules find."""
+        if self._report is None:
+            self._report = self._by_all_rules()
+        return self._report
+
+    def _by_all_rules(self) -> FileReport:
+        try:
+            checkings = self._opened()
+            modules = [checking.source for checking in checkings]
+            reports = [checking.report(modules) for checking in checkings]
+        except RecursionError:
+            return FileReport(self._path, error="too deeply nested to analyse")
+        if len(reports) == 1:
+            return reports[0]
+        findings = sorted((f for one in reports for f in one.findings), key=lambda f: (f.span.start, f.code))
+        return replace(reports[-1], findings=tuple(findings), suppressed=sum(one.suppressed for one in reports))
+
+    def _read(self, raw: bytes) -> FileReport | None:
+        """Read and parse the file; gives the report where no rule is needed for it."""
+        path, settings = self._path, self._settings
+        if not worth_linting(raw, path, settings) and not (
+            self._elsewhere is not None and worth_linting(self._elsewhere.written(raw), path, settings)
+        ):
+            return FileReport(path)
+        try:
+            self.source = source = self.source or read_source(raw, path)
+        except SourceError as error:
+            return FileReport(path, error=str(error))
+        # What a notebook says outside of its code does not count.
+        if is_notebook(path) and not _screen(settings).passes(source.written):
+            return FileReport(path)
+        try:
+            source.tree  # noqa: B018 - parsing is what may fail
+        except SyntaxError as error:
+            from fsdp_migrate.rules.unparsable import unparsable
+
+            lines = ("",) if isinstance(error, TooLargeError) else source.text_lines  # of which there may be too many
+            return FileReport(path, (unparsable("the file", error, lines, path),))
+        return None
+
+    def _opened(self) -> list[Checking]:
+        if self._checkings is None:
+            from fsdp_migrate.checking import Checking
+
+            assert self.source is not None
+            settings, rules = self._settings, selected_rules(self._settings)
+            self._checkings = [
+                Checking(module, self._path, settings, rules, self._elsewhere)
+                for module in self.source.modules
+                if module is self.source or _screen(settings).passes(module.written)
+            ]
+        return self._checkings
 
 
 def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
@@ -97,51 +164,3 @@ def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     entries = (entry for entry in ENTRIES if settings.selected(entry.code))
     return tuple(e._replace(neighbour=False) if e.neighbour and settings.asked_for(e.code) else e for e in entries)
-
-
-def _checked(
-    source: Source,
-    modules: Sequence[Source],
-    path: str,
-    settings: Settings,
-    rules: tuple[Entry, ...],
-    elsewhere: Elsewhere | None,
-) -> FileReport:
-    """What one of the modules of a file gives."""
-    from fsdp_migrate.facts import ModuleFacts
-    from fsdp_migrate.facts.distributed import uses_distributed
-    from fsdp_migrate.rules.running import findings_of
-    from fsdp_migrate.suppressions import Suppressions
-
-    with closing(ModuleFacts(source, path, settings.torch, elsewhere)) as facts:
-        in_force = [entry for entry in rules if not entry.neighbour or uses_distributed(facts)]
-        findings = [finding for entry in in_force for finding in findings_of(facts, entry)]
-        suppressions = Suppressions(source)
-        kept = [finding for finding in findings if not suppressions.silences(finding)]
-        suppressed = len(findings) - len(kept)
-        if may_be_unused(source.data, rules):
-            from fsdp_migrate.rules.unused_suppression import unused
-
-            kept += unused(facts, suppressions, {entry.code for entry in in_force})
-    if is_notebook(path):
-        from fsdp_migrate.notebook.review import reviewed
-
-        kept = reviewed(source, modules, path, kept)
-    kept = [_graded(finding, settings) for finding in kept]
-    kept.sort(key=lambda finding: (finding.span.start, finding.code))
-    report = FileReport(path, tuple(kept), suppressed)
-    if elsewhere is None:
-        return report
-    return replace(report, consulted=tuple(elsewhere.consulted), asked_all=elsewhere.asked_all)
-
-
-def _graded(finding: Finding, settings: Settings) -> Finding:
-    """The finding as the settings trust its fix; one without a fix stays as it is."""
-    grade = settings.grade(finding.code)
-    if grade is None or finding.fix is None or finding.applicability is grade:
-        return finding
-    if grade is Applicability.SAFE:
-        return replace(finding, applicability=grade, reason=None)
-    if grade is Applicability.UNSAFE:
-        return replace(finding, applicability=grade, reason="the settings call the fixes of this rule unsafe")
-    return replace(finding, applicability=grade, reason="the settings trust no fix of this rule", fix=None)

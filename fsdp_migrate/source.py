@@ -126,6 +126,12 @@ class Source:
     @cached_property
     def comments(self) -> list[tuple[Span, str]]:
         """Every comment with its span, in order."""
+        from fsdp_migrate.comments import comment_places  # needed only where something is found
+
+        places = comment_places(self.data)
+        return self._tokenized() if places is None else [(Span(*at), self.data[slice(*at)].decode()) for at in places]
+
+    def _tokenized(self) -> list[tuple[Span, str]]:
         found = []
         # tokenize reads lines as Python does only if it is given Python's own lines, and no carriage returns.
         lines = (re.sub(r"\r\n?\Z", "\n", line) for line in self.text_lines)

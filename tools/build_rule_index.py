@@ -2,7 +2,7 @@
 
     python -m tools.build_rule_index
 
-Run it whenever a rule is added or changes its code, name, needles or names.
+Run it whenever a rule is added or changes its code, name, needles, names or grades of fixes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rules import every
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.changed_names import changed_names
@@ -21,6 +22,7 @@ COMMAND = "python -m tools.build_rule_index"
 TARGET = Path(__file__).resolve().parent.parent / "fsdp_migrate" / "rules" / "index.py"
 # They are written in nearly every file that a rule looks at.
 _COMMON = {"torch", "distributed", "fsdp", "tensor", "checkpoint"}
+_GRADES = (Applicability.SAFE, Applicability.UNSAFE)
 _HEAD = f'''\
 """The rules by code, as far as choosing among them takes: made from their modules by `{COMMAND}`."""
 # fmt: off
@@ -63,6 +65,9 @@ def row(rule: Rule, module: str) -> str:
         fields.append(f"names={_literal(tuple(sorted(rule.names())))}")
     if rule.everywhere:
         fields.append("everywhere=True")
+    fixes = tuple(grade.value for grade in _GRADES if re.search(rf"\b{grade.value}\b", rule.card.applicability))
+    if fixes:
+        fields.append(f"fixes={_literal(fixes)}")
     return f"Entry({', '.join(fields)})"
 
 

@@ -305,7 +305,8 @@ def registered(text: str, module: str) -> str:
 def indexed(text: str, request: Request) -> str:
     """The text of rules/index.py with one more rule, in its place by code."""
     method = f'("{request.method}",)'
-    row = f'    Entry("{request.code}", "{request.name}", "{request.module}", {method}, marks={method}),\n'
+    fixes = "" if request.rewrites is None else ', fixes=("safe",)'
+    row = f'    Entry("{request.code}", "{request.name}", "{request.module}", {method}, marks={method}{fixes}),\n'
     lines = text.splitlines(keepends=True)
     rows = [line for line in lines if line.startswith("    Entry(")]
     start = lines.index(rows[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import EditComment, touched
@@ -17,7 +19,26 @@ from fsdp_migrate.source import Source, SourceError, read_source
 
 SPARE_PASSES = 20
 
-Lint = Callable[[bytes, str, Settings], FileReport]
+
+class Look(Protocol):
+    """What lint finds in one text."""
+
+    @property
+    def source(self) -> Source | None:
+        """The text, if it was read."""
+
+    def mendable(self) -> FileReport:
+        """The findings of rules whose fixes may be applied, and maybe others."""
+
+    def report(self) -> FileReport:
+        """All findings."""
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+
+
+# Looks at a file's bytes; the text in them is given if it was read already.
+Lint = Callable[[bytes, "Source | None"], Look]
 
 
 @dataclass(frozen=True)
@@ -41,38 +62,98 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
     Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
     turns out to give a bad text is left out, and its finding says so.
     """
-    first = report = lint(raw, path, settings)
-    current = raw
-    live = [(finding, finding) for finding in report.findings]
-    fixed: list[Finding] = []
-    refused: list[tuple[Finding, str]] = []
-    # Calls inside one another take a pass each.
-    most_passes = SPARE_PASSES + len(first.findings)
     try:
-        for _ in range(most_passes):
-            willing = [f for f, origin in live if _is_shown(f, settings) and _fault_of(origin, refused) is None]
-            chosen = [] if report.failed else selected(willing, settings.unsafe_fixes)
-            try:
-                new, replacements = _applied(current, path, chosen)
-            except RewriteError:
-                faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(current, path, finding))]
-                if not faults:
-                    raise
-                refused += [(o, fault) for f, o in live if (fault := _fault_of(f, faults)) is not None]
-                continue
-            if new == current:
-                left = tuple(_left_out(finding, _fault_of(origin, refused)) for finding, origin in live)
-                return RewriteResult(current, _in_order(fixed), left, report.suppressed, report.error)
-            mended = set(chosen)
-            fixed += [origin for finding, origin in live if finding in mended]
-            waiting = [pair for pair in live if pair[0] not in mended]
-            current, report = new, lint(new, path, settings)
-            live = first_seen(waiting, replacements, report.findings)
-        fault = f"the text still changes after {most_passes} passes"
+        return _Rewriting(raw, path, settings, lint).run()
     except RewriteError as error:
-        fault = str(error)
-    message = f"internal: {fault}; the file is left as it was, please report this"
-    return RewriteResult(raw, left=first.findings, suppressed=first.suppressed, error=message)
+        with closing(lint(raw, None)) as look:
+            report = look.report()
+        message = f"internal: {error}; the file is left as it was, please report this"
+        return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
+
+
+class _Rewriting:
+    """One file between two passes.
+
+    Rules without a fix that may be applied run only where the others find nothing to mend, so mostly once: on the last
+    text. `live` are the findings so far, each with what it was when it was first seen.
+    """
+
+    def __init__(self, raw: bytes, path: str, settings: Settings, lint: Lint) -> None:
+        self.raw = raw
+        self.path = path
+        self.settings = settings
+        self.lint = lint
+        self.source: Source | None = None
+        self.fixed: list[Finding] = []
+        self.refused: list[tuple[Finding, str]] = []
+        self.waiting: list[tuple[Finding, Finding]] = []
+        self.replacements: list[Replacement] = []
+        self.report = FileReport(path)
+        self.complete = False
+        self.live: list[tuple[Finding, Finding]] = []
+
+    def run(self) -> RewriteResult:
+        """Pass by pass.
+
+        Raises:
+            RewriteError: one cannot be carried out, or there is no end of them.
+        """
+        chosen = self._look()
+        # Calls inside one another take a pass each.
+        most_passes = SPARE_PASSES + len(self.report.findings)
+        for _ in range(most_passes):
+            if not chosen:
+                return self._result()
+            chosen = self._pass(chosen)
+        raise RewriteError(f"the text still changes after {most_passes} passes")
+
+    def _look(self, all_rules: bool = False) -> list[Finding]:
+        """Look at the text; gives the findings to mend next."""
+        with closing(self.lint(self.raw, self.source)) as look:
+            self._take(look.report() if all_rules else look.mendable(), all_rules)
+            chosen = self._chosen()
+            if not chosen and not all_rules:
+                self._take(look.report(), True)
+                chosen = self._chosen()
+            self.source = look.source
+        return chosen
+
+    def _take(self, report: FileReport, complete: bool) -> None:
+        self.report, self.complete = report, complete
+        self.live = first_seen(self.waiting, self.replacements, report.findings)
+
+    def _chosen(self) -> list[Finding]:
+        willing = [
+            finding
+            for finding, origin in self.live
+            if _is_shown(finding, self.settings) and _fault_of(origin, self.refused) is None
+        ]
+        return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
+
+    def _pass(self, chosen: Sequence[Finding]) -> list[Finding]:
+        """Mend these findings, or find out which of them cannot be; gives those to mend next."""
+        source = self.source or read_source(self.raw, self.path)
+        try:
+            new, self.source, replacements = _carried_out(source, self.path, chosen)
+        except RewriteError:
+            if not self.complete:  # findings are refused as the whole report has them
+                return self._look(all_rules=True)
+            faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(source, self.path, finding))]
+            if not faults:
+                raise
+            self.refused += [(o, fault) for f, o in self.live if (fault := _fault_of(f, faults)) is not None]
+            return self._chosen()
+        if new == self.raw:
+            return [] if self.complete else self._look(all_rules=True)
+        mended = set(chosen)
+        self.fixed += [origin for finding, origin in self.live if finding in mended]
+        self.waiting = [pair for pair in self.live if pair[0] not in mended]
+        self.raw, self.replacements = new, replacements
+        return self._look()
+
+    def _result(self) -> RewriteResult:
+        left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.live)
+        return RewriteResult(self.raw, _in_order(self.fixed), left, self.report.suppressed, self.report.error)
 
 
 def _is_shown(finding: Finding, settings: Settings) -> bool:
@@ -89,10 +170,10 @@ def _left_out(finding: Finding, fault: str | None) -> Finding:
     return replace(finding, applicability=Applicability.MANUAL, reason=fault, fix=None)
 
 
-def _fault_alone(raw: bytes, path: str, finding: Finding) -> str | None:
+def _fault_alone(source: Source, path: str, finding: Finding) -> str | None:
     """The reason for leaving a fix out that gives a bad text even when it is applied alone, None if it does not."""
     try:
-        _applied(raw, path, [finding])
+        _carried_out(source, path, [finding])
     except RewriteError as error:
         return error.reason
     return None
@@ -103,7 +184,7 @@ def fix_alone(source: Source, path: str, finding: Finding) -> tuple[bytes, list[
     if finding.fix is None or not finding.fix.edits:
         return None
     try:
-        new, changes = _carried_out(source, path, [finding.fix])
+        new, _, changes = _carried_out(source, path, [finding])
     except RewriteError:
         return None
     return new, sorted(changes, key=lambda change: (change.span, change.rank))
@@ -113,28 +194,29 @@ def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: finding.place))
 
 
-def _applied(raw: bytes, path: str, chosen: Sequence[Finding]) -> tuple[bytes, list[Replacement]]:
-    """The text after one pass, and what was put where in UTF-8."""
-    fixes = [finding.fix for finding in chosen if finding.fix is not None]
-    return _carried_out(read_source(raw, path), path, fixes) if fixes else (raw, [])
+def _carried_out(source: Source, path: str, chosen: Sequence[Finding]) -> tuple[bytes, Source, list[Replacement]]:
+    """The file after one pass, the text in it, and what was put where in UTF-8.
 
-
-def _carried_out(source: Source, path: str, fixes: Sequence[Fix]) -> tuple[bytes, list[Replacement]]:
+    Raises:
+        RewriteError: the new text does not parse, or does not have all comments.
+    """
     from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
 
     changes: list[Replacement] = []
     comments: list[EditComment] = []
     by_module: dict[Source, list[Fix]] = {}
-    for fix in fixes:
+    for fix in (finding.fix for finding in chosen if finding.fix is not None):
         by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
     for module, own in by_module.items():
         edits = edits_of(module, own)
         changes += replacements(module, edits)
         comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
-    return _checked(source, changes, comments, path), changes
+    return *_checked(source, changes, comments, path), changes
 
 
-def _checked(old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str) -> bytes:
+def _checked(
+    old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str
+) -> tuple[bytes, Source]:
     """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
 
     Raises:
@@ -154,4 +236,4 @@ def _checked(old: Source, changes: Sequence[Replacement], edited: Sequence[EditC
     if +before != after:
         comment = next(iter((before - after) + (after - before)))
         raise RewriteError(f"the comment {comment!r} would be lost or doubled")
-    return raw
+    return raw, new

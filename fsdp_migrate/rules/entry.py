@@ -14,7 +14,7 @@ class Entry(NamedTuple):
 
     `needles`, `neighbour`, `names` and `everywhere` are the rule's own; `changed` says that all names of the API data
     which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is written and
-    none of those names.
+    none of those names. `fixes` are the grades that its fixes can have.
     """
 
     code: str
@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     names: tuple[str, ...] = ()
     changed: bool = False
     everywhere: bool = False
+    fixes: tuple[str, ...] = ()
 
     def load(self) -> Rule:
         """The rule itself, from its module."""

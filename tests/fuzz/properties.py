@@ -18,9 +18,10 @@ from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.lint import Look, lint_bytes
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import Source, Span, read_source
+from tests import looks
 
 PATH, NOTEBOOK = "fuzzed.py", "fuzzed.ipynb"
 
@@ -38,11 +39,17 @@ def check(raw: bytes, settings: Settings, file: str = PATH) -> RewriteResult:
     """Rewrite `raw` and raise AssertionError where anything is lost, broken, or left in silence."""
     seen: list[tuple[bytes, FileReport]] = []
 
-    def lint(text: bytes, path: str, wanted: Settings) -> FileReport:
-        seen.append((text, lint_bytes(text, path, wanted)))
-        return seen[-1][1]
+    class Watched(Look):
+        def __init__(self, text: bytes, source: Source | None) -> None:
+            super().__init__(text, file, settings, source=source)
+            self.text = text
 
-    result = rewrite(raw, file, settings, lint)
+        def close(self) -> None:
+            seen.append((self.text, self.report()))
+            super().close()
+
+    result = rewrite(raw, file, settings, Watched)
+    assert result == looks.rewrite(raw, file, settings, lint_bytes), "asking all rules each time gives something else"
     assert "internal" not in (result.error or ""), result.error
     assert not [finding for finding in result.left if "internal:" in (finding.reason or "")], result.left
     _check_places(raw, file, seen[0][1].findings)
@@ -53,7 +60,7 @@ def check(raw: bytes, settings: Settings, file: str = PATH) -> RewriteResult:
         _check_untouched(read_source(before, file), report, read_source(after, file))
     for old, new in zip(read_source(raw, file).modules, read_source(result.raw, file).modules, strict=True):
         _check_text(old.text, new.text, result)
-    again = rewrite(result.raw, file, settings, lint_bytes)
+    again = looks.rewrite(result.raw, file, settings, lint_bytes)
     assert again.raw == result.raw, "a second run changes the text again"
     return result
 

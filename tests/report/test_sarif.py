@@ -15,11 +15,11 @@ from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.report import Run, sarif
-from fsdp_migrate.rewrite.engine import rewrite
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.source import Source
 from fsdp_migrate.torch_api import TorchRange
+from tests.looks import rewrite
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))

@@ -3,17 +3,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 import pytest
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
-from fsdp_migrate.rewrite import rewrite_bytes
-from fsdp_migrate.rewrite.engine import SPARE_PASSES, RewriteResult, rewrite
+from fsdp_migrate.rewrite import engine, rewrite_bytes
+from fsdp_migrate.rewrite.engine import SPARE_PASSES, RewriteResult
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
 
+from ..looks import rewrite
 from .plans import finding
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"))
@@ -246,3 +248,53 @@ def test_a_hint_is_mended_only_where_hints_are_shown() -> None:
     assert rewrite_bytes(text, "x.py", quiet).raw == text
     shown = Settings(TorchRange.parse(">=2.1"), hints=True)
     assert rewrite_bytes(text, "x.py", shown).raw.startswith(b"from torch.distributed.fsdp import FlatParameter\n")
+
+
+class Stepwise(NamedTuple):
+    """Finds words that have a fix first, then others too."""
+
+    text: bytes
+    asked: list[str]
+    source: Source | None = None
+
+    def mendable(self) -> FileReport:
+        self.asked.append("some")
+        return Rules(old="new", broken="(")(self.text, "x.py", SETTINGS)
+
+    def report(self) -> FileReport:
+        self.asked.append("all")
+        return Rules(old="new", broken="(", bad=None, late="old")(self.text, "x.py", SETTINGS)
+
+    def close(self) -> None:
+        self.asked.append("closed")
+
+
+def test_all_rules_are_asked_only_of_the_text_that_the_others_leave_alone() -> None:
+    asked: list[str] = []
+    result = engine.rewrite(b"old = bad\n", "x.py", SETTINGS, lambda text, source: Stepwise(text, asked, source))
+    assert (result.raw, [f.code for f in result.left]) == (b"new = bad\n", ["bad"])
+    assert asked == ["some", "closed", "some", "all", "closed"]
+
+
+def test_what_only_all_rules_find_is_mended_too() -> None:
+    result = engine.rewrite(b"late = bad\n", "x.py", SETTINGS, lambda text, source: Stepwise(text, [], source))
+    assert (result.raw, places(result)) == (b"new = bad\n", [("late", 1, 1), ("old", 1, 1)])
+
+
+def test_a_fix_that_is_left_out_is_declared_in_the_report_of_all_rules() -> None:
+    asked: list[str] = []
+    result = engine.rewrite(b"broken = bad\n", "x.py", SETTINGS, lambda text, source: Stepwise(text, asked, source))
+    assert [(f.code, f.fix) for f in result.left] == [("broken", None), ("bad", None)]
+    assert "does not parse" in (result.left[0].reason or "")
+    assert asked == ["some", "closed", "all", "closed"]
+
+
+def test_a_text_is_read_once_and_given_to_the_next_look() -> None:
+    given: list[Source | None] = []
+
+    def look(text: bytes, source: Source | None) -> Stepwise:
+        given.append(source)
+        return Stepwise(text, [], source)
+
+    engine.rewrite(b"old = bad\n", "x.py", SETTINGS, look)
+    assert [source and source.text for source in given] == [None, "new = bad\n"]

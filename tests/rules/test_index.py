@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from fsdp_migrate.checking import may_mend
+from fsdp_migrate.config import Settings
+from fsdp_migrate.findings import Applicability
+from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rules import RULES, find
+from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.entry import Entry
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.running import may_find
 from fsdp_migrate.screen import Screen
+from fsdp_migrate.torch_api import TorchRange
 from tools.build_rule_index import COMMAND, TARGET, index_text
 
 
@@ -51,3 +57,25 @@ def test_a_rule_is_not_run_where_none_of_its_marks_is_written() -> None:
     assert may_find(by_code["FSDP841"], b"import torch as t\n\nt.load(path)\n")  # whose needle is `torch.load`
     assert not may_find(by_code["FSDP600"], text)
     assert may_find(by_code["FSDP600"], b"from torch.distributed.fsdp import fully_shard\n")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.card.code for rule in RULES])
+def test_the_fixes_of_examples_have_a_grade_that_the_card_names(rule: Rule) -> None:
+    entry = next(entry for entry in ENTRIES if entry.code == rule.card.code)
+    for example in rule.card.flags:
+        settings = Settings(TorchRange.parse(example.torch), select=(rule.card.code,))
+        for finding in lint_bytes(example.before.encode(), "x.py", settings).findings:
+            assert finding.fix is None or finding.applicability.value in entry.fixes
+
+
+def test_a_rule_may_mend_what_its_card_or_the_settings_say() -> None:
+    by_code = {entry.code: entry for entry in ENTRIES}
+    assert [by_code[code].fixes for code in ("FSDP111", "FSDP202", "FSDP201")] == [(), ("safe",), ("unsafe",)]
+    careful, bold = Settings(TorchRange.default()), Settings(TorchRange.default(), unsafe_fixes=True)
+    assert [may_mend(by_code[code], careful) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, False]
+    assert [may_mend(by_code[code], bold) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, True]
+    graded = Settings(
+        TorchRange.default(),
+        grades=(("FSDP1", Applicability.SAFE), ("FSDP202", Applicability.UNSAFE), ("FSDP201", Applicability.SAFE)),
+    )
+    assert [may_mend(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]

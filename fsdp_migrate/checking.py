@@ -1,0 +1,102 @@
+"""The rules on one module of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.distributed import uses_distributed
+from fsdp_migrate.findings import Applicability, FileReport, Finding
+from fsdp_migrate.rules.running import findings_of
+from fsdp_migrate.screen import may_be_unused
+from fsdp_migrate.source import is_notebook
+from fsdp_migrate.suppressions import Suppressions
+
+if TYPE_CHECKING:
+    from fsdp_migrate.config import Settings
+    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.rules.entry import Entry
+    from fsdp_migrate.source import Source
+
+
+class Checking:
+    """One module with its facts; each rule runs once, when it is first asked for. Close it to let go of the facts."""
+
+    def __init__(
+        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], elsewhere: Elsewhere | None
+    ) -> None:
+        """Take in the module.
+
+        Raises:
+            RecursionError: it is nested too deeply.
+        """
+        self.source = source
+        self.path = path
+        self.settings = settings
+        self.rules = tuple(rules)
+        self.elsewhere = elsewhere
+        self.facts = ModuleFacts(source, path, settings.torch, elsewhere)
+        self.suppressions = Suppressions(source)
+
+    def close(self) -> None:
+        """Let go of the facts."""
+        self.facts.close()
+
+    def mendable(self) -> FileReport | None:
+        """What the rules find whose fixes may be applied, in order; None where all have to speak for it."""
+        if is_notebook(self.path) or may_be_unused(self.source.data, self.rules):
+            return None
+        entries = [entry for entry in self.rules if may_mend(entry, self.settings)]
+        found = [finding for finding in self._found(entries) if not self.suppressions.silences(finding)]
+        return FileReport(self.path, self._in_order(found))
+
+    def report(self, modules: Sequence[Source]) -> FileReport:
+        """What all rules find; `modules` are those of the file."""
+        found = self._found(self.rules)
+        kept = [finding for finding in found if not self.suppressions.silences(finding)]
+        suppressed = len(found) - len(kept)
+        if may_be_unused(self.source.data, self.rules):
+            from fsdp_migrate.rules.unused_suppression import unused
+
+            kept += unused(self.facts, self.suppressions, {entry.code for entry in self._in_force(self.rules)})
+        if is_notebook(self.path):
+            from fsdp_migrate.notebook.review import reviewed
+
+            kept = reviewed(self.source, modules, self.path, kept)
+        report = FileReport(self.path, self._in_order(kept), suppressed)
+        if self.elsewhere is None:
+            return report
+        return replace(report, consulted=tuple(self.elsewhere.consulted), asked_all=self.elsewhere.asked_all)
+
+    def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
+        return [entry for entry in entries if not entry.neighbour or uses_distributed(self.facts)]
+
+    def _found(self, entries: Iterable[Entry]) -> list[Finding]:
+        return [finding for entry in self._in_force(entries) for finding in findings_of(self.facts, entry)]
+
+    def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        graded = (_graded(finding, self.settings) for finding in findings)
+        return tuple(sorted(graded, key=lambda finding: (finding.span.start, finding.code)))
+
+
+def may_mend(entry: Entry, settings: Settings) -> bool:
+    """Whether `rewrite` may apply a fix of the rule."""
+    if not entry.fixes:
+        return False
+    grade = settings.grade(entry.code)
+    grades = entry.fixes if grade is None else (grade.value,)
+    return Applicability.SAFE.value in grades or (settings.unsafe_fixes and Applicability.UNSAFE.value in grades)
+
+
+def _graded(finding: Finding, settings: Settings) -> Finding:
+    """The finding as the settings trust its fix; one without a fix stays as it is."""
+    grade = settings.grade(finding.code)
+    if grade is None or finding.fix is None or finding.applicability is grade:
+        return finding
+    if grade is Applicability.SAFE:
+        return replace(finding, applicability=grade, reason=None)
+    if grade is Applicability.UNSAFE:
+        return replace(finding, applicability=grade, reason="the settings call the fixes of this rule unsafe")
+    return replace(finding, applicability=grade, reason="the settings trust no fix of this rule", fix=None)
