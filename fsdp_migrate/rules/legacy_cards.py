@@ -155,10 +155,11 @@ def load(model, optim, osd):
 
 _OPTIMIZER = """\
  The optimizer is taken from the `optim=` argument, from what the result is loaded into
-in the same function, or from another FSDP call there that pairs one optimizer with this model; otherwise the finding
-is manual. Without `optim=` the old method numbered parameters as `model.parameters()` does, the new one as the
-optimizer's groups do: what is loaded is the same, except where the groups list parameters in another order than the
-model; there the old call loaded the wrong state and the new one loads the right one."""
+in the same function (by a name, or as an item of a local dict), or from another FSDP call there that pairs one
+optimizer with this model; otherwise the finding is manual. Without `optim=` the old method numbered parameters as
+`model.parameters()` does, the new one as the optimizer's groups do: what is loaded is the same, except where the groups
+list parameters in another order than the model; there the old call loaded the wrong state and the new one loads the
+right one."""
 
 SHARD_FULL = _rule(
     "FSDP103",

@@ -16,6 +16,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.rules.assigned import assigned, later_items
 from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, told_by_callers
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
@@ -71,10 +72,12 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
             continue
         if isinstance(facts.structure.parents[result], ast.NamedExpr):
             results.append(facts.structure.parents[result])
-        target = _assigned_name(facts, result)
-        if target is not None and target.id not in followed:
-            followed.add(target.id)
-            results.extend(_later_uses(facts, target))
+        for target in assigned(facts, result):
+            if isinstance(target, ast.Subscript):
+                results.extend(later_items(facts, target))
+            elif target.id not in followed:
+                followed.add(target.id)
+                results.extend(_later_uses(facts, target))
 
 
 def _loader(facts: ModuleFacts, result: ast.AST) -> ast.expr | None:

@@ -1,0 +1,97 @@
+"""The optimizer of a converted state dict that is put into a dict, or unpacked, before it is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.checks import check_manual, check_transformed
+
+IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n"
+OLD = "FSDP.flatten_sharded_optim_state_dict({0}, {1})"
+NEW = "FSDP.optim_state_dict_to_load(model={1}, optim={2}, optim_state_dict={0})"
+
+
+def loading(body: str) -> str:
+    return f"{IMPORT}\ndef load(model, other, optim, second, key, read):\n    state = read()\n{body}"
+
+
+def converted(target: str, state: str, model: str = "model", optim: str = "optim", rest: str = "") -> str:
+    return (
+        f"    with FSDP.state_dict_type({model}, StateDictType.SHARDED_STATE_DICT):\n"
+        f"        {target} = {NEW.format(state, model, optim)}{rest}\n"
+    )
+
+
+@pytest.mark.parametrize("between", ["", "    print(state)\n    state['epoch'] = 1\n    n = state.get('epoch')\n"])
+def test_an_item_of_a_local_dict_is_followed_to_where_it_is_loaded(between: str) -> None:
+    tail = f"{between}    optim.load_state_dict(state['optim'])\n"
+    before = f"    state['optim'] = {OLD.format('state[key]', 'model')}\n"
+    check_transformed(
+        loading(before + tail), loading(converted("state['optim']", "state[key]") + tail), "FSDP105", torch=">=2.1"
+    )
+
+
+def test_items_of_several_models_go_to_their_optimizers() -> None:
+    tail = "    optim.load_state_dict(state['a'])\n    second.load_state_dict(state['b'])\n"
+    before = f"    state['a'] = {OLD.format('state[0]', 'model')}\n"
+    before += f"    state['b'] = {OLD.format('state[1]', 'other')}\n{tail}"
+    after = converted("state['a']", "state[0]") + converted("state['b']", "state[1]", "other", "second") + tail
+    check_transformed(loading(before), loading(after), "FSDP105")
+
+
+def test_the_part_of_an_unpacking_is_followed() -> None:
+    tail = "    optim.load_state_dict(flat)\n    return epoch\n"
+    before = f"    flat, epoch = {OLD.format('state', 'model')}, key\n{tail}"
+    check_transformed(loading(before), loading(converted("flat, epoch", "state", rest=", key") + tail), "FSDP105")
+
+
+def test_each_target_of_an_assignment_is_followed() -> None:
+    tail = "    optim.load_state_dict(flat)\n"
+    before = f"    key.kept = flat = {OLD.format('state', 'model')}\n{tail}"
+    check_transformed(loading(before), loading(converted("key.kept = flat", "state") + tail), "FSDP105")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "change(state)",
+        "state[key] = None",
+        "state['optim'] = None",
+        "state.update(other)",
+        "state = other",
+        "alias = state",
+        "del state['optim']",
+    ],
+)
+def test_an_item_that_may_be_another_by_then_is_not_followed(between: str) -> None:
+    body = (
+        f"    state['optim'] = {OLD.format('state[0]', 'model')}\n    {between}\n"
+        "    optim.load_state_dict(state['optim'])\n"
+    )
+    check_manual(loading(body), "FSDP105", "never loaded into it here")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"    epoch, flat = {OLD.format('state', 'model')}, key\n    optim.load_state_dict(flat)\n",
+        f"    flat, *rest = {OLD.format('state', 'model')}, key\n    optim.load_state_dict(flat)\n",
+        f"    state[key] = {OLD.format('state', 'model')}\n    optim.load_state_dict(state[key])\n",
+        f"    key.state['a'] = {OLD.format('state', 'model')}\n    optim.load_state_dict(key.state['a'])\n",
+        f"    state['a'] = {OLD.format('state', 'model')}\n    optim.load_state_dict(state['b'])\n",
+        f"    state['a'][0] = {OLD.format('state', 'model')}\n    optim.load_state_dict(state['a'][0])\n",
+        f"    state['a'] = {OLD.format('state', 'model')}\n    def g():\n        state['a'] = 1\n    g()\n"
+        "    optim.load_state_dict(state['a'])\n",
+        f"    optim.load_state_dict(state['a'])\n    state['a'] = {OLD.format('state', 'model')}\n",
+    ],
+)
+def test_what_is_loaded_may_be_something_else(body: str) -> None:
+    check_manual(loading(body), "FSDP105", "never loaded into it here")
+
+
+def test_an_item_that_two_optimizers_load_belongs_to_neither() -> None:
+    body = (
+        f"    state['a'] = {OLD.format('state', 'model')}\n    optim.load_state_dict(state['a'])\n"
+        "    second.load_state_dict(state['a'])\n"
+    )
+    check_manual(loading(body), "FSDP105", "more than one optimizer could be meant")
