@@ -109,12 +109,13 @@ class Scope:
 
     def lookup(self, name: str) -> Scope | None:
         """The scope whose binding of `name` is seen from here, None for builtins and unbound names."""
-        for scope in self.enclosing():
+        scope: Scope | None = self
+        while scope is not None:
             if name in scope.declared_global:
                 return scope.module if name in scope.module.bindings else None
-            visible = scope is self or not scope.is_class
-            if visible and name in scope.bindings and name not in scope.declared_nonlocal:
+            if name in scope.bindings and name not in scope.declared_nonlocal and (scope is self or not scope.is_class):
                 return scope
+            scope = scope.parent
         return None
 
 

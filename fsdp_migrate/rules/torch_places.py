@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.names import Meaning
@@ -116,20 +117,17 @@ def _imports(facts: ModuleFacts) -> Iterator[Import]:
 
 
 def _chains(facts: ModuleFacts) -> Iterator[Chain]:
-    roots = _torch_names(facts)
+    roots = _names(facts).torch
     for node in facts.structure.attributes:
-        parent = facts.structure.parents[node]
-        if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        if isinstance(facts.structure.parents[node], ast.Attribute) or _root_name(facts, node) not in roots:
             continue
         links: list[ast.Attribute] = []
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             links.append(root)
             root = root.value
-        if isinstance(root, ast.Name) and root.id in roots:
-            chain = _chain(facts, root, links[::-1])
-            if chain is not None:
-                yield chain
+        if isinstance(node.ctx, ast.Load) and (chain := _chain(facts, root, links[::-1])) is not None:
+            yield chain
 
 
 def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute]) -> Chain | None:
@@ -150,7 +148,7 @@ def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute]) 
 
 def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
     """The full name of what of torch `node` stands for, None where it is anything else or not certain."""
-    if _root_name(facts, node) not in _torch_names(facts):
+    if _root_name(facts, node) not in _names(facts).torch:
         return None
     meaning = _only_meaning(facts, node)
     path = None if meaning is None else meaning.qualified
@@ -158,15 +156,17 @@ def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
 
 
 def _root_name(facts: ModuleFacts, node: ast.expr) -> str | None:
-    """The name that a chain of attributes starts from; each link of a chain is looked at once, however long it is."""
-    known: dict[ast.expr, str | None] = facts.memo(_root_name, dict)
-    links = []
-    while isinstance(node, ast.Attribute) and node not in known:
-        links.append(node)
-        node = node.value
-    name = node.id if isinstance(node, ast.Name) else known.get(node)
-    known.update(dict.fromkeys(links, name))
-    return name
+    """The name that a chain of attributes starts from."""
+    return node.id if isinstance(node, ast.Name) else facts.memo(_roots, lambda: _roots(facts)).get(node)
+
+
+def _roots(facts: ModuleFacts) -> dict[ast.expr, str | None]:
+    """The names that the attributes of the file start from; each link of a chain is looked at once."""
+    found: dict[ast.expr, str | None] = {}
+    for node in reversed(facts.structure.attributes):  # in which a chain comes before its beginnings
+        owner = node.value
+        found[node] = owner.id if isinstance(owner, ast.Name) else found.get(owner)
+    return found
 
 
 def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
@@ -177,30 +177,48 @@ def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
     return meanings[0] if len(meanings) == 1 else None
 
 
-def _torch_names(facts: ModuleFacts) -> frozenset[str]:
-    """Names that may stand for something of torch: imported, or assigned from what is."""
-    return facts.memo(_torch_names, lambda: _find_torch_names(facts))
+def may_end_in(facts: ModuleFacts, node: ast.expr, words: Container[str]) -> bool:
+    """Whether the `torch_path` of a node may end in one of some words, told without looking for it."""
+    if not isinstance(node, ast.Attribute) or node.attr in words:
+        return True
+    return _root_name(facts, node) in _names(facts).own  # A module of the project may call it otherwise.
 
 
-def _find_torch_names(facts: ModuleFacts) -> frozenset[str]:
+class _Names(NamedTuple):
+    """Names that may stand for something of torch, and those of them that come through the project."""
+
+    torch: frozenset[str]
+    own: frozenset[str]
+
+
+def _names(facts: ModuleFacts) -> _Names:
+    return facts.memo(_names, lambda: _find_names(facts))
+
+
+def _find_names(facts: ModuleFacts) -> _Names:
     bound = [
         (name, binding)
         for scope in facts.structure.module.nested()
         for name, bindings in scope.bindings.items()
         for binding in bindings
     ]
-    names = {
+    imported = [(name, binding.target or "") for name, binding in bound if binding.kind is Kind.IMPORT]
+    elsewhere = facts.names.elsewhere
+    own = {
         name
-        for name, binding in bound
-        if binding.kind is Kind.IMPORT and (binding.target or "").split(".")[0] in ("torch", "")
+        for name, target in imported
+        if target.startswith(".") or (elsewhere is not None and elsewhere.is_own(target))
     }
-    if facts.names.elsewhere is not None:
-        own = facts.names.elsewhere.is_own
-        names.update(name for name, binding in bound if binding.kind is Kind.IMPORT and own(binding.target or ""))
+    names = own.union(name for name, target in imported if target.split(".")[0] == "torch")
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
+    return _Names(_with_aliases(names, aliases), _with_aliases(own, aliases))
+
+
+def _with_aliases(names: set[str], aliases: Sequence[tuple[str, str]]) -> frozenset[str]:
+    found = set(names)
     for _ in range(2):
-        names.update(name for name, root in aliases if root in names)
-    return frozenset(names)
+        found.update(name for name, root in aliases if root in found)
+    return frozenset(found)
 
 
 def _root_of(value: ast.expr | None) -> str | None:

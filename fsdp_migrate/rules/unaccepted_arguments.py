@@ -15,10 +15,10 @@ from packaging.version import Version
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.rules.changed_names import changed_names, has_changed
+from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.specific import spoken_for
-from fsdp_migrate.rules.torch_places import torch_path
+from fsdp_migrate.rules.torch_places import may_end_in, torch_path
 from fsdp_migrate.rules.torch_presence import (
     CALLING,
     concerned,
@@ -85,7 +85,7 @@ def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str])
     """What of torch is called, None if it is something else."""
     if call.func in methods:
         return _Callee(methods[call.func], bound=True)
-    path = torch_path(facts, call.func)
+    path = torch_path(facts, call.func) if may_end_in(facts, call.func, changed_words()) else None
     return None if path is None else _Callee(path)
 
 
