@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.floors import around, is_only_for_older, newest, older, too_old
+from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | 
     """
     if card.floor is None or facts.torch.oldest >= Version(card.floor):
         return False
-    spans = () if fix is None else (span for edit in fix.edits for span in touched(edit))
+    spans = () if fix is None else changed(facts, fix.edits)
     return any(older(facts, Version(card.floor), node) for node in (*nodes, *(around(facts, span) for span in spans)))
 
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.edits import touched
+from fsdp_migrate.edits import Replace, touched
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -43,7 +43,7 @@ def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[E
     if early := older(facts, floor, node):
         runs = "only runs" if is_only_for_older(facts, node, floor) else "also runs"
         return f"{needs}, and this {runs} on torch {_told(early)}"
-    for span in (span for edit in edits for span in touched(edit)):
+    for span in changed(facts, edits):
         if early := older(facts, floor, around(facts, span)):
             line = facts.source.location(span.start).line
             return f"{needs}, and line {line}, which has to change as well, also runs on torch {_told(early)}"
@@ -54,6 +54,17 @@ def _told(releases: Sequence[Version]) -> str:
     from fsdp_migrate.rules.torch_presence import span_of  # needed only for a reason
 
     return span_of(releases)
+
+
+def changed(facts: ModuleFacts, edits: Iterable[Edit]) -> Iterator[Span]:
+    """Where `edits` change more than blanks between statements."""
+    for edit in edits:
+        if not (isinstance(edit, Replace) and _is_about_blanks(facts, edit)):
+            yield from touched(edit)
+
+
+def _is_about_blanks(facts: ModuleFacts, edit: Replace) -> bool:
+    return not edit.text.strip() and not facts.source.segment(edit.span).strip(" ;\t\f\\\r\n")
 
 
 def around(facts: ModuleFacts, span: Span) -> ast.AST:

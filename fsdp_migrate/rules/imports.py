@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.names import PACKAGE, Meaning
-from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.facts.scopes import TRIES, Binding, FunctionNode, Kind, Scope
 from fsdp_migrate.rules.floors import older
 from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
@@ -128,7 +129,7 @@ def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: 
     ]
     if any(not binding.conditional for binding in usable):
         return True
-    if home.is_module and any(_is_chosen(facts, binding.node, at) for binding in usable):
+    if home.is_module and any(_is_chosen(facts, binding, at) for binding in usable):
         return True
     arms = {_arm(facts, binding.node) for binding in usable}
     if arms & {_arm(facts, node) for node in (at, *_ancestors(facts, at)) if node in facts.structure.parents}:
@@ -137,10 +138,23 @@ def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: 
     return bool(origins) and all(_arm(facts, origin.node) in arms for origin in origins)
 
 
-def _is_chosen(facts: ModuleFacts, statement: ast.AST, at: ast.AST) -> bool:
-    """Whether version checks alone decide on a statement of the module, for all releases that get to `at`."""
-    chosen = all(isinstance(around, (ast.If, ast.Module)) for around in _ancestors(facts, statement))
-    return chosen and all(facts.gates.flags.surely(statement, release) for release in facts.gates.alive(at))
+def _is_chosen(facts: ModuleFacts, binding: Binding, at: ast.AST) -> bool:
+    """Whether the version of torch alone decides on an import of the module, and all that get to `at` run it."""
+    child = binding.node
+    for around in _ancestors(facts, child):
+        if not isinstance(around, (ast.If, ast.Module, *TRIES)) or not _follows_imports(around, child):
+            return False
+        child = around
+    surely = facts.gates.flags.surely
+    return all(surely(binding.node, one) and exists(binding.target or "", one) for one in facts.gates.alive(at))
+
+
+def _follows_imports(around: ast.AST, child: ast.AST) -> bool:
+    """Whether nothing but imports stands before `child` in a body that may be left halfway."""
+    if not isinstance(around, TRIES):
+        return True
+    before = itertools.takewhile(lambda statement: statement is not child, around.body)
+    return child in around.body and all(isinstance(one, (ast.Import, ast.ImportFrom)) for one in before)
 
 
 def _reached_from(facts: ModuleFacts, home: Scope, at: ast.AST) -> tuple[int, int]:

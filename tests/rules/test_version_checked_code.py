@@ -118,10 +118,18 @@ def test_of_imports_in_both_arms_the_one_of_new_releases_brings_the_names() -> N
     )
 
 
-def test_names_that_a_checked_import_of_the_module_brings_are_used() -> None:
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "if torch.__version__ >= '2.1':\n    {}",
+        "if torch.__version__ < '2.0':\n    pass\nelse:\n    {}",
+        "try:\n    {}except ImportError:\n    pass\n",
+    ],
+)
+def test_names_that_a_checked_import_of_the_module_brings_are_used(imported: str) -> None:
+    names = "from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType\n"
     head = (
-        f"import torch\n{IMPORT}\nif torch.__version__ >= '2.1':\n"
-        "    from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType\n\n"
+        f"import torch\n{IMPORT}\n{imported.format(names)}\n"
         "def save(model, optim):\n    if torch.__version__ >= '2.1':\n"
     )
     check_transformed(f"{head}        return {OLD}\n", head + saved("        ", imported=False), "FSDP101", torch=SINCE)
@@ -133,6 +141,8 @@ def test_names_that_a_checked_import_of_the_module_brings_are_used() -> None:
         "if torch.__version__ >= '2.2':\n    {}",
         "if torch.__version__ >= '2.1' and flag:\n    {}",
         "try:\n    import apex\n    {}except ImportError:\n    pass\n",
+        "try:\n    prepare()\n    {}except Exception:\n    pass\n",
+        "for _ in range(n):\n    {}",
     ],
 )
 def test_names_that_an_import_may_not_bring_are_imported_again(imported: str) -> None:
@@ -149,6 +159,12 @@ def test_names_that_an_import_may_not_bring_are_imported_again(imported: str) ->
         "import FullOptimStateDictConfig as FSDPFullOptimStateDictConfig, StateDictType as FSDPStateDictType",
     )
     check_transformed(f"{head}        return {OLD}\n", head + new, "FSDP101", torch=SINCE)
+
+
+def test_an_arm_on_the_line_of_its_check_gets_lines_of_its_own() -> None:
+    head = f"import torch\n{IMPORT}\ndef save(model, optim):\n    if torch.__version__ >= '2.1':"
+    tail = "    else: return None\n"
+    check_transformed(f"{head} return {OLD}\n{tail}", f"{head}\n{saved('        ')}{tail}", "FSDP101", torch=SINCE)
 
 
 def test_a_chain_reaches_what_the_releases_of_the_arm_have() -> None:
