@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.written_names import Vocabulary
 
-_SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*FSDP\d|fsdp-migrate:\s*ignore", re.IGNORECASE)
+_SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
 _NEAR = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
 # One of these is in every suppression of this tool's rules; both are among the words above.
@@ -91,8 +91,11 @@ def may_be_unused(raw: bytes, entries: tuple[Entry, ...]) -> bool:
 
 
 def _has_suppression(raw: bytes) -> bool:
-    # The pattern is slow where it has nothing to find, and these words are rare.
-    return (b"fsdp-migrate:" in raw or b"FSDP" in raw) and _SUPPRESSION.search(raw) is not None
+    if b"fsdp-migrate:" not in raw and b"FSDP" not in raw:
+        return False
+    lowered = raw.lower()  # a pattern that ignores case is tried at every byte
+    # It is slow where it has nothing to find, and these words are rare.
+    return (b"noqa" in lowered or b"fsdp-migrate:" in lowered) and _SUPPRESSION.search(lowered) is not None
 
 
 def _finds_unused(entries: tuple[Entry, ...]) -> bool:

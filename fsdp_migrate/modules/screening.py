@@ -6,8 +6,9 @@ Only modules that hold something of FSDP themselves give such names; a file that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from typing import NamedTuple
 
 from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
@@ -22,6 +23,14 @@ _MODULES = frozenset(
 _BETWEEN = rb"(?:[\s\\]*\((?:[^)#]|#[^\r\n]*[\r\n])*?|(?:[^\n]|(?<=\\)\n|(?<=\\\r)\n)*?)"
 
 
+class _Given(NamedTuple):
+    """What other files are given: the names, the paths of the modules that have them, and what these are called."""
+
+    names: set[str]
+    paths: set[str]
+    stems: set[str]
+
+
 def overlooked(
     seen: Sequence[SourceFile],
     passed: Sequence[SourceFile],
@@ -34,16 +43,19 @@ def overlooked(
     """
     waiting = list(passed)
     while seen and waiting:
-        givers: dict[str, set[str]] = {}
+        names: set[str] = set()
+        paths: set[str] = set()
         for file in seen:
             view = view_of(file)
-            for name in _hidden(view, cache(partial(is_worth, file))):
-                givers.setdefault(name, set()).add(view.path)
-        importing = _importing(givers)
+            hidden = set(_hidden(view, cache(partial(is_worth, file))))
+            names |= hidden
+            paths |= {view.path} if hidden else set()
+        given = _Given(names, paths, {stem(path) for path in paths})
+        importing = _importing(given)
         found = []
-        for file in waiting if givers else ():
+        for file in waiting if names else ():
             raw = _holding(file, importing)
-            lines = "" if raw is None else _taken(view_of(file), Sketch(raw), givers)
+            lines = "" if raw is None else _taken(view_of(file), Sketch(raw), given)
             if raw is not None and lines and is_worth(file, raw + lines.encode()):
                 found.append(file)
                 yield file, raw
@@ -60,25 +72,22 @@ def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
             yield bound
 
 
-def _taken(view: View, sketch: Sketch, givers: Mapping[str, Collection[str]]) -> str:
+def _taken(view: View, sketch: Sketch, given: _Given) -> str:
     """Imports from torch itself for what a file takes from the files that give names."""
-    paths = {path for found in givers.values() for path in found}
-    stems = {stem(path) for path in paths}
     find = view.modules.finder.find
-    stars = [star for star in sketch.stars if find(star, view.path) in paths]
+    stars = [star for star in sketch.stars if find(star, view.path) in given.paths]
     lines = [view.direct_import("*", star, partial(reads, sketch.raw, "*")) for star in stars]
     for bound, targets in sketch.imports.items():
         for target in targets:
             module, name = split(target)
-            if (name in givers and module) or (name in stems and find(target, view.path) in paths):
+            if (name in given.names and module) or (name in given.stems and find(target, view.path) in given.paths):
                 lines.append(view.direct_import(bound, target, partial(reads, sketch.raw, bound)))
     return "".join(lines)
 
 
-def _importing(givers: Mapping[str, Collection[str]]) -> re.Pattern[bytes]:
+def _importing(given: _Given) -> re.Pattern[bytes]:
     """What imports one of the names, a module that gives one, or a star."""
-    words = {*givers, *(stem(path) for found in givers.values() for path in found)}
-    any_word = "|".join(map(re.escape, sorted(words))).encode()
+    any_word = "|".join(map(re.escape, sorted(given.names | given.stems))).encode()
     return re.compile(rb"import(?:[\s\\]*\*|" + _BETWEEN + rb"(?<!\w)(?:" + any_word + rb")(?!\w))")
 
 

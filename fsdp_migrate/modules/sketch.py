@@ -24,7 +24,8 @@ _TOP_LEVEL = re.compile(
     rb"\n(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?=[#\n]|if\b|\Z))"
 )
 _BINDING = re.compile(
-    rb"\n[ \t\f\v]*(?:(?:async[ \t]+)?(class|def)[ \t]+([\w\x80-\xff]+)|([\w\x80-\xff]+)[ \t]*(?::[^=\n]+)?=(?!=))"
+    rb"\n[ \t\f\v]*(?:(class|def|async[ \t]+def)[ \t]+([\w\x80-\xff]+)"
+    rb"|([\w\x80-\xff]+)[ \t]*(?:=(?!=)|:[^=\n]+=(?!=)))"
 )
 _NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
 _ANYTHING = re.compile(rb"(?!\w)()")
@@ -185,7 +186,7 @@ class Sketch:
         found: dict[bytes, list[int]] = {}
         for match in _BINDING.finditer(b"\n" + self.raw):
             keyword, word, place = match[1] or b"", match[2] or match[3], match.start(2 if match[1] else 3)
-            found.setdefault(keyword + b" " + word, []).append(place - 1)
+            found.setdefault(keyword.removeprefix(b"async").lstrip() + b" " + word, []).append(place - 1)
         return found
 
     def _before(self, place: int) -> bytes:
