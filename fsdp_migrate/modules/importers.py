@@ -61,7 +61,7 @@ def _candidates(modules: Modules, path: str, name: str) -> list[str]:
 
 def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
     sketch = modules.sketch(other)
-    if sketch is None:
+    if sketch is None or (name.encode() not in sketch.raw and not sketch.stars):
         return False
     targets = {target for found in sketch.imports.values() for target in found}
     if any(split(target)[1] == name and modules.finder.find(split(target)[0], other) == path for target in targets):
