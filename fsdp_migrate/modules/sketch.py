@@ -44,8 +44,8 @@ _FLAGS = ("True", "False")
 _LATE = re.compile(
     rb"""def[ \t]+__getattr__[ \t]*\((?!\s*self\b)|(?<![.\w])__getattr__[ \t]*(?:[,=:;)\]"'#\\\n]|as\b|\Z)"""
 )
-# A line of a doctest, which is no code of the module.
-_PROMPTS = (b">>> ", b"... ")
+# What is behind one of these alone on its line is in a doctest; in a notebook, where it is run, quotes are before it.
+_PROMPTS = (b">>>", b"...")
 _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
 
 
@@ -151,7 +151,7 @@ class Sketch:
     def _from_imports(self) -> list[tuple[str, str]]:
         found = []
         for match in _FROM.finditer(self.raw):
-            if self.raw.endswith(_PROMPTS, 0, match.start()):
+            if self.raw[match.start() - 1 : match.start()] == b" " and self._before(match.start()) in _PROMPTS:
                 continue
             names = match[2]
             if names == b"(":

@@ -71,6 +71,11 @@ def test_an_import_in_a_doctest_is_none() -> None:
     assert sketch.stars == ("g",)
 
 
+def test_an_import_behind_a_prompt_in_a_notebook_is_one() -> None:
+    text = '{"source": [\n   ">>> from a import b\\n",\n   "... from c import d"]}'
+    assert {"b", "d"} <= Sketch(text.encode()).imports.keys()
+
+
 def test_imports_are_told_apart_only_in_files_that_write_the_name(tmp_path: Path) -> None:
     tree = {"a.py": f"{PUBLIC}from lib import helper\n{SAVE}", "lib/__init__.py": ROOT, "lib/wrap.py": "helper = 1\n"}
     grow(tmp_path, {**tree, "lib/models.py": "import torch\nfrom torch import nn\n"})
