@@ -228,18 +228,19 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
         from fsdp_migrate import replacing
 
         replacing.clear(discovery.leftovers)
-    for file, raw in _worth_linting(discovery, gathered):
-        with gathered.failures_of(file), _uncollected():
-            settings = gathered.settings_of(file)
-            gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
-            result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
-            if result.raw != raw:
-                if write:
-                    files.write(file, result.raw, raw)
-                changes.append(Change(file.shown, raw, result.raw))
-                gathered.changed.append(file.shown)
-                gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
-            gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
+    with _uncollected():
+        for file, raw in _worth_linting(discovery, gathered):
+            with gathered.failures_of(file):
+                settings = gathered.settings_of(file)
+                gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
+                result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
+                if result.raw != raw:
+                    if write:
+                        files.write(file, result.raw, raw)
+                    changes.append(Change(file.shown, raw, result.raw))
+                    gathered.changed.append(file.shown)
+                    gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
+                gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known), tuple(changes)
@@ -327,7 +328,7 @@ def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Linting a file makes millions of objects and leaves none behind: looking for garbage meanwhile is in vain."""
+    """Linting makes millions of objects and leaves none of them behind: looking for garbage meanwhile is in vain."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -116,7 +116,7 @@ class _Log:
         """What `rewrite` would do about the finding if it were the only one."""
         if finding.fix is None:
             return None
-        from fsdp_migrate.rewrite.engine import fix_alone  # brings LibCST with it
+        from fsdp_migrate.rewrite.engine import fix_alone  # needed only here
 
         mended = fix_alone(source, finding.path, finding)
         if mended is None:

@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import groupby
 
 from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Unwrap, Wrap
-from fsdp_migrate.rewrite.calls import rewrite_call, stands_alone
 from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, reindent, splice, with_newlines
 from fsdp_migrate.source import Source, Span
 
@@ -174,6 +173,8 @@ def new_text(source: Source, edit: InnerEdit) -> str:
     """What an edit puts at its span."""
     if isinstance(edit, Replace):
         return with_newlines(edit.text, source.newline_at(edit.span.start))
+    from fsdp_migrate.rewrite.calls import rewrite_call  # brings LibCST
+
     return rewrite_call(source.segment(edit.span), edit)
 
 
@@ -200,6 +201,8 @@ def _hoisted_block(source: Source, hoists: list[Hoist]) -> str:
 
 def _hoisted_call(source: Source, hoist: Hoist, indent: str) -> str:
     """The rewritten call, its further lines moved along from the line where it stood to `indent`."""
+    from fsdp_migrate.rewrite.calls import stands_alone  # brings LibCST
+
     old = _line_indent(source, hoist.call.span.start)
     text = reindent(new_text(source, hoist.call), old, indent, before="(", after=")")
     return text if stands_alone(text) else f"({text})"

@@ -200,7 +200,7 @@ def _carried_out(source: Source, path: str, chosen: Sequence[Finding]) -> tuple[
     Raises:
         RewriteError: the new text does not parse, or does not have all comments.
     """
-    from fsdp_migrate.rewrite.materialise import replacements  # brings LibCST, needed only to change something
+    from fsdp_migrate.rewrite.materialise import replacements  # needed only to change something
 
     changes: list[Replacement] = []
     comments: list[EditComment] = []

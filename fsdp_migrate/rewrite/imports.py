@@ -7,8 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import libcst as cst
-
 from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
 from fsdp_migrate.rewrite.blocks import fits
 from fsdp_migrate.rewrite.commas import CommaList, Gap
@@ -141,6 +139,8 @@ def _new_text(source: Source, edit: EditImport) -> str | None:
 
 
 def _take_apart(text: str) -> _Import:
+    import libcst as cst  # takes longer than anything else here; new statements and moved modules do without
+
     newline = NEWLINE.search(text)
     code = cst.Module([], default_newline=newline.group() if newline else "\n").code_for_node
     try:

@@ -298,3 +298,14 @@ def test_a_text_is_read_once_and_given_to_the_next_look() -> None:
 
     engine.rewrite(b"old = bad\n", "x.py", SETTINGS, look)
     assert [source and source.text for source in given] == [None, "new = bad\n"]
+
+
+def test_a_fix_that_only_puts_one_text_in_the_place_of_another_does_without_libcst() -> None:
+    text = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nFSDP(model, fsdp_auto_wrap_policy=p)\n"
+    )
+    code = (
+        "import sys\nfrom fsdp_migrate.rewrite import rewrite_source\n"
+        f"new = rewrite_source({text!r}).source\nsys.exit('libcst' in sys.modules or ', auto_wrap_policy=p' not in new)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
