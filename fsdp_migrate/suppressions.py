@@ -16,8 +16,8 @@ from fsdp_migrate.source import Source, Span
 
 _NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 _OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
-_MENTION = re.compile(rb"noqa|fsdp-migrate", re.IGNORECASE)
-_WHOLE_FILE = re.compile(rb"ignore-file", re.IGNORECASE)
+_MENTIONS = (re.compile(rb"noqa"), re.compile(rb"fsdp-migrate"))
+_WHOLE_FILE = b"ignore-file"
 _SEPARATOR = re.compile(r"[\s,]+")
 
 
@@ -62,9 +62,9 @@ class Suppressions:
     @cached_property
     def _mentions(self) -> frozenset[int]:
         """The lines that mention suppressing, 0 where one may mean the file; only there are comments looked for."""
-        data = self.source.data
-        lines = {self.source.line_number(match.start()) for match in _MENTION.finditer(data)}
-        return frozenset({0, *lines} if lines and _WHOLE_FILE.search(data) else lines)
+        text = self.source.data.lower()
+        found = [match.start() for word in _MENTIONS for match in word.finditer(text)]
+        return frozenset({*map(self.source.line_number, found), *([0] if found and _WHOLE_FILE in text else [])})
 
     @cached_property
     def _by_line(self) -> dict[int, list[Directive]]:

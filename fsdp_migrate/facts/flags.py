@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from packaging.version import Version
 
 from fsdp_migrate.facts.scopes import Binding, Kind
-from fsdp_migrate.facts.version_tests import Held, Names, is_plain
+from fsdp_migrate.facts.version_tests import YIELDS, Held, Names, is_undecorated
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
+# What the blocks of compound statements are made of.
+_BLOCK_PARTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Nodes whose parts may not run, or run more than once.
 _MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.IfExp, ast.BoolOp, ast.comprehension)
 
@@ -96,15 +98,25 @@ class Flags:
     def _set_attributes(self) -> Mapping[str, list[ast.Attribute]]:
         found: dict[str, list[ast.Attribute]] = {}
         for node in self.gates.parents:
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if type(node) is ast.Attribute and type(node.ctx) is not ast.Load:
                 found.setdefault(node.attr, []).append(node)
         return found
 
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns what it returns."""
         if function not in self._plain:
-            self._plain[function] = is_plain(function)
+            self._plain[function] = is_undecorated(function) and function not in self._generators
         return self._plain[function]
+
+    @cached_property
+    def _generators(self) -> frozenset[ast.AST]:
+        """What a `yield` stands in, at any depth."""
+        found: set[ast.AST] = set()
+        for node in [node for node in self.gates.parents if type(node) in YIELDS]:
+            while node in self.gates.parents and node not in found:
+                found.add(node)
+                node = self.gates.parents[node]
+        return frozenset(found)
 
     def _find_returns(self, function: ast.FunctionDef) -> tuple[list[ast.Return], bool]:
         """The return statements of a function, and whether a version check decides between them."""
@@ -162,4 +174,4 @@ def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
         if isinstance(node, ast.Return):
             yield node
         elif not isinstance(node, _SCOPES):
-            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+            stack.extend(reversed([part for part in ast.iter_child_nodes(node) if isinstance(part, _BLOCK_PARTS)]))

@@ -254,10 +254,11 @@ class Names:
         scopes = list(self.structure.module.nested())
         bindings = (binding for scope in scopes for found in scope.bindings.values() for binding in found)
         named = {(binding.name, binding.target) for binding in bindings if binding.target is not None}
-        attributes = {node.attr for node in self.structure.attributes} | {"*"}
+        named = {(name, target) for name, target in named if target.split(".")[0] != "torch"}
+        attributes = {node.attr for node in self.structure.attributes} | {"*"} if named else set()
         lines = [elsewhere.direct_import(name, target, attributes.__contains__) for name, target in sorted(named)]
-        words = {name for scope in scopes for name in scope.uses} | {"*"}
         stars = [module for scope in scopes for module in scope.star_imports]
+        words = {name for scope in scopes for name in scope.uses} | {"*"} if stars else set()
         return "".join([*lines, *(elsewhere.direct_import("*", module, words.__contains__) for module in stars)])
 
     def exported(self, name: str) -> list[Binding]:

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from fsdp_migrate.facts import version_names
@@ -138,6 +137,8 @@ def _version_of(evaluator: Evaluator, package: object) -> Version:
 
 def _requirement(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
     """`RequirementCache("torch>=2.1")` of lightning_utilities."""
+    from packaging.requirements import Requirement  # takes longer to load than most files take
+
     requirement = Requirement(_argument(evaluator, node, env, 0, "requirement"))
     if requirement.name.lower() != "torch":
         raise Unknown

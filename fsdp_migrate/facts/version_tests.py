@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.
 _BUILDS = ("", "+cu118")
+YIELDS = (ast.Yield, ast.YieldFrom)
 _MAX_STEPS = 500
 _MAX_DEPTH = 40
 
@@ -326,11 +327,14 @@ def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) 
 
 def is_plain(function: ast.FunctionDef) -> bool:
     """Whether a call runs the body and returns what it returns: no generator, no decorator but a cache."""
+    return is_undecorated(function) and not any(type(node) in YIELDS for node in ast.walk(function))
+
+
+def is_undecorated(function: ast.FunctionDef) -> bool:
+    """Whether a function has no decorator but a cache."""
     decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
     names = [getattr(d, "attr", getattr(d, "id", None)) for d in decorators]
-    if any(name not in ("cache", "lru_cache", "staticmethod") for name in names):
-        return False
-    return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+    return all(name in ("cache", "lru_cache", "staticmethod") for name in names)
 
 
 def _is_literal(node: ast.expr, env: Env) -> bool:
