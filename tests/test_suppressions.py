@@ -141,3 +141,20 @@ def test_several_suppressions_can_stand_in_one_comment() -> None:
 def test_a_comment_above_or_in_a_string_silences_nothing() -> None:
     assert not silenced(f"{IMPORT}# noqa: FSDP101\nx = {OLD}\n")
     assert not silenced(f"{IMPORT}x = f('# noqa: FSDP101', {OLD})\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        (f"{OLD}  # noqa\n", True),
+        (f"{OLD}  # NoQA: fsdp101\n", True),
+        (f"state = (  # noqa\n    {OLD}\n)\n", True),
+        (f"x = 1  # noqa\n{OLD}\n", False),
+        (f'{OLD}["# noqa"]\n', False),
+        (f"{OLD}\n\n# Fsdp-Migrate:  Ignore-File[FSDP101]\n", True),
+        (f"{OLD}\n\nx = 1  # fsdp-migrate: ignore\n", False),
+        (f"{OLD}\n\ntext = '# fsdp-migrate: ignore-file'\n", False),
+    ],
+)
+def test_a_comment_silences_from_its_own_lines_or_for_the_file(text: str, silent: bool) -> None:
+    assert silenced(IMPORT + text) is silent

@@ -103,6 +103,7 @@ class Names:
         self.elsewhere = elsewhere
         self._places: dict[tuple[Scope, str], list[tuple[int, int]]] = {}
         self._known: dict[ast.expr | tuple[Scope, str], tuple[Meaning, ...]] = {}
+        self._symbols: dict[ast.expr, frozenset[str | None]] = {}
         self._cut = 0  # how often a name was not followed to its end
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
@@ -111,7 +112,10 @@ class Names:
 
     def symbols(self, node: ast.expr) -> frozenset[str | None]:
         """The canonical names that `node` may refer to, None among them for anything else."""
-        return frozenset(meaning.symbol for meaning in self._meanings(node, 0))
+        known = self._symbols.get(node)
+        if known is None:
+            known = self._symbols[node] = frozenset([meaning.symbol for meaning in self._meanings(node, 0)])
+        return known
 
     def qualified(self, node: ast.expr) -> str | None:
         """The canonical name of `node`, None when there is not exactly one."""
@@ -156,6 +160,8 @@ class Names:
 
     def _bindings(self, node: ast.Name, home: Scope, here: bool) -> list[Binding]:
         found = home.bindings[node.id]
+        if len(found) == 1:
+            return found
         use = (node.lineno, node.col_offset) if here else None
         if use is None or len(found) < _MANY:
             return reaching(found, use)

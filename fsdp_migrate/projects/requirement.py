@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement
-from packaging.requirements import Requirement as PipRequirement
-from packaging.specifiers import Specifier
+from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 # What starts like this means the distribution torch, readable or not; `torch is needed` and `torchvision` do not.
 _PIP_TORCH = re.compile(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)
+# The usual form, for which the parser of packaging, which takes long to load, is not needed.
+_PLAIN_CLAUSE = r"(?:[<>]=?|~=|!=|==)\s*[0-9]+(?:\.[0-9]+)+"
+_PLAIN_TORCH = re.compile(rf"\s*torch\s*({_PLAIN_CLAUSE}(?:\s*,\s*{_PLAIN_CLAUSE})*)?\s*", re.IGNORECASE)
 _CONDA_TORCH = re.compile(r"(?:\S+::)?pytorch(?:-cpu|-gpu)?(?=[\s<>=!~\[]|$)(.*)", re.IGNORECASE)
 _TERM = re.compile(r"(\^|~=|~|>=|<=|!=|={1,3}|>|<)?\s*(\d[^\s,|]*|\*)")
 _LOWER = frozenset([">=", ">", "~=", "~", "^"])
@@ -51,11 +52,26 @@ def pip_requirement(text: str) -> Requirement | None:
     """
     if not _PIP_TORCH.match(text):
         return None
+    bounds = map(_pep440_bound, _specifiers(text))
+    return Requirement(_written(text), max(filter(None, bounds), default=None))
+
+
+def _specifiers(text: str) -> SpecifierSet:
+    """What a requirement says about the version.
+
+    Raises:
+        UnreadableError: it cannot be read.
+    """
+    plain = _PLAIN_TORCH.fullmatch(text)
+    if plain is not None:
+        return SpecifierSet(plain[1] or "")
+    from packaging.requirements import InvalidRequirement
+    from packaging.requirements import Requirement as PipRequirement
+
     try:
-        specifiers = PipRequirement(text.strip()).specifier
+        return PipRequirement(text.strip()).specifier
     except InvalidRequirement:
         raise UnreadableError(text.strip()) from None
-    return Requirement(_written(text), max(filter(None, map(_pep440_bound, specifiers)), default=None))
 
 
 def conda_requirement(text: str) -> Requirement | None:

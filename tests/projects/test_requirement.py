@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import packaging.requirements
 import pytest
 
 from fsdp_migrate.projects.requirement import (
+    _PLAIN_TORCH,
     Requirement,
     UnreadableError,
+    _specifiers,
     conda_requirement,
     pip_requirement,
     poetry_requirement,
@@ -41,6 +44,21 @@ def bound(requirement: Requirement | None) -> str | None:
 )
 def test_pip_only_what_bounds_from_below_is_a_bound(text: str, expected: str | None) -> None:
     assert bound(pip_requirement(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["torch", "torch>=2.4", " Torch >= 2.4 , <3.0 ", "torch~=2.4", "torch==2.4.1", "torch!=2.0.0,>1.13"]
+)
+def test_pip_the_usual_form_is_read_as_packaging_reads_it(text: str) -> None:
+    assert _PLAIN_TORCH.fullmatch(text)
+    assert _specifiers(text) == packaging.requirements.Requirement(text.strip()).specifier
+
+
+@pytest.mark.parametrize(
+    "text", ["torch>=2", "torch==2.*", "torch>=2.4rc1", "torch[opt]>=2.4", "torch>=2.4; x", "torch>="]
+)
+def test_pip_any_other_form_is_left_to_packaging(text: str) -> None:
+    assert not _PLAIN_TORCH.fullmatch(text)
 
 
 @pytest.mark.parametrize(
