@@ -30,6 +30,11 @@ class _Given(NamedTuple):
     paths: set[str]
     stems: set[str]
 
+    def has(self, target: str) -> bool:
+        """Whether a full name is one of these names in some module."""
+        module, name = split(target)
+        return bool(module) and name in self.names
+
 
 def overlooked(
     seen: Sequence[SourceFile],
@@ -55,7 +60,7 @@ def overlooked(
         found = []
         for file in waiting if names else ():
             raw = _holding(file, importing)
-            lines = "" if raw is None else _taken(view_of(file), Sketch(raw), given)
+            lines = "" if raw is None else _taken(partial(view_of, file), Sketch(raw), given)
             if raw is not None and lines and is_worth(file, raw + lines.encode()):
                 found.append(file)
                 yield file, raw
@@ -72,16 +77,20 @@ def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
             yield bound
 
 
-def _taken(view: View, sketch: Sketch, given: _Given) -> str:
+def _taken(view_of: Callable[[], View], sketch: Sketch, given: _Given) -> str:
     """Imports from torch itself for what a file takes from the files that give names."""
+    stars = [star for star in sketch.stars if star.endswith(".") or split(star)[1] in given.stems]
+    imports = [(bound, target) for bound, targets in sketch.imports.items() for target in targets]
+    named = [one for one in imports if given.has(one[1]) or split(one[1])[1] in given.stems]
+    if not stars and not named:
+        return ""
+    view = view_of()
     find = view.modules.finder.find
-    stars = [star for star in sketch.stars if find(star, view.path) in given.paths]
+    stars = [star for star in stars if find(star, view.path) in given.paths]
     lines = [view.direct_import("*", star, partial(reads, sketch.raw, "*")) for star in stars]
-    for bound, targets in sketch.imports.items():
-        for target in targets:
-            module, name = split(target)
-            if (name in given.names and module) or (name in given.stems and find(target, view.path) in given.paths):
-                lines.append(view.direct_import(bound, target, partial(reads, sketch.raw, bound)))
+    for bound, target in named:
+        if given.has(target) or find(target, view.path) in given.paths:
+            lines.append(view.direct_import(bound, target, partial(reads, sketch.raw, bound)))
     return "".join(lines)
 
 
