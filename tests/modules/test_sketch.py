@@ -55,3 +55,16 @@ def test_the_first_line_binds_names_like_any_other() -> None:
     assert Sketch(b"class A(b): ...").names == {"A"}
     assert Sketch(b"A, B = c").unpacked == {"A", "B"}
     assert Sketch(b"A = a\nB = b  # two\nC = c if x else y\nD = d\n").names == {"A", "B", "C", "D"}
+
+
+@pytest.mark.parametrize(
+    ("body", "asks"),
+    [
+        ("return torch.__version__ > '2'", True),
+        ("return getVersion() and conversion()", True),
+        ("return convert(conversion_mapping)", False),
+        ("return hasattr(torch, 'x')", True),
+    ],
+)
+def test_a_function_that_converts_does_not_ask_for_a_version(body: str, asks: bool) -> None:
+    assert Sketch(f"def f(x):\n    {body}\n".encode()).asks_version("f") is asks
