@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -140,11 +140,11 @@ def read(file: SourceFile) -> bytes:
         raise FileError(f"cannot be read: {_cause(error)}") from None
 
 
-def write(file: SourceFile, new: bytes, old: bytes) -> None:
+def write(file: SourceFile, new: bytes, old: bytes) -> str:
     """Make `new` the contents of `file`, whole or not at all, provided that they still are `old`.
 
     The file's mode and, where permitted, its owner are kept. Of a symbolic link that was named, or that leads to
-    another file of the folder that was named, the target is written, and the link stays.
+    another file of the folder that was named, the target is written, and the link stays. Gives the folder to `sync`.
 
     Raises:
         FileError: it changed since it was read, is read-only, out of bounds, or cannot be written. It is as it was.
@@ -162,6 +162,15 @@ def write(file: SourceFile, new: bytes, old: bytes) -> None:
         raise FileError("not rewritten: it changed while fsdp-migrate was running; run again") from None
     except OSError as error:
         raise FileError(f"cannot be written: {_cause(error)}") from None
+    return os.path.dirname(target)
+
+
+def sync(folders: Iterable[str]) -> None:
+    """Make what was written to these folders durable, once for each: that takes longer than all else about a file."""
+    from fsdp_migrate import replacing
+
+    for folder in sorted(set(folders)):
+        replacing.sync(folder)
 
 
 @dataclass

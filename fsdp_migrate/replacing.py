@@ -30,7 +30,8 @@ def replace(target: str, new: bytes, old: bytes | None = None) -> None:
     """Make `new` the contents of the regular file `target`, whole or not at all, and if given only in place of `old`.
 
     The new file has the mode, the extended attributes and, where permitted, the owner of the one whose place it takes.
-    Other hard links go on leading to the old one.
+    Other hard links go on leading to the old one. Until `sync` is called for the folder, a system that loses its power
+    may come back with the old contents.
 
     Raises:
         ChangedError: they are not `old` any more. The file is as it was, here and below.
@@ -40,7 +41,18 @@ def replace(target: str, new: bytes, old: bytes | None = None) -> None:
         _replace(target, new, old, _UNNAMED is not None and os.path.isdir(_OPEN_FILES))
     except _CannotBeNamed:
         _replace(target, new, old, False)
-    _sync_folder(os.path.dirname(target))
+
+
+def sync(folder: str) -> None:
+    """Make what took another's place in `folder` durable where a folder can be synced."""
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def clear(paths: Iterable[str]) -> None:
@@ -175,15 +187,3 @@ def _keep_owner(descriptor: int, wanted: os.stat_result) -> None:
     if have.st_gid != wanted.st_gid:
         with contextlib.suppress(PermissionError):
             os.chown(descriptor, -1, wanted.st_gid)
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the rename durable where a folder can be synced; the new contents are in place either way."""
-    if sys.platform == "win32":
-        return
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -223,7 +223,8 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
 
     gathered = Gathered(configuration, list(discovery.failures))
     gathered.baseline_at(configuration.options.baseline)
-    changes = []
+    changes: list[Change] = []
+    folders: list[str] = []
     if write and discovery.leftovers:
         from fsdp_migrate import replacing
 
@@ -236,11 +237,13 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
                 if result.raw != raw:
                     if write:
-                        files.write(file, result.raw, raw)
+                        folders.append(files.write(file, result.raw, raw))
                     changes.append(Change(file.shown, raw, result.raw))
                     gathered.changed.append(file.shown)
                     gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
                 gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
+    if folders:
+        files.sync(folders)
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known), tuple(changes)
@@ -300,7 +303,8 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
     from fsdp_migrate.rewrite.splicing import RewriteError
 
     before = lint(discovery, configuration)
-    failures, changed = [], 0
+    failures: list[Failure] = []
+    folders: list[str] = []
     for file in discovery.files:
         findings = [finding for finding in before.findings if finding.path == file.shown]
         if not findings:
@@ -309,12 +313,13 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
         try:
             new = with_noqa(raw, findings)
             if new != raw:
-                files.write(file, new, raw)
-                changed += 1
+                folders.append(files.write(file, new, raw))
         except (FileError, RewriteError) as error:
             failures.append(Failure(file.shown, str(error)))
+    if folders:
+        files.sync(folders)
     after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration)
-    return Suppressed(len(before.findings) - len(after.findings), changed, after)
+    return Suppressed(len(before.findings) - len(after.findings), len(folders), after)
 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:

@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from fsdp_migrate import files
+from fsdp_migrate import files, replacing
+from fsdp_migrate.cli import cli
 from fsdp_migrate.files import Failure, FileError, SourceFile, discover
 
 
@@ -342,3 +344,22 @@ def test_a_read_only_file_is_not_replaced(tmp_path: Path, target: SourceFile, mo
     with pytest.raises(FileError, match=r"^not rewritten: the file is read-only$"):
         files.write(target, b"new\n", b"old\r\n")
     assert contents(tmp_path) == {"a.py": b"old\r\n"}
+
+
+@pytest.mark.parametrize("command", [("rewrite",), ("lint", "--add-noqa")])
+def test_a_folder_is_synced_once_when_the_last_file_in_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    text = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nFSDP(m, fsdp_auto_wrap_policy=p)\n"
+    paths = [tmp_path / "one" / "a.py", tmp_path / "one" / "b.py", tmp_path / "two" / "c.py"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    synced: list[tuple[str, bool]] = []
+
+    def sync(folder: str) -> None:
+        synced.append((Path(folder).name, all(path.read_text() != text for path in paths)))
+
+    monkeypatch.setattr(replacing, "sync", sync)
+    CliRunner().invoke(cli, [*command, str(tmp_path)])
+    assert synced == [("one", True), ("two", True)]

@@ -82,6 +82,7 @@ def write_text(path: str, document: str) -> None:
             if not os.access(target, os.W_OK):
                 raise PermissionError(0, "it is read-only")
             replacing.replace(target, raw)
+            replacing.sync(os.path.dirname(target))
         else:
             with open(target, "wb") as stream:
                 stream.write(raw)
