@@ -115,7 +115,7 @@ class Linting:
 
     def _settings(self, file: SourceFile) -> Settings:
         try:
-            return self.gathered.settings_of(file)
+            return self.gathered.settings_of(file, used=False)
         except Exception:  # which is told when the file is added
             return self.configuration.shared(file)
 

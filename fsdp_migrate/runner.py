@@ -89,8 +89,11 @@ class Gathered:
         except Exception as error:
             self.failures.append(Failure(file.shown, _fault(error)))
 
-    def settings_of(self, file: SourceFile) -> Settings:
-        """The settings of a file, with the torch range of its project where none was given for all."""
+    def settings_of(self, file: SourceFile, *, used: bool = True) -> Settings:
+        """The settings of a file, with the torch range of its project where none was given for all.
+
+        The project counts as `used`, and is named in the report, where the file itself is linted.
+        """
         settings = self.configuration.of(file)
         if self.configuration.options.torch is not None:
             return settings
@@ -98,7 +101,7 @@ class Gathered:
             from fsdp_migrate.projects import Projects  # not needed where no file is worth a closer look
 
             self.projects = Projects(self.configuration.files)
-        return replace(settings, torch=self.projects.of(file).torch)
+        return replace(settings, torch=self.projects.of(file, used=used).torch)
 
     def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
         """What a file can learn of the others of its project; a text from stdin belongs where its name says."""
@@ -277,7 +280,7 @@ def _overlooked(
     from fsdp_migrate.modules.screening import overlooked
 
     def view_of(file: SourceFile) -> View:
-        return gathered.modules_of(discovery).view(file.path, gathered.settings_of(file).torch)
+        return gathered.modules_of(discovery).view(file.path, gathered.settings_of(file, used=False).torch)
 
     def is_worth(file: SourceFile, text: bytes) -> bool:
         return worth_linting(text, file.shown, gathered.configuration.shared(file))

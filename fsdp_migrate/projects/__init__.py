@@ -30,11 +30,13 @@ class Projects:
 
     @property
     def used(self) -> tuple[Project, ...]:
-        """The projects that files were asked about, in order of their roots."""
+        """The projects of the files that were looked at for their own sake, in order of their roots."""
         return tuple(self._used[root] for root in sorted(self._used))
 
-    def of(self, file: SourceFile) -> Project:
+    def of(self, file: SourceFile, *, used: bool = True) -> Project:
         """The project of a file, which need not exist: text from stdin belongs where its name says.
+
+        One whose files are looked at for the sake of others is not `used`.
 
         Raises:
             ConfigFileError: the configuration file cannot be used.
@@ -43,7 +45,8 @@ class Projects:
         if folder not in self._of_folder:
             self._of_folder[folder] = self._stated(folder) or self._inferred_above(folder) or NO_PROJECT
         project = self._of_folder[folder]
-        self._used[project.root] = project
+        if used:
+            self._used[project.root] = project
         return project
 
     def _stated(self, folder: str) -> Project | None:

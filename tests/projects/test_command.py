@@ -76,6 +76,22 @@ def test_projects_without_a_file_to_look_at_are_not_read(run: Run) -> None:
     assert document["warnings"] == []
 
 
+@pytest.mark.parametrize("command", [("lint", "--no-cache"), ("lint", "--cache-dir", "cache"), ("rewrite",)])
+def test_projects_that_are_only_searched_for_names_of_others_are_not_named(command: tuple[str, ...], run: Run) -> None:
+    plant(
+        {
+            "a/pyproject.toml": METADATA.format("torch>=2.4"),
+            "a/dist.py": f"{LEGACY}\nWrapper = FSDP\n",
+            "b/pyproject.toml": METADATA.format("torch>=1.8"),
+            "b/x.py": "from dist import Wrapper\nfrom names import *\n",
+        }
+    )
+    for _ in range(2):
+        document = json.loads(run(*command, "--output-format", "json").stdout)
+        assert document["torch_ranges"] == {"a": ">=2.4"}
+        assert document["notes"] == document["warnings"] == []
+
+
 def test_rewrite_uses_the_range_of_the_project_too(run: Run) -> None:
     plant({"a/fsdp-migrate.toml": 'torch = ">=1.12"\n', "a/x.py": LEGACY, "b/x.py": LEGACY})
     left = run("rewrite", "-q").stdout
