@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from packaging.version import Version
 
-from fsdp_migrate.facts.scopes import Binding, Kind
-from fsdp_migrate.facts.version_tests import YIELDS, Held, Names, is_undecorated
+from fsdp_migrate.facts.scopes import Binding, Kind, Structure
+from fsdp_migrate.facts.version_tests import Held, Names, is_plain, is_undecorated
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.IfExp, ast.BoolOp,
 @runtime_checkable
 class ScopedNames(Names, Protocol):
     """A resolver that also lists the bindings of names that have several."""
+
+    structure: Structure
 
     def bindings(self, node: ast.Name) -> Sequence[Binding]:
         """The bindings that a name may have where it is used, in source order."""
@@ -97,22 +99,26 @@ class Flags:
     @cached_property
     def _set_attributes(self) -> Mapping[str, list[ast.Attribute]]:
         found: dict[str, list[ast.Attribute]] = {}
-        for node in self.gates.parents:
-            if type(node) is ast.Attribute and type(node.ctx) is not ast.Load:
-                found.setdefault(node.attr, []).append(node)
+        for node in self.names.structure.stores if self.names is not None else ():
+            found.setdefault(node.attr, []).append(node)
         return found
 
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns what it returns."""
         if function not in self._plain:
-            self._plain[function] = is_undecorated(function) and function not in self._generators
+            generators = self._generators
+            known = generators is not None and is_undecorated(function) and function not in generators
+            self._plain[function] = known or (generators is None and is_plain(function))
         return self._plain[function]
 
     @cached_property
-    def _generators(self) -> frozenset[ast.AST]:
-        """What a `yield` stands in, at any depth."""
+    def _generators(self) -> frozenset[ast.AST] | None:
+        """What a `yield` stands in, at any depth; None where that is not at hand."""
+        if self.names is None:
+            return None
         found: set[ast.AST] = set()
-        for node in [node for node in self.gates.parents if type(node) in YIELDS]:
+        for start in self.names.structure.yields:
+            node: ast.AST = start
             while node in self.gates.parents and node not in found:
                 found.add(node)
                 node = self.gates.parents[node]

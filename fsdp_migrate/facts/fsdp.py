@@ -368,8 +368,7 @@ class Fsdp:
 
     def _is_changed(self, name: str) -> bool:
         """Whether the file assigns to an attribute of what `name` holds."""
-        stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
-        return any(isinstance(store.value, ast.Name) and store.value.id == name for store in stores)
+        return any(isinstance(one.value, ast.Name) and one.value.id == name for one in self.structure.stores)
 
     def same_object(self, one: ast.expr, other: ast.expr) -> bool:
         """Whether two expressions name one object, directly or through a name bound once to the other."""
@@ -386,8 +385,7 @@ class Fsdp:
 
     def _is_stored(self, node: ast.expr) -> bool:
         text = ast.unparse(node)
-        stores = (a for a in self.structure.attributes if not isinstance(a.ctx, ast.Load))
-        return any(ast.unparse(store) == text for store in stores) and isinstance(node, ast.Attribute)
+        return any(ast.unparse(store) == text for store in self.structure.stores) and isinstance(node, ast.Attribute)
 
 
 def _described(meaning: Meaning) -> str:

@@ -54,7 +54,7 @@ class Held:
     def _attributes(self) -> dict[str, dict[int, list[list[ast.expr]]]]:
         """What attributes such as `self.model` are built from in this file, by their last name and their place."""
         found: dict[str, dict[int, list[list[ast.expr]]]] = {}
-        for store in self.structure.attributes:
+        for store in self.structure.stores:
             if isinstance(store.ctx, ast.Store):
                 statement = self.structure.parents.get(store)
                 value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None

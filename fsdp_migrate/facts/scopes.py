@@ -134,6 +134,12 @@ class Structure:
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
     choices: list[ast.If]
+    yields: list[ast.Yield | ast.YieldFrom]
+
+    @cached_property
+    def stores(self) -> list[ast.Attribute]:
+        """The attributes that are assigned or deleted."""
+        return [node for node in self.attributes if type(node.ctx) is not ast.Load]
 
     @cached_property
     def method_calls(self) -> Mapping[str, list[ast.Call]]:
@@ -204,6 +210,7 @@ class _Walk:
             imports=self._nodes(ast.Import, ast.ImportFrom),
             functions=self._nodes(ast.FunctionDef, ast.AsyncFunctionDef),
             choices=self._nodes(ast.If),
+            yields=self._nodes(ast.Yield, ast.YieldFrom),
         )
 
     def _walk(self) -> None:
@@ -403,6 +410,8 @@ _COLLECTED = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
     ast.If,
+    ast.Yield,
+    ast.YieldFrom,
 )
 _BINDERS: dict[type[ast.AST], _Step] = {
     ast.Name: _Walk._bind_name_or_use,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.
 _BUILDS = ("", "+cu118")
-YIELDS = (ast.Yield, ast.YieldFrom)
 _MAX_STEPS = 500
 _MAX_DEPTH = 40
 
@@ -327,7 +326,9 @@ def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) 
 
 def is_plain(function: ast.FunctionDef) -> bool:
     """Whether a call runs the body and returns what it returns: no generator, no decorator but a cache."""
-    return is_undecorated(function) and not any(type(node) in YIELDS for node in ast.walk(function))
+    return is_undecorated(function) and not any(
+        isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function)
+    )
 
 
 def is_undecorated(function: ast.FunctionDef) -> bool:

@@ -61,13 +61,13 @@ def _mesh_class(facts: ModuleFacts, member: str) -> str:
 
 def is_given(facts: ModuleFacts, name: str) -> bool:
     """Whether the file has a member of this name of its own: a method, an assigned attribute, or one it asks for."""
-    return name in facts.memo(is_given, lambda: frozenset(_given(facts)))
+    return name in facts.memo(is_given, lambda: _given(facts))
 
 
-def _given(facts: ModuleFacts) -> Iterator[str]:
-    yield from (getattr(function, "name", "") for function in facts.structure.functions)
-    yield from (node.attr for node in facts.structure.attributes if not isinstance(node.ctx, ast.Load))
-    yield from (constant.value for constant in facts.structure.strings if isinstance(constant.value, str))
+def _given(facts: ModuleFacts) -> set[str]:
+    structure = facts.structure
+    named = [function.name for function in structure.functions] + [node.attr for node in structure.stores]
+    return {constant.value for constant in structure.strings if isinstance(constant.value, str)}.union(named)
 
 
 def _uses_fsdp2(facts: ModuleFacts) -> bool:

@@ -184,9 +184,8 @@ def _provided(facts: ModuleFacts) -> frozenset[str]:
 
 
 def _find_provided(facts: ModuleFacts) -> Iterator[str]:
-    for node in facts.structure.attributes:
-        if not isinstance(node.ctx, ast.Load):
-            yield from _paths(facts, node.value, node.attr)
+    for node in facts.structure.stores:
+        yield from _paths(facts, node.value, node.attr)
     for call in facts.structure.calls:
         name = getattr(call.func, "id", None)
         asks = name in ("hasattr", "setattr") or (name == "getattr" and len(call.args) == 3)

@@ -183,7 +183,7 @@ def _trouble_with_read(facts: ModuleFacts, node: ast.Constant, reader: ast.Call,
     if facts.source.segment(node)[1:-1] != rename.old:
         return f"the name is written in an unusual way: use `{rename.new}`"
     asked = {constant for constant in facts.structure.strings if str(constant.value).rpartition(".")[2] == rename.old}
-    put = any(one.attr == rename.old and not isinstance(one.ctx, ast.Load) for one in facts.structure.attributes)
+    put = any(one.attr == rename.old for one in facts.structure.stores)
     if put or asked - {one.node for one, _ in reads(facts)}:
         return f"the file asks for or replaces the old name too: use `{rename.new}` in all places"
     return None

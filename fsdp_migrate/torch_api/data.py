@@ -203,6 +203,7 @@ def history(name: str) -> Mapping[Version, State]:
     return states
 
 
+@cache
 def area_of(name: str) -> str | None:
     """The file that holds `name`, None when it is not torch's."""
     while name and name not in AREAS:

@@ -10,7 +10,7 @@ from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.entry import Entry
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.rules.running import may_find
+from fsdp_migrate.rules.running import long_marks, may_find
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
 from tools.build_rule_index import COMMAND, TARGET, index_text
@@ -79,3 +79,25 @@ def test_a_rule_may_mend_what_its_card_or_the_settings_say() -> None:
         grades=(("FSDP1", Applicability.SAFE), ("FSDP202", Applicability.UNSAFE), ("FSDP201", Applicability.SAFE)),
     )
     assert [may_mend(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]
+
+
+def test_long_marks_are_found_wherever_they_stand() -> None:
+    marks = long_marks(b"")
+    assert len(marks) > 60
+    assert not any(marks.values())
+    for mark in marks:
+        for text in (
+            mark,
+            f"x{mark}x",
+            f"_{mark}_Z" * 3,
+            f"optim_state_dict {mark}",
+            f"_full_{mark}\n_optim_state_dict",
+        ):
+            found = long_marks(text.encode())
+            assert found == {other: other in text for other in marks}
+
+
+def test_marks_are_known_alike_in_the_first_modules_of_a_run_and_in_later_ones() -> None:
+    text = b"import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel\nshard(_set_fsdp_flattened)\n"
+    for entry in ENTRIES:
+        assert may_find(entry, text, long_marks(text)) == may_find(entry, text)
