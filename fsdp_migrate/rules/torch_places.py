@@ -117,9 +117,9 @@ def _imports(facts: ModuleFacts) -> Iterator[Import]:
 
 
 def _chains(facts: ModuleFacts) -> Iterator[Chain]:
-    roots = _names(facts).torch
+    names, roots, parents = _names(facts).torch, _roots(facts), facts.structure.parents
     for node in facts.structure.attributes:
-        if isinstance(facts.structure.parents[node], ast.Attribute) or _root_name(facts, node) not in roots:
+        if roots[node] not in names or isinstance(parents[node], ast.Attribute):
             continue
         links: list[ast.Attribute] = []
         root: ast.expr = node
@@ -157,11 +157,15 @@ def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
 
 def _root_name(facts: ModuleFacts, node: ast.expr) -> str | None:
     """The name that a chain of attributes starts from."""
-    return node.id if isinstance(node, ast.Name) else facts.memo(_roots, lambda: _roots(facts)).get(node)
+    return node.id if isinstance(node, ast.Name) else _roots(facts).get(node)
 
 
 def _roots(facts: ModuleFacts) -> dict[ast.expr, str | None]:
     """The names that the attributes of the file start from; each link of a chain is looked at once."""
+    return facts.memo(_roots, lambda: _find_roots(facts))
+
+
+def _find_roots(facts: ModuleFacts) -> dict[ast.expr, str | None]:
     found: dict[ast.expr, str | None] = {}
     for node in reversed(facts.structure.attributes):  # in which a chain comes before its beginnings
         owner = node.value
@@ -229,11 +233,11 @@ def _root_of(value: ast.expr | None) -> str | None:
 
 def _quoted(facts: ModuleFacts) -> Iterator[Quoted]:
     for constant in facts.structure.strings:
-        if not isinstance(constant.value, str) or _NAME.fullmatch(constant.value) is None:
-            continue
         parent = facts.structure.parents[constant]
         call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call):
+        if not isinstance(call, ast.Call) or not isinstance(constant.value, str):
+            continue
+        if _NAME.fullmatch(constant.value) is None:
             continue
         if (path := _read(facts, call, constant, constant.value)) is not None:
             yield Quoted(constant, path, call)
