@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import libcst as cst
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.splicing import NEWLINE, RewriteError
+
+_SHORT = 500
 
 
 def rewrite_call(text: str, edit: RewriteCall) -> str:
@@ -15,8 +19,8 @@ def rewrite_call(text: str, edit: RewriteCall) -> str:
     Raises:
         RewriteError: `text` is not a call, or the plan reorders arguments that have comments.
     """
-    call, printer = _parse(text)
-    arguments = _take_apart(call, printer)
+    call, printer, arguments = (_remembered if len(text) <= _SHORT else _taken_apart)(text)
+    arguments = arguments.copy()
     head = text[: len(text) - len(str(arguments)) - len(")")]
     if f"{head}{arguments})" != text:
         raise RewriteError("a call does not print as it was written")
@@ -33,6 +37,15 @@ def stands_alone(text: str) -> bool:
     except cst.ParserSyntaxError:
         return False
     return True
+
+
+def _taken_apart(text: str) -> tuple[cst.Call, cst.Module, CommaList]:
+    call, printer = _parse(text)
+    return call, printer, _take_apart(call, printer)
+
+
+# The same call is often written in many places. What is remembered is not to be changed.
+_remembered = lru_cache(maxsize=256)(_taken_apart)
 
 
 def _parse(text: str) -> tuple[cst.Call, cst.Module]:

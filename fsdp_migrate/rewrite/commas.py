@@ -52,6 +52,10 @@ class CommaList:
     def __str__(self) -> str:
         return self.lead + "".join(f"{item}{gap}" for item, gap in zip(self.items, self.gaps))
 
+    def copy(self) -> CommaList:
+        """Another list of the same items."""
+        return CommaList(self.lead, self.items.copy(), self.gaps.copy())
+
     @property
     def one_per_line(self) -> bool:
         """Whether every item starts a line (the first may follow the bracket if there are others)."""

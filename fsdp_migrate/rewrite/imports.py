@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
 from fsdp_migrate.rewrite.blocks import fits
@@ -19,8 +20,7 @@ _BLANK = " \t\f"
 _CONTINUED = " \t\f\\\r\n"
 
 
-@dataclass
-class _Import:
+class _Import(NamedTuple):
     """A statement taken apart: everything before the names, the names, and the closing parenthesis if any."""
 
     head: str
@@ -139,6 +139,13 @@ def _new_text(source: Source, edit: EditImport) -> str | None:
 
 
 def _take_apart(text: str) -> _Import:
+    statement = _taken_apart(text)
+    return statement._replace(names=statement.names.copy())
+
+
+@lru_cache(maxsize=256)
+def _taken_apart(text: str) -> _Import:
+    """The same statement is often written in many files; what is remembered is not to be changed."""
     import libcst as cst  # takes longer than anything else here; new statements and moved modules do without
 
     newline = NEWLINE.search(text)

@@ -241,3 +241,14 @@ def _value(argument: str) -> str:
     call = ast.parse(f"f({argument})", mode="eval").body
     assert isinstance(call, ast.Call)
     return ast.dump([*call.args, *(keyword.value for keyword in call.keywords)][0])
+
+
+@pytest.mark.parametrize("comment", ["", "  # why", f"  # {'long ' * 200}"])
+def test_calls_that_are_written_alike_are_each_rewritten_by_their_own_plan(comment: str) -> None:
+    text = f"FSDP.old(\n    model,{comment}\n    optim,\n)"
+    for _ in range(2):
+        assert rewritten(text, 0, 1) == text.replace("old", "new")
+        assert rewritten(text, 0, 1, "more=1") == text.replace("old", "new").replace(
+            "optim,\n", "optim,\n    more=1,\n"
+        )
+        assert rewritten(text, ("m", 0), 1, attribute=None) == text.replace("model", "m=model")

@@ -199,3 +199,11 @@ def test_names_that_move_to_other_modules_stand_in_front_of_what_stays() -> None
     plan = [MoveImport(span, name, module, "    ") for name, module in (("c", "new"), ("a", "other"))]
     new = "if x:\n    from new import b as c\n    from other import a\n    from old import d\n"
     assert apply(read_source(text.encode(), "m.py"), plan).decode() == new
+
+
+def test_statements_that_are_written_alike_are_each_edited_by_their_own_plan() -> None:
+    text = "from m import (\n    A,  # why\n    C,\n)\n"
+    for _ in range(2):
+        assert adding(text, "B") == text.replace("    C", "    B,\n    C")
+        assert removing(text, "C") == text.replace("    C,\n", "")
+        assert adding(text, "D") == text.replace("    C,\n", "    C,\n    D,\n")
