@@ -93,7 +93,12 @@ def _is_optimizer(facts: ModuleFacts, node: ast.expr) -> bool:
             return True
     if any(m.qualified is not None and not m.qualified.startswith("builtins.") for m in facts.names.meanings(node)):
         return False
-    return _named_so(node.attr if isinstance(node, ast.Attribute) else node.id)
+    return is_called_optimizer(node)
+
+
+def is_called_optimizer(node: ast.expr) -> bool:
+    """Whether a name or attribute is called as optimizers are."""
+    return _named_so(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))
 
 
 def _named_so(name: str) -> bool:

@@ -154,6 +154,16 @@ def manual(reason: str) -> Verdict:
     return Verdict(manual=reason)
 
 
+def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
+    """The verdict on what `place` reads, which has no fix where the file has put something of its own there."""
+    if verdict.fix is None:
+        return verdict
+    from fsdp_migrate.rules.replaced import replaced_at  # needed only where something can be fixed
+
+    line = replaced_at(facts, place)
+    return verdict if line is None else manual(f"line {line} puts something else in its place: bring that along")
+
+
 def finding(
     facts: ModuleFacts,
     card: RuleCard,
@@ -169,7 +179,7 @@ def finding(
     source = facts.source
     span = place if isinstance(place, Span) else source.span(place)
     node = next((one for one in (place, statement) if not isinstance(one, Span)), source.tree)
-    verdict = verdict.within(card, facts, node)
+    verdict = _of_torch(facts, place, verdict.within(card, facts, node))
     start, end = source.location(span.start), source.location(span.end)
     return Finding(
         code=card.code,

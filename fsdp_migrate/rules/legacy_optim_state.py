@@ -16,6 +16,8 @@ from fsdp_migrate.rules.residue import residue
 # A path such as `mock.patch` takes: into torch, or to where a module of the project has FSDP.
 _DOTTED_PATH = re.compile(r"(?:[A-Za-z_]\w*\.)+(?:FSDP|FullyShardedDataParallel)\.\w+")
 
+_REPLACED = manual("no call of its successor gets there: bring it along when the calls are migrated")
+
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """The findings of one legacy method: `card` is that of the method named like it."""
@@ -37,14 +39,18 @@ def _replacement(method: Method) -> str:
 
 def references(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[Finding]:
     """Uses of an FSDP method without a call: aliases, `partial`, `getattr` and strings for `mock.patch`."""
-    message = f"`{method}` is deprecated since torch {card.deprecated}, and is used here without a call"
+    deprecated = f"`{method}` is deprecated since torch {card.deprecated}, and"
+    message = f"{deprecated} is used here without a call"
     verdict = manual("only a direct call can be rewritten: call the method here, or migrate where it is called")
     called = {id(call.func) for call in facts.structure.calls}
     for node in facts.structure.attributes:
-        if node.attr != method or id(node) in called or not isinstance(node.ctx, ast.Load):
+        if node.attr != method or id(node) in called:
             continue
-        if facts.fsdp.receiver(node, None) is not None and facts.reached(node):
-            yield finding(facts, card, node, facts.statement(node), message, verdict)
+        if isinstance(node.ctx, ast.Load):
+            if facts.fsdp.receiver(node, None) is not None and facts.reached(node):
+                yield finding(facts, card, node, facts.statement(node), message, verdict)
+        elif facts.fsdp.is_class(node.value) and facts.reached(node):
+            yield finding(facts, card, node, facts.statement(node), f"{deprecated} is replaced here", _REPLACED)
     names = frozenset(constant for constant in facts.structure.strings if _names_method(facts, constant, method))
     for constant in names:
         if facts.reached(constant):

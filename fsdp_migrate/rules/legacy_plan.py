@@ -20,12 +20,13 @@ from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
 from fsdp_migrate.facts.fsdp import FSDP, Receiver
 from fsdp_migrate.facts.held import instance_of_class
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.floors import newest
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, SHARDED, Method
-from fsdp_migrate.rules.optimizer import find_optimizer
+from fsdp_migrate.rules.optimizer import find_optimizer, loaded_into
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
 from fsdp_migrate.rules.swallowed import goes_on_after_error, swallowing_handler
@@ -205,7 +206,17 @@ class _Planner:
         """The optimizer that a loading method's replacement needs."""
         if not method.loads:
             return None
-        return find_optimizer(self.facts, call, bound.get("optim"), bound["model"].value)
+        given = bound.get("optim")
+        if given is not None and method.older is not None and given.index == len(method.older) - 1 < len(call.args):
+            self._check_position(call, method, given.value)
+        return find_optimizer(self.facts, call, given, bound["model"].value)
+
+    def _check_position(self, call: ast.Call, method: Method, given: ast.expr) -> None:
+        """The last position had another meaning once: an optimizer there is the one that gets the result."""
+        others = [ast.unparse(node) for node in loaded_into(self.facts, call)]
+        if others and ast.unparse(given) not in others and not is_called_optimizer(given):
+            doubt = f"the result is loaded into `{others[0]}`, and not into `{ast.unparse(given)}`"
+            raise _Manual(f"{doubt}: write the arguments by keyword")
 
     def _new_call(
         self, call: ast.Call, method: Method, bound: dict[str, Bound], optimizer: ast.expr | None

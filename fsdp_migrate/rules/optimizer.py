@@ -57,6 +57,14 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
     return optimizer
 
 
+def loaded_into(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, ...]:
+    """What the result of `call` is loaded into where that is visible."""
+    try:
+        return tuple(_receivers(facts, call))
+    except NoOptimizer:
+        return ()
+
+
 def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
     """What the result of `call` is loaded into: `X` in `X.load_state_dict(result)`."""
     results: list[ast.AST] = [call]

@@ -19,6 +19,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floo
 from fsdp_migrate.rules.construction import PARTIAL, constructs, given
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.policy_both import takes_both
+from fsdp_migrate.rules.policy_keys import read_by_key
 from fsdp_migrate.source import Span
 
 OLD = "unwrapped_params"
@@ -48,23 +49,30 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         function = scope.node
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue
-        argument = _parameter(function)
-        if argument is None or not _breaks(facts, function):
+        place = _parameter(function) or read_by_key(facts, scope, OLD, NEW)
+        if place is None or not _breaks(facts, function):
             continue
         uses = _Uses(facts, function)
         if (uses.policy or (_is_alike(function) and _is_torch_only(facts))) and not uses.elsewhere:
-            yield _found(facts, card, function, argument, uses)
+            if isinstance(place, ast.arg):
+                yield _found(facts, card, function, place, uses)
+            else:
+                message = _message(function, "looks for")
+                yield finding(facts, card, place, facts.statement(place), message, manual(f"look for `{NEW}`"))
     yield from _passed(facts, card)
 
 
 def _found(facts: ModuleFacts, card: RuleCard, function: _Function, argument: ast.arg, uses: _Uses) -> Finding:
-    name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
-    message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name} takes `{OLD}`"
-    place = _name_span(facts, argument)
+    place = _start_span(facts, argument)
     verdict = _verdict(facts, function, argument, uses)
     if verdict.fix is not None and below_floor(card, facts, function, fix=verdict.fix):
         verdict = takes_both(facts, function, argument, NEW) or verdict
-    return finding(facts, card, place, facts.statement(function), message, verdict)
+    return finding(facts, card, place, facts.statement(function), _message(function, "takes"), verdict)
+
+
+def _message(function: _Function, does: str) -> str:
+    name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
+    return f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name} {does} `{OLD}`"
 
 
 def _breaks(facts: ModuleFacts, node: ast.AST) -> bool:
@@ -250,13 +258,8 @@ def _qualified(facts: ModuleFacts, node: ast.expr) -> str | None:
     return facts.names.qualified(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
-def _name_span(facts: ModuleFacts, argument: ast.arg) -> Span:
-    start = facts.source.span(argument).start
-    return Span(start, start + len(OLD))
-
-
-def _start_span(facts: ModuleFacts, keyword: ast.keyword) -> Span:
-    start = facts.source.span(keyword).start
+def _start_span(facts: ModuleFacts, node: ast.arg | ast.keyword) -> Span:
+    start = facts.source.span(node).start
     return Span(start, start + len(OLD))
 
 
@@ -270,7 +273,7 @@ def _verdict(facts: ModuleFacts, function: _Function, argument: ast.arg, uses: _
     spans = _renamed(facts, scope)
     if isinstance(spans, str):
         return manual(f"{spans}: {advice} by hand")
-    every = dict.fromkeys([_name_span(facts, argument), *spans, *uses.calls])
+    every = dict.fromkeys([_start_span(facts, argument), *spans, *uses.calls])
     return Verdict(Fix(tuple(Replace(span, NEW) for span in sorted(every))))
 
 
@@ -346,7 +349,7 @@ RULE = Rule(
         explanation=f"""\
 FSDP calls a wrap policy by keyword. Up to torch 1.13 the third keyword is `{OLD}`, since 2.0 it is `{NEW}`; the
 value is the same, the number of parameters not wrapped yet. A policy with the old name raises TypeError when the
-model is built, and there was never a warning.
+model is built, and there was never a warning. One that looks the old name up in its `**kwargs` is reported, too.
 
 The parameter and its uses are renamed where everything that this file does with the function is to hand it to FSDP
 (also through `functools.partial`, a variable, a dict of arguments or `_or_policy`). Where torch 1.x is supported too,

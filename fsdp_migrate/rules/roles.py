@@ -8,16 +8,19 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import calls_in, is_neutral
 
 _GROUP_WORDS = ("group", "subgroup", "pg")
+_WORLD = ("WORLD", "_get_default_group")
 _PARAMETER_METHODS = ("parameters", "named_parameters")
 _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 
 def is_group(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether an argument is a process group, by its name or by what made it."""
-    if isinstance(node, ast.Name):
-        definition = facts.names.definition(node)
-        if isinstance(definition, ast.Call):
-            node = definition.func
+    if isinstance(node, ast.Name) and (definition := facts.names.definition(node)) is not None:
+        node = definition if isinstance(definition, (ast.Call, ast.Attribute)) else node
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute) and node.attr in _WORLD:
+        return True
     words = _last_name(node).lower().strip("_").split("_")
     return words[-1] in _GROUP_WORDS and words[-2:-1] not in (["param"], ["parameter"])
 

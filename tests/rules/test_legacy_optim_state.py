@@ -599,3 +599,24 @@ def test_any_expression_can_become_a_keyword(before: str, after: str) -> None:
         ),
         "FSDP104",
     )
+
+
+@pytest.mark.parametrize("group", ["dist.group.WORLD", "trainer.dp_group", "GroupMember.WORLD"])
+def test_a_group_in_the_place_of_the_optimizer_is_known_by_what_makes_it(group: str) -> None:
+    before = (
+        f"{IMPORT}\ndef load(model, optim, osd):\n"
+        f"    a = FSDP.scatter_full_optim_state_dict(osd, model, None, {group})\n    optim.load_state_dict(a)\n"
+    )
+    new = f"FSDP.optim_state_dict_to_load(model=model, optim=optim, optim_state_dict=osd, group={group})"
+    after = (
+        f"{FULL_IMPORT}\ndef load(model, optim, osd):\n{context(4)}        a = {new}\n    optim.load_state_dict(a)\n"
+    )
+    check_transformed(before, after, "FSDP104")
+
+
+def test_what_stands_in_the_place_of_the_optimizer_is_the_one_that_gets_the_result() -> None:
+    call = "FSDP.scatter_full_optim_state_dict(osd, model, None, {})"
+    text = f"{IMPORT}\ndef load(model, optim, osd, world):\n    optim.load_state_dict({call})\n"
+    check_manual(text.format("world"), "FSDP104", "the result is loaded into `optim`, and not into `world`")
+    (wrapped,) = lint(text.format("optim.optimizer"), "FSDP104")
+    assert wrapped.applicability is Applicability.SAFE

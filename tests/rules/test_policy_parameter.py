@@ -199,3 +199,29 @@ def test_below_the_floor_what_is_not_read_is_only_taken() -> None:
 )
 def test_below_the_floor_other_policies_are_manual(policy: str) -> None:
     check_manual(f"{BOTH}m = FSDP(n, auto_wrap_policy={policy})\n", "FSDP401", "needs torch>=2.0", torch=">=1.12")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "value"),
+    [
+        ("module, recurse, **kwargs", 'kwargs["unwrapped_params"]'),
+        ("module, recurse, **kwargs", 'kwargs.get("unwrapped_params", 0)'),
+        ("*args, **options", 'options.pop("unwrapped_params")'),
+    ],
+)
+def test_the_old_name_looked_up_in_keywords_is_reported(parameters: str, value: str) -> None:
+    text = f"{BOTH}def big({parameters}):\n    return {value} > 100\n\n\nm = FSDP(n, auto_wrap_policy=big)\n"
+    check_manual(text, "FSDP401", "look for `nonwrapped_numel`")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'kwargs.get("nonwrapped_numel", kwargs.get("unwrapped_params"))',
+        'other["unwrapped_params"]',
+        'log("unwrapped_params", kwargs)',
+    ],
+)
+def test_other_uses_of_the_old_name_as_a_key_are_left_alone(value: str) -> None:
+    text = f"{BOTH}def big(module, recurse, **kwargs):\n    return {value}\n\n\nm = FSDP(n, auto_wrap_policy=big)\n"
+    check_noop(text, "FSDP401")

@@ -10,7 +10,7 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
-from tests.rules.checks import lint
+from tests.rules.checks import check_transformed, lint
 
 H = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 NAMES = """\
@@ -448,3 +448,10 @@ def test_a_name_that_several_imports_could_bring_is_imported_once() -> None:
     )
     assert after.count("    StateDictType,\n") == 1
     assert "from torch.distributed.fsdp import FullyShardedDataParallel\n" in after
+
+
+@pytest.mark.parametrize("group", ["dist.group.WORLD", "dist.new_group([0, 1])", 'mesh["dp"].get_group()'])
+def test_a_group_in_the_third_position_is_known_by_what_makes_it(group: str) -> None:
+    head = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+    text = f"{head}def save(model, optim, mesh):\n    return FSDP.optim_state_dict(model, optim, {{}})\n"
+    check_transformed(text.format(group), text.format(f"group={group}"), "FSDP108")

@@ -1,0 +1,49 @@
+"""Names of torch that a file puts something else in the place of: by assignment, `setattr`, or as tests patch them.
+
+What the file calls by such a name is no longer torch's, and torch's own successor is not what takes its place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.names import canonical
+
+_BY_OWNER = frozenset({"setattr", "delattr", "object"})
+_BY_PATH = frozenset({"patch", "setattr", "delattr"})
+
+
+def replaced_at(facts: ModuleFacts, node: object) -> int | None:
+    """The line that puts something else in the place of what the attribute `node` reads, None when none does."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    found = facts.memo(replaced_at, lambda: dict(reversed(list(_replaced(facts)))))
+    if not any(path.endswith(f".{node.attr}") for path in found):
+        return None
+    # What has no name of its own may still be a method that a model has from FSDP.
+    return found.get(facts.names.qualified(node) or f"{FSDP}.{node.attr}")
+
+
+def _replaced(facts: ModuleFacts) -> Iterator[tuple[str, int]]:
+    """The full names that are replaced, with the lines where."""
+    for node in facts.structure.attributes:
+        if isinstance(node.ctx, ast.Load) or (owner := _owner(facts, node.value)) is None:
+            continue
+        if facts.reached(node):
+            yield canonical(f"{owner}.{node.attr}"), node.lineno
+    for constant in facts.structure.strings:
+        call = facts.structure.parents[constant]
+        if not isinstance(constant.value, str) or not isinstance(call, ast.Call):
+            continue
+        name = getattr(call.func, "attr", getattr(call.func, "id", None))
+        if name in _BY_PATH and call.args[:1] == [constant]:
+            yield canonical(constant.value), constant.lineno
+        elif name in _BY_OWNER and call.args[1:2] == [constant] and (owner := _owner(facts, call.args[0])) is not None:
+            yield canonical(f"{owner}.{constant.value}"), constant.lineno
+
+
+def _owner(facts: ModuleFacts, node: ast.expr) -> str | None:
+    return facts.names.qualified(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
