@@ -222,3 +222,8 @@ def import_line(bound: str, name: str) -> str:
 def joined(module: str, name: str) -> str:
     """The full name of `name` in a module; the opposite of `split`."""
     return module + name if module.endswith(".") else f"{module}.{name}"
+
+
+def is_torch(name: str) -> bool:
+    """Whether a full name is torch or goes through it."""
+    return name == "torch" or name.startswith("torch.")

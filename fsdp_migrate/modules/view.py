@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
-from fsdp_migrate.facts.names import LOCAL, Meaning
-from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.modules.late import loaded_late
+from fsdp_migrate.modules.meanings import exported_meanings
 from fsdp_migrate.modules.reach import Reach, reach_of
-from fsdp_migrate.modules.sketch import Sketch, import_line, joined, split
+from fsdp_migrate.modules.sketch import Sketch, import_line, is_torch, joined, split
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -67,11 +66,11 @@ class View:
         path, inner = found
         with self.modules.entering((path, inner)) as first:
             facts = self.modules.facts(path, self.torch) if first else None
-            return None if facts is None else _exported(facts, inner, name)
+            return None if facts is None else exported_meanings(facts, inner, name)
 
     def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
         """See `Elsewhere.direct_import`."""
-        if _is_torch(name):
+        if is_torch(name):
             return ""
         behind: set[tuple[str, str]] = set()
         found = None if bound == "*" else self._module_of(name)
@@ -102,7 +101,7 @@ class View:
             yield from self._behind_dotted(sketch, alias, name)
         if name in sketch.unpacked:
             facts = self.modules.facts(self.path, self.torch)
-            found = () if facts is None else _exported(facts, name, "")
+            found = () if facts is None else exported_meanings(facts, name, "")
             yield from (target for target in found or () if target)
 
     def may_bring(self, name: str) -> bool:
@@ -125,7 +124,7 @@ class View:
 
     def star_module(self, star: str) -> str | None:
         """The file of the module of a star import, None when it is not in the project."""
-        return None if _is_torch(star) else self._file_of(star)
+        return None if is_torch(star) else self._file_of(star)
 
     def _starred(self, sketch: Sketch, name: str) -> Iterator[str]:
         """The full names that a top-level name may have by the star imports of this file."""
@@ -150,10 +149,10 @@ class View:
 
     def _followed(self, targets: Iterable[str]) -> Iterator[str]:
         for target in targets:
-            found = None if _is_torch(target) else self._module_of(target)
+            found = None if is_torch(target) else self._module_of(target)
             if found is not None:
                 yield from self._other(found[0]).behind(found[1])
-            elif _is_torch(target):
+            elif is_torch(target):
                 yield target
 
     def all_behind(self, name: str) -> frozenset[str]:
@@ -172,7 +171,7 @@ class View:
         with self.modules.entering((self.path, "*")) as first:
             for star in sketch.stars if first else ():
                 module = self.modules.finder.find(star, self.path)
-                if _is_torch(star):
+                if is_torch(star):
                     found.add(("*", star))
                 elif module is not None:
                     found |= self._other(module).everything_behind(reads)
@@ -182,7 +181,7 @@ class View:
         """Whether this file itself gives something the name: takes it from torch, under another name, or assigns it."""
         sketch = self.modules.sketch(self.path)
         targets = () if sketch is None else sketch.imports.get(name, ())
-        return not targets or any(_is_torch(target) or split(target)[1] != name for target in targets)
+        return not targets or any(is_torch(target) or split(target)[1] != name for target in targets)
 
     def _other(self, path: str) -> View:
         """Another file as a module of the project, noted as looked into."""
@@ -198,7 +197,7 @@ class View:
 
     def is_own(self, name: str) -> bool:
         """See `Elsewhere.is_own`."""
-        if _is_torch(name):
+        if is_torch(name):
             return False
         return self.modules.finder.find(name, self.path) is not None or self._module_of(name) is not None
 
@@ -225,7 +224,7 @@ class View:
 
     def names_fsdp(self, name: str) -> bool:
         """See `Elsewhere.names_fsdp`."""
-        found = None if _is_torch(name) else self.origin(name) or self._module_of(name)
+        found = None if is_torch(name) else self.origin(name) or self._module_of(name)
         path = self.finds(name) if found is None else found[0]
         if path is None or path == self.path:
             return False
@@ -284,13 +283,13 @@ class View:
         if any(self.may_be_fsdp(inner, seen) for inner in sketch.bases(base) if inner != base):
             return True
         dotted = [f"{target}.{rest}" if rest else target for target in sketch.imports.get(head, ())]
-        if any(_is_torch(target) and target.endswith(_FSDP_CLASS) for target in dotted):
+        if any(is_torch(target) and target.endswith(_FSDP_CLASS) for target in dotted):
             return True
         if any(alias.endswith(_FSDP_CLASS) or alias == "FSDP" for alias in sketch.aliases(head)):
             return True
         stars = [joined(module, base) for module in sketch.stars]
-        project = [target for target in (*dotted, *stars) if not _is_torch(target)]
-        if any(_is_torch(module) for module in sketch.stars):
+        project = [target for target in (*dotted, *stars) if not is_torch(target)]
+        if any(is_torch(module) for module in sketch.stars):
             return True
         return any(self._class_of(target, seen) is not None or self._is_fsdp(target) for target in project)
 
@@ -350,7 +349,7 @@ class View:
     def _module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""
         module, inner = split(name)
-        path = self._file_of(module) if module and not _is_torch(name) else None
+        path = self._file_of(module) if module and not is_torch(name) else None
         if path is None:
             return None
         sketch = self.modules.sketch(path)
@@ -374,7 +373,7 @@ class View:
         if path is None or sketch is None:
             return None
         self.asked.add(path)
-        targets = [target for target in sketch.imports.get(inner, ()) if not _is_torch(target)]
+        targets = [target for target in sketch.imports.get(inner, ()) if not is_torch(target)]
         found = [self.modules.finder.find(target, path) for target in targets]
         return found[0] if len(found) == 1 else None
 
@@ -382,31 +381,3 @@ class View:
 def reads(raw: bytes, bound: str, name: str) -> bool:
     """Whether a text may read `name` off a module that is called `bound`, or by itself where it imports a star."""
     return (name if bound == "*" else f".{name}").encode() in raw or name == "*"
-
-
-def _exported(facts: ModuleFacts, name: str, asked: str) -> Sequence[str | None] | None:
-    """The full names behind a top-level name of a module; None when it is what the module itself defines."""
-    bindings = facts.names.exported(name)
-    if len(bindings) > 1:
-        bindings = [binding for binding in bindings if facts.reached(binding.node)] or bindings
-    meanings = [meaning for binding in bindings for meaning in facts.names.meanings_of(binding)]
-    if not bindings:
-        meanings = list(facts.names.starred(name))
-    names = [meaning.qualified for meaning in meanings]
-    if not any(qualified is not None and _is_torch(qualified) for qualified in names):
-        return None
-    own = {binding for binding in bindings if binding.kind is Kind.DEFINITION}
-    return tuple(dict.fromkeys(asked if m.binding in own or _is_relative(m) else m.qualified for m in meanings))
-
-
-def _is_relative(meaning: Meaning) -> bool:
-    """Whether a name makes sense in its own module only."""
-    return meaning.qualified is not None and meaning.qualified.startswith((LOCAL, "."))
-
-
-def _dotted(name: str, rest: str) -> str:
-    return f"{name}.{rest}" if rest else name
-
-
-def _is_torch(name: str) -> bool:
-    return name == "torch" or name.startswith("torch.")
