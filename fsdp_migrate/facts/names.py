@@ -103,6 +103,7 @@ class Names:
         self.elsewhere = elsewhere
         self._places: dict[tuple[Scope, str], list[tuple[int, int]]] = {}
         self._known: dict[ast.expr | tuple[Scope, str], tuple[Meaning, ...]] = {}
+        self._known_in_part: dict[tuple[ast.expr | tuple[Scope, str], int], tuple[Meaning, ...]] = {}
         self._symbols: dict[ast.expr, frozenset[str | None]] = {}
         self._cut = 0  # how often a name was not followed to its end
 
@@ -186,7 +187,7 @@ class Names:
         if isinstance(node, ast.Name):
             return self._name(node, depth)
         if isinstance(node, ast.Attribute):
-            return self._remembered(node, lambda: self._attributes(node, depth))
+            return self._remembered(node, depth, lambda: self._attributes(node, depth))
         if isinstance(node, ast.IfExp):
             return self._meanings(node.body, depth + 1) + self._meanings(node.orelse, depth + 1)
         if isinstance(node, ast.BoolOp):
@@ -194,15 +195,22 @@ class Names:
         return () if isinstance(node, ast.Constant) and node.value is None else (UNKNOWN,)
 
     def _remembered(
-        self, key: ast.expr | tuple[Scope, str], find: Callable[[], tuple[Meaning, ...]]
+        self, key: ast.expr | tuple[Scope, str], depth: int, find: Callable[[], tuple[Meaning, ...]]
     ) -> tuple[Meaning, ...]:
-        """What `find` returns, found once; but not where it came to an end that lies deeper than it looks."""
+        """What `find` returns, found once; where it comes to an end before it has seen all, once for each depth."""
         known = self._known.get(key)
-        if known is None:
-            cut = self._cut
-            known = find()
-            if cut == self._cut:
-                self._known[key] = known
+        if known is not None:
+            return known
+        cut = self._cut
+        known = self._known_in_part.get((key, depth))
+        if known is not None:
+            self._cut += 1
+            return known
+        known = find()
+        if cut == self._cut:
+            self._known[key] = known
+        else:
+            self._known_in_part[key, depth] = known
         return known
 
     def _attributes(self, node: ast.Attribute, depth: int) -> tuple[Meaning, ...]:
@@ -223,9 +231,9 @@ class Names:
         if home is None or not home.bindings[node.id]:
             return self._unbound(scope, node.id)
         here = home is scope
-        if here and len(home.bindings[node.id]) > 1:  # where it stands makes a difference
-            return self._all_bound(self._bindings(node, home, here), depth)
-        return self._remembered((home, node.id), lambda: self._all_bound(self._bindings(node, home, here), depth))
+        # Where it stands makes a difference only in its own scope, among several bindings.
+        key = node if here and len(home.bindings[node.id]) > 1 else (home, node.id)
+        return self._remembered(key, depth, lambda: self._all_bound(self._bindings(node, home, here), depth))
 
     def _all_bound(self, bindings: Sequence[Binding], depth: int) -> tuple[Meaning, ...]:
         return tuple(meaning for binding in bindings for meaning in self._bound(binding, depth))
