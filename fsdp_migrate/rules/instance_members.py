@@ -9,7 +9,7 @@ from functools import cache
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Binding, Kind
-from fsdp_migrate.rules.changed_names import has_changed
+from fsdp_migrate.rules.changed_names import changed_names
 from fsdp_migrate.rules.torch_places import imports, torch_path
 from fsdp_migrate.rules.torch_presence import having
 
@@ -31,9 +31,9 @@ def members(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
 
 
 def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
-    fsdp2, meshes = _uses_fsdp2(facts), _uses_meshes(facts)
+    fsdp2, meshes, changed = _uses_fsdp2(facts), _uses_meshes(facts), _changed_members()
     for node in facts.structure.attributes:
-        if not _has_changed(node.attr) or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
+        if node.attr not in changed or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
             continue
         if facts.fsdp.is_instance(node.value, node.attr):
             yield f"{FSDP}.{node.attr}", node
@@ -46,9 +46,12 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
 
 
 @cache
-def _has_changed(member: str) -> bool:
-    """Whether one of the classes has a member of this name that changed."""
-    return any(has_changed(f"{cls}.{member}") for cls in (FSDP, FSDP2, MESH, _NEW_MESH, MESHES))
+def _changed_members() -> frozenset[str]:
+    """The members of these classes that changed."""
+    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES)
+    owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
+    names = (name.rpartition(".") for name in changed_names())
+    return frozenset(member for owner, _, member in names if owner in owners)
 
 
 def _mesh_class(facts: ModuleFacts, member: str) -> str:
