@@ -26,8 +26,10 @@ _IMPORTED_MODULE = re.compile(rb"(" + _PATH + rb")(?:" + _AS + rb")?")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 # Attributes may stand on lines of their own; behind the dot a line ends only by a backslash.
 _ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
+# A comment goes to the end of its line: if it could stop before, a row of `#` could be taken apart in 2**n ways.
+_BETWEEN = rb"(?:\s|\\|#[^\r\n]*(?![^\r\n]))*"
 # What `getattr(module, "name")` reads off the module.
-_READ = re.compile(rb"""(?:\s|\\|#[^\r\n]*)*,(?:\s|\\|#[^\r\n]*)*[uUrR]?(["'])([A-Za-z_]\w*)\1""")
+_READ = re.compile(_BETWEEN + rb"," + _BETWEEN + rb"""[uUrR]?(["'])([A-Za-z_]\w*)\1""")
 # The target of an assignment, at the end of what stands in front of its value.
 _ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
 _BLANK = re.compile(rb"[\s\\]+")

@@ -95,3 +95,9 @@ def test_a_file_is_looked_at_for_names_of_torch_that_changed_and_no_others(text:
 def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:
     package = Path(__file__).parent.parent / "fsdp_migrate" / "rewrite"
     assert not any(GONE.is_written(path.read_bytes()) for path in package.glob("*.py"))
+
+
+@pytest.mark.parametrize("row", ["#" * 5000, "# " * 5000, "\\ " * 5000, "#\n" * 5000])
+def test_rows_of_number_signs_behind_a_name_are_passed_over_in_no_time(row: str) -> None:
+    assert not GONE.is_written(f"import torch.distributed as dist\nx = dist  {row}\n".encode())
+    assert GONE.is_written(f"import torch.distributed as dist\ngetattr(dist  {row}\n,  {row}\n'reduce_all')\n".encode())

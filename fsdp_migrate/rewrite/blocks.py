@@ -15,7 +15,7 @@ from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, reindent, splice
 from fsdp_migrate.source import Source, Span
 
 WIDTH = 88
-_BLANK_LINES = re.compile(r"(?:[ \t\f\r\n]|#[^\r\n]*)*")
+_BLANK_LINES = re.compile(r"(?:[ \t\f\r\n]|#[^\r\n]*(?![^\r\n]))*")
 _IDENTIFIER = re.compile(r"\w+")
 _TARGETS = (ast.Name, ast.Attribute, ast.Subscript)
 
