@@ -1,4 +1,4 @@
-"""Whether a name is certainly bound when control reaches a place."""
+"""Whether a name is certainly bound when control reaches a place, and whether a loop brings what it bound back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fsdp_migrate.facts.scopes import TRIES, FunctionNode
 
+Loop = ast.For | ast.AsyncFor | ast.While
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -27,6 +28,22 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
             return name in _parameters(parent)
         child = parent
     return False
+
+
+def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[Loop]:
+    """The loops around `node` whose next turn gets there with the `name` that the one before has bound last."""
+    found: list[Loop] = []
+    child = node
+    while (parent := parents.get(child)) is not None and not isinstance(parent, (*FunctionNode, ast.ClassDef)):
+        for block in _blocks(parent):
+            if child in block and any(_binds(statement, name) for statement in block[: block.index(child)]):
+                return found
+        if _binds_inside(parent, child, name):
+            return found
+        if isinstance(parent, Loop) and child not in parent.orelse and child is not getattr(parent, "iter", None):
+            found.append(parent)
+        child = parent
+    return found
 
 
 def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:

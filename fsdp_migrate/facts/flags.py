@@ -23,6 +23,8 @@ _BLOCK_PARTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Nodes whose parts may not run, or run more than once.
 _MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.IfExp, ast.BoolOp, ast.comprehension)
 
+_CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse")
+
 
 @runtime_checkable
 class ScopedNames(Names, Protocol):
@@ -95,6 +97,20 @@ class Flags:
         return self.names is not None and any(
             self.names.qualified(target) == qualified for target in self._set_attributes.get(node.attr, ())
         )
+
+    def is_changed(self, node: ast.Name) -> bool:
+        """Whether the file changes a list by one of its names: an item, or by a method."""
+        return self.names is not None and node.id in self._changed_lists
+
+    @cached_property
+    def _changed_lists(self) -> frozenset[str]:
+        if self.names is None:
+            return frozenset()
+        structure = self.names.structure
+        items = [item.value for item in structure.subscripts if not isinstance(item.ctx, ast.Load)]
+        calls = [call for name in _CHANGING for call in structure.method_calls.get(name, ())]
+        owners = [*items, *(call.func.value for call in calls if isinstance(call.func, ast.Attribute))]
+        return frozenset(owner.id for owner in owners if isinstance(owner, ast.Name))
 
     @cached_property
     def _set_attributes(self) -> Mapping[str, list[ast.Attribute]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 if TYPE_CHECKING:
@@ -164,13 +165,22 @@ class Names:
         if len(found) == 1:
             return found
         use = (node.lineno, node.col_offset) if here else None
-        if use is None or len(found) < _MANY:
+        places = self._in_order(home, node.id) if use is not None and len(found) >= _MANY else []
+        if use is None:
             return reaching(found, use)
-        places = self._in_order(home, node.id)
-        if not places:
-            return reaching(found, use)
-        before = found[: bisect_left(places, use)]
-        return _in_force(before) if before else list(found)
+        before = found[: bisect_left(places, use)] if places else [b for b in found if b.position < use]
+        if not before:
+            return list(found)
+        later = self._brought_back(node, found) if found[-1].position > use else []
+        return [*_in_force(before), *later]
+
+    def _brought_back(self, node: ast.Name, bindings: Sequence[Binding]) -> list[Binding]:
+        """The bindings behind a name that the next turn of a loop around both gets there with."""
+        bodies = [loop.body for loop in loops_to(node.id, node, self.structure.parents)]
+        ends = [(body[0], body[-1].end_lineno or 0, body[-1].end_col_offset or 0) for body in bodies]
+        spans = [((first.lineno, first.col_offset), (line, column)) for first, line, column in ends]
+        later = [binding for binding in bindings if binding.position > (node.lineno, node.col_offset)]
+        return [b for b in later if any(start <= b.position < end for start, end in spans)]
 
     def _in_order(self, scope: Scope, name: str) -> list[tuple[int, int]]:
         """Where the bindings of a name stand, empty if they are not in the order of the text."""

@@ -29,6 +29,13 @@ def _constant(evaluator: Evaluator, node: ast.Constant, env: Env) -> Any:
 
 
 def _name(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
+    value = _named(evaluator, node, env)
+    if isinstance(value, list) and evaluator.flow is not None and evaluator.flow.is_changed(node):
+        raise Unknown
+    return value
+
+
+def _named(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
     qualified = evaluator.names.qualified(node)
     if qualified is not None and not qualified.startswith(data.PACKAGE):
         try:

@@ -60,6 +60,9 @@ class Flow(Protocol):
     def is_set(self, node: ast.Attribute, qualified: str) -> bool:
         """Whether the file gives the attribute that `node` reads, by its full name, another value."""
 
+    def is_changed(self, node: ast.Name) -> bool:
+        """Whether the file changes a list by one of its names."""
+
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns what it returns."""
 

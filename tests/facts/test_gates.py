@@ -927,3 +927,31 @@ def test_every_node_of_a_tree_may_be_asked_for() -> None:
     """
     found = gates(IMPORTS + dedent(source))
     assert all(found.alive(node) <= set(RELEASES) for node in [*found.parents, *found.parents.values()])
+
+
+def test_a_flag_that_the_turn_before_set_decides_nothing() -> None:
+    source = """
+    new = version.parse(torch.__version__) >= version.parse("2.1")
+    for step in steps:
+        if new:
+            one()
+        new = True
+    for step in steps:
+        fresh = version.parse(torch.__version__) >= version.parse("2.1")
+        if fresh:
+            two()
+        fresh = True
+    """
+    assert reached(source, "one", "two") == ["all", "2.1.2-"]
+
+
+@pytest.mark.parametrize("change", ["parts[1] = 1", "parts.append(1)", "del parts[0]", "parts[:] = [2, 1]"])
+def test_a_list_that_the_file_changes_decides_nothing(change: str) -> None:
+    source = """
+    parts = [int(part) for part in torch.__version__.split(".")[:2]]
+    {change}
+    if parts >= [2, 1]:
+        one()
+    """
+    assert reached(dedent(source).format(change=change), "one") == ["all"]
+    assert reached(dedent(source).format(change="parts.index(2)"), "one") == ["2.1.2-"]

@@ -100,3 +100,20 @@ def test_the_last_unconditional_binding_counts_however_many_there_are(others: in
     assert symbols(f"{rebound}{PUBLIC}\nprobe(FSDP)\n{rebound}") == {FSDP}
     assert symbols(f"{PUBLIC}\n{rebound}if flag:\n    {PUBLIC}\nprobe(FSDP)") == ({None, FSDP} if others else {FSDP})
     assert symbols(f"def f():\n    probe(FSDP)\n{rebound}{PUBLIC}") == {FSDP}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{PUBLIC}\nfor x in y:\n    probe(FSDP)\n    FSDP = 1", {FSDP, None}),
+        (f"{PUBLIC}\nwhile x:\n    if y:\n        probe(FSDP)\n    FSDP = 1", {FSDP, None}),
+        (f"{PUBLIC}\nfor x in y:\n    for z in x:\n        probe(FSDP)\n    FSDP = 1", {FSDP, None}),
+        (f"for x in y:\n    {PUBLIC}\n    probe(FSDP)\n    FSDP = 1", {FSDP}),
+        (f"for x in y:\n    {PUBLIC}\n    for z in x:\n        probe(FSDP)\n    FSDP = 1", {FSDP}),
+        (f"{PUBLIC}\nfor x in y:\n    probe(FSDP)\nelse:\n    FSDP = 1\nFSDP = 2", {FSDP}),
+        (f"{PUBLIC}\nfor x in probe(FSDP):\n    FSDP = 1", {FSDP}),
+        (f"{PUBLIC}\nfor x in y:\n    def f(FSDP):\n        FSDP.z\n    probe(FSDP)\nFSDP = 1", {FSDP}),
+    ],
+)
+def test_the_next_turn_of_a_loop_finds_what_the_last_one_bound(text: str, expected: set[str | None]) -> None:
+    assert symbols(text) == expected
