@@ -10,11 +10,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fsdp_migrate import runner
 from fsdp_migrate.config import Settings
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, printable
@@ -161,21 +159,6 @@ def load(file: str, *, missing_ok: bool = False) -> Baseline:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise FileOptionError(f"{_shown(file)} is no baseline that this version of fsdp-migrate reads") from None
     return Baseline(file, counts, texts)
-
-
-def renew(file: str, discovery: Discovery, configuration: Configuration) -> Run:
-    """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
-
-    Raises:
-        FileOptionError: there is one already that cannot be read, or it cannot be written.
-    """
-    path = Path(file).absolute()
-    baseline = load(str(path), missing_ok=True)
-    alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
-    run = runner.lint(discovery, alone, {path: baseline})
-    known = baseline.renew(Scope.of(discovery, configuration, run))
-    left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
-    return replace(run, findings=left, known=(known,))
 
 
 def _text(finding: Finding, source: Source | None) -> str:

@@ -12,6 +12,7 @@ from fsdp_migrate import __version__, config, files, runner
 from fsdp_migrate.config import ConfigFileError, Layer
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
+from fsdp_migrate.gathering import CacheError, Effort
 from fsdp_migrate.options import (
     CONFIG_FILE,
     TEXT_OR_JSON,
@@ -24,7 +25,7 @@ from fsdp_migrate.options import (
 )
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
-from fsdp_migrate.runner import CacheError, Change, Effort
+from fsdp_migrate.runner import Change
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import TorchRange
 
@@ -154,10 +155,8 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
         raise click.UsageError(
             "--write-baseline reports no findings: give no --baseline, --add-noqa, --statistics or --output-..."
         )
-    from fsdp_migrate import baseline
-
     with usage_errors():
-        run = baseline.renew(file, request.discovery, request.configuration)
+        run = runner.renew_baseline(file, request.discovery, request.configuration)
     text.print_unparsable(run)
     text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
     request.exit(3 if run.failed else 0)

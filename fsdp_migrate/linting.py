@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate import files
 from fsdp_migrate.findings import FileReport
-from fsdp_migrate.runner import CacheError
+from fsdp_migrate.gathering import CacheError
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
 _MANY = 64
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.config import Settings
     from fsdp_migrate.config.configuration import Configuration
     from fsdp_migrate.files import Discovery, SourceFile
+    from fsdp_migrate.gathering import Effort, Gathered
     from fsdp_migrate.modules.view import View
-    from fsdp_migrate.runner import Effort, Gathered
     from fsdp_migrate.workers import WorkerDied
 
 

@@ -12,7 +12,7 @@ OWN = {
     "fsdp_migrate",
     *(
         f"fsdp_migrate.{name}"
-        for name in "cli config disk files findings gitignore lint linting options report runner source".split()
+        for name in "cli config disk files findings gathering gitignore lint linting options report runner source".split()
     ),
     *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings reading".split()),
     *(

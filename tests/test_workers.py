@@ -10,7 +10,7 @@ import pytest
 from fsdp_migrate import files, runner, workers
 from fsdp_migrate import lint as engine
 from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.runner import Effort
+from fsdp_migrate.gathering import Effort
 from tests.test_cache import LEGACY
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are started where there is no fork")
