@@ -155,8 +155,10 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
         raise click.UsageError(
             "--write-baseline reports no findings: give no --baseline, --add-noqa, --statistics or --output-..."
         )
+    from pathlib import Path  # not needed by other runs
+
     with usage_errors():
-        run = runner.renew_baseline(file, request.discovery, request.configuration)
+        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration)
     text.print_unparsable(run)
     text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
     request.exit(3 if run.failed else 0)

@@ -6,7 +6,6 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate import files
@@ -17,6 +16,8 @@ from fsdp_migrate.gathering import NO_EFFORT, Effort, Gathered
 from fsdp_migrate.report import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fsdp_migrate.baseline import Baseline
     from fsdp_migrate.modules.view import View
 
@@ -63,7 +64,7 @@ def lint(
     return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
-def renew_baseline(file: str, discovery: Discovery, configuration: Configuration) -> Run:
+def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration) -> Run:
     """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
 
     Raises:
@@ -71,7 +72,6 @@ def renew_baseline(file: str, discovery: Discovery, configuration: Configuration
     """
     from fsdp_migrate import baseline
 
-    path = Path(file).absolute()
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
     run = lint(discovery, alone, {path: old})

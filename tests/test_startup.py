@@ -10,10 +10,8 @@ from tests.test_process import ENVIRONMENT
 
 OWN = {
     "fsdp_migrate",
-    *(
-        f"fsdp_migrate.{name}"
-        for name in "cli config disk files findings gathering gitignore lint linting options report runner source".split()
-    ),
+    *(f"fsdp_migrate.{name}" for name in "cli config disk files findings gathering gitignore lint linting".split()),
+    *(f"fsdp_migrate.{name}" for name in "options report runner source".split()),
     *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings reading".split()),
     *(
         f"fsdp_migrate.{name}"
