@@ -68,6 +68,9 @@ class Elsewhere(Protocol):
     def subclass(self, name: str) -> ForeignClass | None:
         """The class `name` if it derives from FSDP."""
 
+    def members(self, name: str) -> frozenset[str]:
+        """What the class `name` of the project has of its own and from its bases, nothing where that is no class."""
+
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
         """The module that binds what may tell of torch's version under `name`, and its name there."""
 

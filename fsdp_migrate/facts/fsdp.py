@@ -9,7 +9,7 @@ from functools import cached_property
 
 from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.facts.held import Held, instance_of_class, is_super, members
+from fsdp_migrate.facts.held import Held, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
@@ -100,26 +100,9 @@ class Fsdp:
             return symbol.removeprefix(f"{LOCAL}.") in self.subclasses
         return self._foreign(symbol) is not None
 
-    def members_of(self, cls: ast.ClassDef) -> frozenset[str]:
-        """What a subclass of FSDP has of its own or from a base in the project, up to FSDP: methods and attributes."""
-        found, waiting = set[str](), [cls]
-        seen: set[ast.ClassDef] = set()
-        while waiting:
-            current = waiting.pop()
-            if current in seen:
-                continue
-            seen.add(current)
-            found.update(members(current))
-            for symbol in (symbol for base in current.bases for symbol in self.names.symbols(base)):
-                foreign = self._foreign(symbol)
-                local = self.subclasses.get((symbol or "").removeprefix(f"{LOCAL}."))
-                found.update(foreign.members if foreign is not None else ())
-                waiting += [local] if local is not None else []
-        return frozenset(found)
-
     def overriding(self, method: str) -> str | None:
         """The name of a subclass of FSDP, of this file or used in it, that has `method` of its own; None if none."""
-        own = ((name, self.members_of(cls)) for name, cls in self.subclasses.items())
+        own = ((name, all_members(cls, self.names)) for name, cls in self.subclasses.items())
         used = ((foreign.name, foreign.members) for foreign in self._foreign_used)
         return next((name for name, methods in (*own, *used) if method in methods), None)
 
@@ -163,7 +146,7 @@ class Fsdp:
             foreign = self._foreign(symbol)
             return foreign is not None and method not in foreign.members
         cls = self.subclasses.get(symbol.removeprefix(f"{LOCAL}."))
-        return cls is not None and not (method and method in self.members_of(cls))
+        return cls is not None and not (method and method in all_members(cls, self.names))
 
     def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
         """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
@@ -278,7 +261,7 @@ class Fsdp:
         if any(self.is_class(cls, method) for cls in self.held.of_binding(binding)):
             return True
         cls = self._class_of_self(binding) if binding.kind is Kind.PARAMETER else None
-        return cls is not None and not (method and method in self.members_of(cls))
+        return cls is not None and not (method and method in all_members(cls, self.names))
 
     def _class_of_self(self, binding: Binding) -> ast.ClassDef | None:
         function = binding.scope.node

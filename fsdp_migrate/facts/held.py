@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from fsdp_migrate.facts.names import Names
@@ -95,6 +95,35 @@ def instance_of_class(node: ast.expr) -> ast.expr | None:
 def is_super(node: ast.expr) -> bool:
     """Whether `node` is a call of `super`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def all_members(cls: ast.ClassDef, names: Names) -> frozenset[str]:
+    """What a class has of its own or from a base in the project: methods and attributes."""
+    found, waiting = set[str](), [cls]
+    seen: set[ast.ClassDef] = set()
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        found.update(members(current))
+        for meaning in (meaning for base in current.bases for meaning in names.meanings(base)):
+            if meaning.binding is not None and isinstance(meaning.binding.node, ast.ClassDef):
+                waiting.append(meaning.binding.node)
+            elif meaning.qualified is not None and names.elsewhere is not None:
+                found.update(names.elsewhere.members(meaning.qualified))
+    return frozenset(found)
+
+
+def members_behind(names: Names, bindings: Iterable[Binding]) -> frozenset[str]:
+    """What the classes have that a name is bound to, followed through imports."""
+    found = set[str]()
+    for binding in bindings:
+        if isinstance(binding.node, ast.ClassDef):
+            found.update(all_members(binding.node, names))
+        elif binding.target is not None and names.elsewhere is not None:
+            found.update(names.elsewhere.members(binding.target))
+    return frozenset(found)
 
 
 def members(cls: ast.ClassDef) -> Iterator[str]:

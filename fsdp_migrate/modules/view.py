@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
+from fsdp_migrate.facts.held import all_members, members_behind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.modules.late import loaded_late
 from fsdp_migrate.modules.meanings import exported_meanings
@@ -36,6 +37,7 @@ class View:
         self.asked_all = False
         self._meanings: dict[str, Sequence[str | None] | None] = {}
         self._subclasses: dict[str, ForeignClass | None] = {}
+        self._members: dict[str, frozenset[str]] = {}
         self._behind: dict[str, frozenset[str]] = {}
         self._homes: dict[str, tuple[ModuleFacts, str] | None] = {}
         self._reach: Reach | None = None
@@ -243,6 +245,17 @@ class View:
             self._subclasses[name] = None if found is None else self._foreign(*found)
         return self._subclasses[name]
 
+    def members(self, name: str) -> frozenset[str]:
+        """See `Elsewhere.members`."""
+        if name not in self._members:
+            self._members[name] = frozenset()
+            if (found := self._module_of(name)) is not None:
+                self.asked.add(found[0])
+                facts = self.modules.facts(found[0], self.torch)
+                bound = [] if facts is None else facts.names.exported(found[1])
+                self._members[name] = frozenset() if facts is None else members_behind(facts.names, bound)
+        return self._members[name]
+
     def _foreign(self, path: str, name: str) -> ForeignClass | None:
         facts = self.modules.facts(path, self.torch)
         if facts is None:
@@ -251,7 +264,7 @@ class View:
         cls = facts.fsdp.subclasses.get(name)
         if cls is None or not any(binding.node is cls for binding in bindings):
             return None
-        return ForeignClass(name, facts.fsdp.members_of(cls))
+        return ForeignClass(name, all_members(cls, facts.names))
 
     def _class_of(self, name: str, seen: set[tuple[str, str]]) -> tuple[str, str] | None:
         """The module and name of a class that, as far as the bytes tell, derives from FSDP."""

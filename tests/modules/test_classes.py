@@ -68,3 +68,24 @@ def test_other_classes_are_not_fsdp(tmp_path: Path) -> None:
     lib = f"{PUBLIC}from torch import nn\nclass Wrapped(nn.Module):\n    pass\n"
     grow(tmp_path, {"lib.py": lib, "train.py": f"{PUBLIC}from lib import Wrapped\n{WRAPPED}"})
     assert codes_of(tmp_path, "train.py") == []
+
+
+@pytest.mark.parametrize(
+    ("lib", "mixins"),
+    [
+        (f"{PUBLIC}class Mixin:\n{{own}}\nclass Wrapped(Mixin, FSDP):\n    pass\n", ""),
+        (f"{PUBLIC}from mixins import Mixin\n\nclass Wrapped(Mixin, FSDP):\n    pass\n", "class Mixin:\n{own}"),
+        (f"{PUBLIC}import mixins\n\nclass Wrapped(mixins.Mixin, FSDP):\n    pass\n", "class Mixin:\n{own}"),
+        (f"{PUBLIC}from again import Mixin\n\nclass Wrapped(Mixin, FSDP):\n    pass\n", "class Mixin:\n{own}"),
+        (f"{PUBLIC}from again import Sub\n\nclass Wrapped(Sub, FSDP):\n    pass\n", "class Mixin:\n{own}"),
+    ],
+)
+@pytest.mark.parametrize("name", ["full_optim_state_dict", "state_dict_type"])
+def test_what_comes_from_another_base_is_not_that_of_fsdp(lib: str, mixins: str, name: str, tmp_path: Path) -> None:
+    own = f"    @staticmethod\n    def {name}(*args): ...\n"
+    again = "from mixins import Mixin\nimport again\n\nclass Sub(Mixin, again.Sub):\n    pass\n"
+    grow(tmp_path, {"lib.py": lib.format(own=own), "mixins.py": mixins.format(own=own), "again.py": again})
+    grow(tmp_path, {"train.py": f"from lib import Wrapped\n{WRAPPED}"})
+    reasons = [finding.reason or "" for finding in findings_of(tmp_path, "train.py")]
+    own_type = "`Wrapped` has its own `state_dict_type`: call the method on FSDP itself"
+    assert reasons == ([own_type] if name == "state_dict_type" else [])
