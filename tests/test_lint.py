@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
@@ -126,3 +129,18 @@ def test_more_code_than_fits_into_memory_is_named_and_not_analysed(monkeypatch: 
     assert finding.reason == "split or exclude it; nothing else was checked"
     # What no rule has anything to look for in is clean, however long.
     assert codes("x = 1\n" * 200_000) == []
+
+
+def test_nothing_is_left_for_the_garbage_collector() -> None:
+    # It is off while files are looked at.
+    dead = "import torch\n\nif torch.__version__ < '2.0':\n    x = 1\nelse:\n    x = 2\n"
+    raw = f"{dead}{IMPORT}y = {CALL}\n".encode()
+    assert [finding.code for finding in lint_bytes(raw, "x.py", SETTINGS).findings] == ["FSDP690", "FSDP101"]
+    gc.collect()
+    gc.disable()
+    try:
+        rewrite_bytes(raw, "x.py", SETTINGS)
+        lint_bytes(raw, "x.py", SETTINGS)
+        assert gc.collect() < 20
+    finally:
+        gc.enable()

@@ -14,6 +14,8 @@ from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
+    from packaging.version import Version
+
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.gates import Gates
 
@@ -41,13 +43,19 @@ class ModuleFacts:
         self.names = Names(self.structure, elsewhere)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)
         self._memo: dict[object, object] = {}
+        self._gates: list[Gates] = []
 
     @cached_property
     def gates(self) -> Gates:
         """Which releases of the range reach a node."""
+        return self.gates_of(self.torch.releases)
+
+    def gates_of(self, releases: tuple[Version, ...]) -> Gates:
+        """Which of some releases reach a node, as long as the facts are not closed."""
         from fsdp_migrate.facts.gates import Gates  # needed only where something is found
 
-        return Gates(self.source.tree, self.names, self.torch.releases, self.structure.parents)
+        self._gates.append(Gates(self.source.tree, self.names, releases, self.structure.parents))
+        return self._gates[-1]
 
     @cached_property
     def written(self) -> bytes:
@@ -81,9 +89,8 @@ class ModuleFacts:
         """Let go of everything; what points in circles would else wait for the garbage collector."""
         for scope in list(self.structure.module.nested()):
             scope.__dict__.clear()
-        for part in (self.structure, self.__dict__.get("gates"), self):
-            if part is not None:
-                part.__dict__.clear()
+        for part in (self.structure, *self._gates, self):
+            part.__dict__.clear()
 
     def reached(self, node: ast.AST) -> bool:
         """Whether some supported release runs `node` (False in the old arm of a version check)."""

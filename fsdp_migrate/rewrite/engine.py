@@ -104,7 +104,8 @@ class _Rewriting:
         for _ in range(most_passes):
             if not chosen:
                 return self._result()
-            chosen = self._pass(chosen)
+            mended = self._pass(chosen)
+            chosen = self._look() if mended is None else mended
         raise RewriteError(f"the text still changes after {most_passes} passes")
 
     def _look(self, all_rules: bool = False) -> list[Finding]:
@@ -130,8 +131,8 @@ class _Rewriting:
         ]
         return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
 
-    def _pass(self, chosen: Sequence[Finding]) -> list[Finding]:
-        """Mend these findings, or find out which of them cannot be; gives those to mend next."""
+    def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
+        """Mend these findings, or find out which of them cannot be: then it gives those to mend instead."""
         source = self.source or read_source(self.raw, self.path)
         try:
             new, self.source, replacements = _carried_out(source, self.path, chosen)
@@ -149,7 +150,7 @@ class _Rewriting:
         self.fixed += [origin for finding, origin in self.live if finding in mended]
         self.waiting = [pair for pair in self.live if pair[0] not in mended]
         self.raw, self.replacements = new, replacements
-        return self._look()
+        return None
 
     def _result(self) -> RewriteResult:
         left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.live)

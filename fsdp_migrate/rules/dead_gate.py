@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -13,9 +12,6 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.source import Span
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts.gates import Gates
 
 _UNSAFE = "the code for an older torch goes"
 # What makes a function another one by standing in it, whether it runs or not.
@@ -53,14 +49,8 @@ def _run_by_first_patch(facts: ModuleFacts, node: ast.If) -> list[ast.stmt]:
     """The statements that may run on the x.y.0 of the oldest supported release, which need not be a known one."""
     oldest = facts.torch.oldest
     first = Version(f"{oldest.major}.{oldest.minor}.0")
-    truth = facts.memo((check, first), lambda: _gates_of(facts, first)).truth(node.test, first)
+    truth = facts.memo((check, first), lambda: facts.gates_of((first,))).truth(node.test, first)
     return [*(node.body if truth is not False else ()), *(node.orelse if truth is not True else ())]
-
-
-def _gates_of(facts: ModuleFacts, release: Version) -> Gates:
-    from fsdp_migrate.facts.gates import Gates
-
-    return Gates(facts.source.tree, facts.names, (release,), facts.structure.parents)
 
 
 def _verdict(facts: ModuleFacts, node: ast.If, dead: list[ast.stmt]) -> Verdict:
