@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 20
 _MANY = 10
+_MOST_MEANINGS = 100
 LOCAL = "<file>"
 # In the place of a module that a star import takes everything from and that is not at hand.
 STAR = "<star>"
@@ -216,7 +217,7 @@ class Names:
         if known is not None:
             self._cut += 1
             return known
-        known = find()
+        known = _thinned(find())
         if cut == self._cut:
             self._known[key] = known
         else:
@@ -333,6 +334,23 @@ class Names:
         """The FSDP name that a star import alone brings to `scope` as `name`, None when there is none."""
         found = tuple(self._from_stars(scope, name))
         return found[0].symbol if len(found) == 1 else None
+
+
+def _thinned(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
+    """The same without what is in it more than twice: two alike are as uncertain as the thousands that loops can make.
+
+    Of more different ones than anybody can mean the first are left, and that there is something else.
+    """
+    if len(meanings) <= _MANY:
+        return meanings
+    seen: dict[tuple[str | None, Binding | None], int] = {}
+    left = []
+    for meaning in meanings:
+        times = seen.get((meaning.qualified, meaning.binding), 0)
+        seen[meaning.qualified, meaning.binding] = times + 1
+        if times < 2:
+            left.append(meaning)
+    return (*left[:_MOST_MEANINGS], UNKNOWN) if len(left) > _MOST_MEANINGS else tuple(left)
 
 
 def _defaults_to_none(argument: ast.arg, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -117,3 +117,14 @@ def test_the_last_unconditional_binding_counts_however_many_there_are(others: in
 )
 def test_the_next_turn_of_a_loop_finds_what_the_last_one_bound(text: str, expected: set[str | None]) -> None:
     assert symbols(text) == expected
+
+
+@pytest.mark.parametrize("start", ["torch.a", "given"])
+def test_a_name_that_a_loop_binds_in_many_ways_has_no_more_meanings_than_can_be_told(start: str) -> None:
+    steps = "".join(f"        if n.a{step}:\n            node = node.b{step}\n" for step in range(40))
+    text = f"import torch\n\ndef f(given, n):\n    node = {start}\n    while n:\n{steps}    probe(node.x)\n"
+    names, node = names_of(text)
+    meanings = names.meanings(node)
+    assert 1 < len(meanings) <= 101
+    assert None in {meaning.qualified for meaning in meanings}
+    assert ("torch.a.b0.x" in {meaning.qualified for meaning in meanings}) is (start == "torch.a")
