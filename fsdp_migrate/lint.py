@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
@@ -12,15 +11,21 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
-from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, read_source
+from fsdp_migrate.source import (
+    Source,
+    SourceError,
+    TooLargeError,
+    declared_encoding,
+    is_notebook,
+    lines_of,
+    read_source,
+)
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.checking import Checking
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
-
-_ESCAPED_BLANK = re.compile(rb"\\[nrt]")
 
 
 def lint_source(
@@ -114,7 +119,7 @@ class Look:
         """Read and parse the file; gives the report where no rule is needed for it."""
         path, settings = self._path, self._settings
         if not worth_linting(raw, path, settings) and not (
-            self._elsewhere is not None and worth_linting(self._elsewhere.written(raw), path, settings)
+            self._elsewhere is not None and worth_linting(self._elsewhere.written(lines_of(raw, path)), path, settings)
         ):
             return FileReport(path)
         try:
@@ -122,7 +127,7 @@ class Look:
         except SourceError as error:
             return FileReport(path, error=str(error))
         # What a notebook says outside of its code does not count.
-        if is_notebook(path) and not _screen(settings).passes(source.written):
+        if is_notebook(path) and not self._passes(source.written):
             return FileReport(path)
         try:
             source.tree  # noqa: B018 - parsing is what may fail
@@ -142,16 +147,19 @@ class Look:
             self._checkings = [
                 Checking(module, self._path, settings, rules, self._elsewhere)
                 for module in self.source.modules
-                if module is self.source or _screen(settings).passes(module.written)
+                if module is self.source or self._passes(module.written)
             ]
         return self._checkings
+
+    def _passes(self, code: bytes) -> bool:
+        """Whether code in the file can hold a finding, what it takes from its project included."""
+        screen, elsewhere = _screen(self._settings), self._elsewhere
+        return screen.passes(code) or (elsewhere is not None and screen.passes(elsewhere.written(code)))
 
 
 def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
     """Whether a file can hold a finding: the look at its bytes that most files end at."""
-    # In the strings of a notebook a newline is two characters, the last of which looks like part of a word.
-    notebook = is_notebook(path)
-    return _screen(settings).passes(_ESCAPED_BLANK.sub(b"\n", raw) if notebook else raw, loosely=notebook)
+    return _screen(settings).passes(lines_of(raw, path), loosely=is_notebook(path))
 
 
 @lru_cache(maxsize=16)

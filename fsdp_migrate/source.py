@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NOTEBOOK_SUFFIX = ".ipynb"
 
+# Where a string of JSON starts, and its newlines, which are two characters.
+_START_IN_JSON = re.compile(rb'(?:\\[nrt]|(?<!\\)")(?:[ ]*(?:>>>|\.\.\.)[ ])?')
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _LAST_NEWLINE = re.compile(rb"(?:\r\n|\r|\n)\Z")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
@@ -219,6 +221,14 @@ class Source:
 def is_notebook(path: str) -> bool:
     """Whether a file of this name holds its text in the cells of a notebook."""
     return path.endswith(NOTEBOOK_SUFFIX)
+
+
+def lines_of(raw: bytes, path: str) -> bytes:
+    """The bytes of a file; where it is a notebook, what starts a line of its code starts one here, without a prompt.
+
+    For looks at bytes only: it is neither JSON nor Python any more.
+    """
+    return _START_IN_JSON.sub(b"\n", raw) if is_notebook(path) else raw
 
 
 def read_source(raw: bytes, path: str) -> Source:

@@ -279,6 +279,8 @@ class Names:
         scopes = list(self.structure.module.nested())
         bindings = (binding for scope in scopes for found in scope.bindings.values() for binding in found)
         named = {(binding.name, binding.target) for binding in bindings if binding.target is not None}
+        plain = [alias for node in self.structure.imports if isinstance(node, ast.Import) for alias in node.names]
+        named |= {(alias.name, alias.name) for alias in plain if alias.asname is None and "." in alias.name}
         named = {(name, target) for name, target in named if target.split(".")[0] != "torch"}
         attributes = {node.attr for node in self.structure.attributes} | {"*"} if named else set()
         lines = [elsewhere.direct_import(name, target, attributes.__contains__) for name, target in sorted(named)]

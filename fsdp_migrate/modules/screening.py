@@ -14,6 +14,7 @@ from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 from fsdp_migrate.modules.view import View, reads
+from fsdp_migrate.source import lines_of
 
 # The last names of modules of torch whose names change.
 _MODULES = frozenset(
@@ -60,7 +61,7 @@ def overlooked(
         found = []
         for file in waiting if names else ():
             raw = _holding(file, importing)
-            lines = "" if raw is None else _taken(partial(view_of, file), Sketch(raw), given)
+            lines = "" if raw is None else _taken(partial(view_of, file), Sketch(lines_of(raw, file.path)), given)
             if raw is not None and lines and is_worth(file, raw + lines.encode()):
                 found.append(file)
                 yield file, raw
@@ -81,6 +82,7 @@ def _taken(view_of: Callable[[], View], sketch: Sketch, given: _Given) -> str:
     """Imports from torch itself for what a file takes from the files that give names."""
     stars = [star for star in sketch.stars if star.endswith(".") or split(star)[1] in given.stems]
     imports = [(bound, target) for bound, targets in sketch.imports.items() for target in targets]
+    imports += [(module, module) for module in sketch.dotted]
     named = [one for one in imports if given.has(one[1]) or split(one[1])[1] in given.stems]
     if not stars and not named:
         return ""

@@ -44,7 +44,7 @@ _FLAGS = ("True", "False")
 _LATE = re.compile(
     rb"""def[ \t]+__getattr__[ \t]*\((?!\s*self\b)|(?<![.\w])__getattr__[ \t]*(?:[,=:;)\]"'#\\\n]|as\b|\Z)"""
 )
-# What is behind one of these alone on its line is in a doctest; in a notebook, where it is run, quotes are before it.
+# What is behind one of these alone on its line is in a doctest.
 _PROMPTS = (b">>>", b"...")
 _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
 
@@ -79,6 +79,11 @@ class Sketch:
     def modules(self) -> frozenset[str]:
         """Every module that is imported, or that names are imported from, dots in front included."""
         return frozenset(module for module, _ in (*self._from_imports, *self._plain_imports))
+
+    @property
+    def dotted(self) -> frozenset[str]:
+        """The modules that are read through their package: `import a.b` binds `a` alone."""
+        return frozenset(module for module, alias in self._plain_imports if not alias and "." in module)
 
     @cached_property
     def stars(self) -> tuple[str, ...]:

@@ -195,6 +195,7 @@ class View:
         sketch = Sketch(raw)
         named = {(bound, target) for bound, targets in sketch.imports.items() for target in targets}
         named |= {("*", star) for star in sketch.stars}
+        named |= {(module, module) for module in sketch.dotted}
         return raw + "".join(self.direct_import(*one, partial(reads, raw, one[0])) for one in sorted(named)).encode()
 
     def is_own(self, name: str) -> bool:

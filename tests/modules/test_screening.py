@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def found(root: Path) -> list[tuple[str, str]]:
     [
         {"train.py": f"from mylib.dist import Wrapper\n{BUILD}"},
         {"train.py": f"import mylib.dist as d\n{BUILD.replace('Wrapper', 'd.Wrapper')}"},
+        {"train.py": f"import mylib.dist\n{BUILD.replace('Wrapper', 'mylib.dist.Wrapper')}"},
         {
             "mylib/api.py": "from .dist import Wrapper as Net\n",
             "train.py": f"from mylib.api import Net as Wrapper\n{BUILD}",
@@ -46,6 +48,20 @@ def test_a_file_that_gets_fsdp_under_another_name_is_linted(tree: dict[str, str]
     dist = f"{PUBLIC}Wrapper = FSDP\nclass Derived(FSDP):\n    pass\n"
     grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": dist, **tree})
     assert ("train.py", "FSDP507") in found(tmp_path)
+
+
+@pytest.mark.parametrize("by_line", [True, False])
+@pytest.mark.parametrize("line", ["from mylib.dist import Wrapper", "import mylib.dist as d\nWrapper = d.Wrapper"])
+def test_a_notebook_that_gets_fsdp_under_another_name_is_linted(line: str, by_line: bool, tmp_path: Path) -> None:
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": f"{PUBLIC}Wrapper = FSDP\n"})
+    code = f"import os\n{line}\n{BUILD}"
+    source = code.splitlines(keepends=True) if by_line else code
+    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": []}
+    notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    (tmp_path / "train.ipynb").write_text(json.dumps(notebook))
+    configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
+    run = runner.lint(files.discover([str(tmp_path)]), configuration)
+    assert ("train.ipynb", "FSDP507") in [(Path(finding.path).name, finding.code) for finding in run.findings]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

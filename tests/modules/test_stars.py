@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.modules.sketch import Sketch
+from fsdp_migrate.source import lines_of
 from tests.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
 
 ROOT = "from .models import *\nfrom .wrap import *\n"
@@ -73,7 +74,7 @@ def test_an_import_in_a_doctest_is_none() -> None:
 
 def test_an_import_behind_a_prompt_in_a_notebook_is_one() -> None:
     text = '{"source": [\n   ">>> from a import b\\n",\n   "... from c import d"]}'
-    assert {"b", "d"} <= Sketch(text.encode()).imports.keys()
+    assert {"b", "d"} <= Sketch(lines_of(text.encode(), "x.ipynb")).imports.keys()
 
 
 def test_imports_are_told_apart_only_in_files_that_write_the_name(tmp_path: Path) -> None:
