@@ -116,7 +116,15 @@ class _Planner:
         prologue, new_call = self._evaluated_first(placement, bound, new_call)
         placed = self._placed(placement, method, new_call, context, (*names.prologue, *prologue))
         edits = (*names.edits, *placement.splits, placed)
+        if names.prologue or prologue or not placement.whole:
+            unsafe = unsafe or self._listing(call)
         return Verdict(Fix(edits), unsafe=unsafe or swallowing_handler(self.facts, call))
+
+    def _listing(self, call: ast.Call) -> str | None:
+        """Whether the function asks what its names are, of which there are more now."""
+        scope = self.facts.scope(call)
+        listed = next((use for use in scope.uses.get("locals", ()) if scope.lookup("locals") is None), None)
+        return None if listed is None else f"`locals()` in line {listed.lineno} lists a name more"
 
     def _check_receiver(self, method: Method, receiver: Receiver) -> None:
         """The new methods have to be torch's own, on something that may be written twice."""
