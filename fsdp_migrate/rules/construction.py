@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.held import is_super
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Kind, Scope
 from fsdp_migrate.source import Span
 
 PARTIAL = "functools.partial"
 _WRAPS = (f"{PACKAGE}.wrap.enable_wrap", f"{PACKAGE}.wrap.wrap")
+_SETTING = ("update", "setdefault")
 _QUOTES = "\"'"
 
 
@@ -134,13 +136,13 @@ def _unpacked_class(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
 
 
 def _is_inherited_constructor(facts: ModuleFacts, func: ast.expr) -> bool:
-    """Whether `func` is `super().__init__` in a class whose only base is FSDP."""
-    if not isinstance(func, ast.Attribute) or func.attr != "__init__" or not isinstance(func.value, ast.Call):
+    """Whether `func` is `FSDP.__init__`, or `super().__init__` in a class whose first base is FSDP."""
+    if not isinstance(func, ast.Attribute) or func.attr != "__init__":
         return False
-    if getattr(func.value.func, "id", None) != "super":
-        return False
+    if not is_super(func.value):
+        return _qualified(facts, func.value) == FSDP
     cls = facts.structure.parents.get(facts.function(func))
-    return isinstance(cls, ast.ClassDef) and len(cls.bases) == 1 and facts.names.symbols(cls.bases[0]) == {FSDP}
+    return isinstance(cls, ast.ClassDef) and bool(cls.bases) and facts.names.symbols(cls.bases[0]) == {FSDP}
 
 
 def _given(facts: ModuleFacts) -> Iterator[Given]:
@@ -149,6 +151,32 @@ def _given(facts: ModuleFacts) -> Iterator[Given]:
         for keyword in one.call.keywords:
             if keyword.arg is None:
                 yield from _spread(facts, keyword.value, one)
+                yield from _handed_on(facts, keyword.value, one)
+
+
+def _handed_on(facts: ModuleFacts, value: ast.expr, one: _Construction) -> Iterator[Given]:
+    """The arguments of calls in this file whose function takes them as `**kwargs` and hands these on."""
+    function = facts.function(value)
+    if not isinstance(function, ast.FunctionDef) or not isinstance(value, ast.Name):
+        return
+    if function.args.kwarg is None or function.args.kwarg.arg != value.id:
+        return
+    doubt = f"`{function.name}` hands it on, maybe not to FSDP only"
+    cls = facts.structure.parents[function]
+    for call in facts.structure.calls:
+        if _calls(facts, call, function, cls if isinstance(cls, ast.ClassDef) else None):
+            yield from _keywords(facts, call, one, doubt)
+
+
+def _calls(facts: ModuleFacts, call: ast.Call, function: ast.FunctionDef, cls: ast.ClassDef | None) -> bool:
+    """Whether a call is one of `function`, a method of `cls` where that is given."""
+    if cls is None or function.name == "__init__":
+        meanings = facts.names.meanings(call.func) if isinstance(call.func, ast.Name) else ()
+        return any(m.binding is not None and m.binding.node is (cls or function) for m in meanings)
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != function.name:
+        return False
+    inner = facts.structure.parents.get(facts.function(call))
+    return inner is cls and isinstance(call.func.value, ast.Name) and call.func.value.id in ("self", "cls")
 
 
 def _spread(facts: ModuleFacts, value: ast.expr, one: _Construction) -> Iterator[Given]:
@@ -197,14 +225,27 @@ def _returned(facts: ModuleFacts, call: ast.Call, one: _Construction) -> Iterato
 
 
 def _held(facts: ModuleFacts, holder: ast.expr, one: _Construction, doubt: str | None = None) -> Iterator[Given]:
-    """The arguments that a dict display or a call of `dict` holds."""
+    """The arguments that a dict display or a call of `dict` holds, by itself or merged with others."""
     doubt = one.doubt or doubt
     if isinstance(holder, ast.Dict):
         for key, value in zip(holder.keys, holder.values):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            if key is None:
+                yield from _held(facts, value, one, doubt)
+            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield Given(key.value, value, facts.source.span(key), holder, one.call, doubt)
     elif isinstance(holder, ast.Call) and _is_builtin_dict(facts, holder.func):
         yield from _keywords(facts, holder, one, doubt)
+    for part in _merged(holder):
+        yield from _held(facts, part, one, doubt)
+
+
+def _merged(holder: ast.expr) -> Sequence[ast.expr]:
+    """The dicts that `dict(one, **other)`, `one | other` and a choice between two take their items from."""
+    if isinstance(holder, ast.Call):
+        return [*holder.args, *(keyword.value for keyword in holder.keywords if keyword.arg is None)]
+    if isinstance(holder, ast.BinOp) and isinstance(holder.op, ast.BitOr):
+        return [holder.left, holder.right]
+    return [holder.body, holder.orelse] if isinstance(holder, ast.IfExp) else []
 
 
 def _keywords(facts: ModuleFacts, holder: ast.Call, one: _Construction, doubt: str | None) -> Iterator[Given]:
@@ -226,12 +267,15 @@ def _unpacked(facts: ModuleFacts, name: ast.Name, one: _Construction, doubt: str
     if home is None or (home is not scope and not home.is_module):
         return
     bindings = home.bindings[name.id]
-    if any(binding.kind is not Kind.ASSIGNMENT for binding in bindings):
+    parents = [facts.structure.parents.get(binding.node) for binding in bindings]
+    unions = [one for one in parents if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.BitOr)]
+    own = getattr(getattr(home.node, "args", None), "kwarg", None)  # a dict that no caller has
+    if sum(b.kind is not Kind.ASSIGNMENT and b.node is not own for b in bindings) > len(unions):
         return
     doubt = doubt or _other_use(facts, name)
-    for binding in bindings:
-        if binding.value is not None:
-            yield from _held(facts, binding.value, one, doubt)
+    for value in (*(binding.value for binding in bindings), *(union.value for union in unions)):
+        if value is not None:
+            yield from _held(facts, value, one, doubt)
     for use in _uses(home, name.id):
         yield from _set(facts, use, one, doubt)
 
@@ -243,10 +287,14 @@ def _uses(home: Scope, name: str) -> Iterator[ast.Name]:
 
 
 def _set(facts: ModuleFacts, use: ast.expr, one: _Construction, doubt: str | None) -> Iterator[Given]:
-    """The arguments that a statement sets in a dict: by key, or by `update`."""
+    """The arguments that a statement sets in a dict: by key, by `setdefault` or by `update`."""
     target = facts.structure.parents[use]
     update = _update(facts, use)
-    if update is not None:
+    if update is not None and isinstance(update.func, ast.Attribute) and update.func.attr == "setdefault":
+        key, *values = [*update.args, *update.args[:1]]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield Given(key.value, values[0], facts.source.span(key), update, one.call, one.doubt or doubt)
+    elif update is not None:
         for value in update.args:
             yield from _held(facts, value, one, doubt)
         yield from _keywords(facts, update, one, doubt)
@@ -259,10 +307,10 @@ def _set(facts: ModuleFacts, use: ast.expr, one: _Construction, doubt: str | Non
 
 
 def _update(facts: ModuleFacts, use: ast.expr) -> ast.Call | None:
-    """The statement `kwargs.update(...)` of which `use` is the dict."""
+    """The statement `kwargs.update(...)` or `kwargs.setdefault(...)` of which `use` is the dict."""
     method = facts.structure.parents[use]
     call = facts.structure.parents[method]
-    if not isinstance(method, ast.Attribute) or method.attr != "update" or not isinstance(call, ast.Call):
+    if not isinstance(method, ast.Attribute) or method.attr not in _SETTING or not isinstance(call, ast.Call):
         return None
     return call if call.func is method and isinstance(facts.structure.parents[call], ast.Expr) else None
 

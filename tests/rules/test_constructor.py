@@ -49,6 +49,15 @@ def test_the_signatures_are_as_the_rules_say() -> None:
         "from torch.distributed.fsdp.wrap import wrap\nm = wrap(x, {}=p)\n",
         "class Mine(FSDP):\n    pass\nm = Mine(x, {}=p)\n",
         "class Mine(FSDP):\n    def __init__(self, x):\n        super().__init__(x, {}=p)\n",
+        "class Mine(FSDP, Mixin):\n    def __init__(self, x):\n        super().__init__(x, {}=p)\n",
+        "class Mine(Mixin, FSDP):\n    def __init__(self, x):\n        FSDP.__init__(self, x, {}=p)\n",
+        "def build(x, **kw):\n    kw['{}'] = p\n    return FSDP(x, **kw)\n",
+        "kw = {{'a': 1}}\nkw |= {{'{}': p}}\nm = FSDP(x, **kw)\n",
+        "kw = {{'a': 1}}\nkw.setdefault('{}', p)\nm = FSDP(x, **kw)\n",
+        "kw = {{**other, **{{'{}': p}}}}\nm = FSDP(x, **kw)\n",
+        "m = FSDP(x, **(other | {{'{}': p}}))\n",
+        "m = FSDP(x, **dict(other, **dict({}=p)))\n",
+        "m = FSDP(x, **(dict({}=p) if other else {{}}))\n",
     ],
 )
 def test_the_argument_is_renamed_wherever_fsdp_gets_it(code: str, old: str, new: str, text: str) -> None:
@@ -64,7 +73,7 @@ def test_the_argument_is_renamed_wherever_fsdp_gets_it(code: str, old: str, new:
         "m = Plugin(x, {}=p)\n",
         "kw = dict({}=p)\nm = Plugin(x, **kw)\n",
         "kw = dict({}=p)\n",
-        "def build(x, **kw):\n    kw['{}'] = p\n    return FSDP(x, **kw)\n",
+        "def build(x, kw):\n    kw['{}'] = p\n    return FSDP(x, **kw)\n",
         "args = TrainingArguments(fsdp=FSDP(x), {}='auto')\n",
         "class Mine(FSDP):\n    def __init__(self, x, {0}):\n        super().__init__(x)\nm = Mine(x, {0}=p)\n",
         "def FSDP(x, {}):\n    pass\nFSDP(x, {}=p)\n",
@@ -101,6 +110,19 @@ def test_arguments_of_others_are_left_alone(code: str, old: str, text: str) -> N
             "class T:\n    def __init__(self, p):\n"
             f"        self.kw = {{'{OLD_POLICY}': p}}\n    def f(self, x):\n        return FSDP(x, **self.kw)\n",
             "`self.kw` can be read from elsewhere",
+        ),
+        ("FSDP502", f"def f(x, **kw):\n    return FSDP(x, **kw)\nf(x, {OLD_IGNORED}=p)\n", "`f` hands it on"),
+        (
+            "FSDP502",
+            "class Mine(FSDP):\n    def __init__(self, x, a, **kw):\n        super().__init__(x, **kw)\n"
+            f"Mine(x, a, {OLD_IGNORED}=p)\n",
+            "`__init__` hands it on",
+        ),
+        (
+            "FSDP501",
+            "class T:\n    def f(self, x, **kw):\n        return FSDP(x, **kw)\n"
+            f"    def g(self, x):\n        return self.f(x, {OLD_POLICY}=p)\n",
+            "`f` hands it on",
         ),
         ("FSDP501", "kw = {'fsdp_' 'auto_wrap_policy': p}\nm = FSDP(x, **kw)\n", "not written plainly"),
         (
