@@ -24,6 +24,8 @@ from fsdp_migrate.source import Span
 CLIP = "clip_grad_norm_"
 SUMMON = "summon_full_params"
 _CLIPS = (f"torch.nn.utils.{CLIP}", f"torch.nn.utils.clip_grad.{CLIP}")
+_PASSING_ON = ("builtins.list", "builtins.tuple", "builtins.iter", "builtins.filter")
+_MOST_STEPS = 5
 _OWN_ARGUMENTS = frozenset({"max_norm", "norm_type"})
 _FAIRSCALE_ARGUMENTS = "volatile"
 
@@ -34,7 +36,7 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not isinstance(call.func, (ast.Name, ast.Attribute)) or facts.names.qualified(call.func) not in _CLIPS:
             continue
         parameters = _parameters_argument(call)
-        model = _model_of(parameters)
+        model = _model_of(parameters) or _model_behind(facts, parameters)
         if parameters is None or model is None or not facts.reached(call):
             continue
         built = _surely_built(facts, model)
@@ -44,8 +46,10 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         text = facts.source.segment(model)
         message = f"`{facts.source.segment(call.func)}` takes the norm of one rank's shards of `{text}`, not the whole"
         verdict = _clip_verdict(facts, call, parameters, text)
-        if declared:
-            verdict = manual(f"unless it is built with {NO_SHARD}: `{text}.{CLIP}(...)` takes the norm over all ranks")
+        doubt = "FSDP's own method clips all parameters" if _model_of(parameters) is None else None
+        doubt = f"unless it is built with {NO_SHARD}" if declared else doubt
+        if doubt is not None:
+            verdict = manual(f"{doubt}: `{text}.{CLIP}(...)` takes the norm over all ranks")
         yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -62,6 +66,23 @@ def _model_of(parameters: ast.expr | ast.keyword | None) -> ast.Name | ast.Attri
         return None
     model = value.func.value
     return model if value.func.attr == "parameters" and isinstance(model, (ast.Name, ast.Attribute)) else None
+
+
+def _model_behind(facts: ModuleFacts, value: ast.AST | None, depth: int = 0) -> ast.Name | ast.Attribute | None:
+    """`M` where `M.parameters()` are filtered, copied or have a name before they are passed on."""
+    if isinstance(value, ast.keyword):
+        value = value.value
+    if isinstance(value, ast.Name):
+        value = facts.names.value(value)
+    elif isinstance(value, ast.Call) and facts.names.qualified(value.func) in _PASSING_ON and value.args:
+        value = value.args[-1]
+    elif isinstance(value, (ast.ListComp, ast.GeneratorExp)) and len(value.generators) == 1:
+        (part,) = value.generators
+        value = part.iter if ast.unparse(value.elt) == ast.unparse(part.target) else None
+    else:
+        return None
+    found = _model_of(value) if isinstance(value, ast.expr) else None
+    return found or (_model_behind(facts, value, depth + 1) if depth < _MOST_STEPS else None)
 
 
 def _surely_built(facts: ModuleFacts, model: ast.expr) -> list[ast.Call]:

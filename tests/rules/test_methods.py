@@ -48,9 +48,27 @@ def test_clipping_that_does_not_fit_the_method_is_reported(arguments: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("before", "parameters"),
+    [
+        ("", "list(m.parameters())"),
+        ("", "[p for p in m.parameters() if p.requires_grad]"),
+        ("", "(p for p in m.parameters())"),
+        ("", "filter(lambda p: p.requires_grad, m.parameters())"),
+        ("ps = m.parameters()\n", "ps"),
+        ("ps = [p for p in m.parameters() if p.grad is not None]\n", "parameters=ps"),
+    ],
+)
+def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, parameters: str) -> None:
+    text = f"{BUILT}{before}nn.utils.clip_grad_norm_({parameters}, max_norm=1.0)\n"
+    check_manual(text, "FSDP503", "FSDP's own method clips all parameters: `m.clip_grad_norm_(...)` takes the norm")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         CLIP,
+        "m = FSDP(x)\nnn.utils.clip_grad_norm_([f(p) for p in m.parameters()], 1.0)\n",
+        "m = FSDP(x)\nps = m.parameters()\nif a:\n    ps = x.parameters()\nnn.utils.clip_grad_norm_(ps, 1.0)\n",
         "m = FSDP(x) if a else x\n" + CLIP,
         "if a:\n    m = FSDP(x)\nelse:\n    m = x\n" + CLIP,
         "if a:\n    m = FSDP(x)\n" + CLIP,
