@@ -308,8 +308,8 @@ SCALER = Rule(
 `torch.cuda.amp.GradScaler` warns since torch 2.4; `torch.amp.GradScaler` is there since 2.3 and takes the device
 first. Since 2.3 the old class, like `ShardedGradScaler`, is a subclass of the new one: tests with `isinstance` and
 annotations have to name the new class, and do after the fix. Tests in files that do not use torch.distributed are
-reached with `--select FSDP8`. A subclass follows where its base gets keywords only; otherwise it is reported, since a
-position would be taken for the device.
+reached with `--select FSDP8`. A subclass follows where its base is seen to get keywords only; otherwise it is
+reported, since a position would be taken for the device.
 
 Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
 new one first (or asks for the version as the file does), and positions become keywords, which both take.""",

@@ -284,7 +284,7 @@ def test_a_subclass_follows_an_import_unless_its_base_may_get_positions() -> Non
     own = "\n    def __init__(self, **options):\n        super().__init__(**options)\n"
     for rest in ("\ns = S(init_scale=2.0)\n", own + "\ns = S(2.0)\n"):
         check_transformed(text.format("cuda.") + rest, text.format("") + rest, SCALER, torch=">=2.3")
-    for rest in ("\ns = S(2.0)\n", "\nclass T(S):\n    pass\n", own.replace("(**", "(*")):
+    for rest in ("", "\ns = S(2.0)\n", "\nclass T(S):\n    pass\n", own.replace("(**", "(*")):
         check_manual(text.format("cuda.") + rest, SCALER, "`super().__init__`", torch=">=2.3")
 
 

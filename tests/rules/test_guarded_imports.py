@@ -80,6 +80,8 @@ def test_a_scaler_that_is_used_otherwise_is_manual(use: str) -> None:
 
 def test_a_subclass_without_positions_follows() -> None:
     text = "import torch.distributed\n{}class S(GradScaler):\n    def step(self):\n        super().step()\n"
+    check_manual(text.format("from torch.cuda.amp import GradScaler\n"), SCALER, "torch>=2.3")  # built elsewhere
+    text += "s = S(init_scale=2.0)\n"
     new = "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n    from torch.cuda.amp import GradScaler\n"
     check_transformed(text.format("from torch.cuda.amp import GradScaler\n"), text.format(new), SCALER)
 
