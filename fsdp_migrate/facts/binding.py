@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fsdp_migrate.facts.scopes import TRIES, FunctionNode
 
@@ -33,8 +33,10 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[Loop]:
     """The loops around `node` whose next turn gets there with the `name` that the one before has bound last."""
     found: list[Loop] = []
+    if not any(isinstance(parent, Loop) for parent in _around(node, parents)):
+        return found
     child = node
-    while (parent := parents.get(child)) is not None and not isinstance(parent, (*FunctionNode, ast.ClassDef)):
+    for parent in _around(node, parents):
         for block in _blocks(parent):
             if child in block and any(_binds(statement, name) for statement in block[: block.index(child)]):
                 return found
@@ -44,6 +46,13 @@ def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> li
             found.append(parent)
         child = parent
     return found
+
+
+def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """What is around `node`, from the inside out, in its function, class or module."""
+    while (parent := parents.get(node)) is not None and not isinstance(parent, (*FunctionNode, ast.ClassDef)):
+        yield parent
+        node = parent
 
 
 def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:

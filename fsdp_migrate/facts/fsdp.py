@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,6 +64,8 @@ class Fsdp:
         self.names = names
         self.held = Held(names)
         self.reached = reached
+        self._imports: dict[Scope, tuple[Binding, ...]] = {}
+        self._settings: dict[str, list[TypeSetting]] = {}
 
     @cached_property
     def subclasses(self) -> dict[str, ast.ClassDef]:
@@ -287,23 +289,21 @@ class Fsdp:
 
     def imports(self, scope: Scope) -> tuple[Binding, ...]:
         """The imports of torch's FSDP class that are visible from `scope`, the innermost scope that has any."""
-        for outer in scope.enclosing():
-            found = tuple(
-                binding
-                for bindings in outer.bindings.values()
-                for binding in bindings
-                if self.names.brings(binding, FSDP)
-            )
-            if found:
-                return found
-        return ()
+        found = (self._imports_in(outer) for outer in scope.enclosing())
+        return next((bindings for bindings in found if bindings), ())
 
-    def settings(self, method: str) -> Iterator[TypeSetting]:
+    def _imports_in(self, scope: Scope) -> tuple[Binding, ...]:
+        if scope not in self._imports:
+            bindings = (binding for found in scope.bindings.values() for binding in found)
+            self._imports[scope] = tuple(binding for binding in bindings if self.names.brings(binding, FSDP))
+        return self._imports[scope]
+
+    def settings(self, method: str) -> Sequence[TypeSetting]:
         """The calls of `FSDP.<method>` that set a state-dict type."""
-        for call in self.structure.method_calls.get(method, ()):
-            setting = self.setting(call)
-            if setting is not None:
-                yield setting
+        if method not in self._settings:
+            found = map(self.setting, self.structure.method_calls.get(method, ()))
+            self._settings[method] = [setting for setting in found if setting is not None]
+        return self._settings[method]
 
     def setting(self, node: ast.expr) -> TypeSetting | None:
         """`node` as a call of FSDP.state_dict_type or FSDP.set_state_dict_type, None when it is not one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -106,6 +106,15 @@ class Scope:
             scope = stack.pop()
             yield scope
             stack.extend(scope.children)
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[Scope]]:
+        """This scope and those inside it by the names that each uses, in the order of `nested`."""
+        found: dict[str, list[Scope]] = {}
+        for scope in self.nested():
+            for name in scope.uses:
+                found.setdefault(name, []).append(scope)
+        return found
 
     def lookup(self, name: str) -> Scope | None:
         """The scope whose binding of `name` is seen from here, None for builtins and unbound names."""

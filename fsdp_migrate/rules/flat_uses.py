@@ -229,7 +229,8 @@ class _Trail:
         """The places that read what the name or attribute at `place` holds."""
         if isinstance(place, ast.Attribute) and pure(place):
             wanted = ast.unparse(place)
-            yield from (a for a in self.facts.structure.attributes if _is_load(a) and ast.unparse(a) == wanted)
+            alike = (a for a in self.facts.structure.attributes if a.attr == place.attr and _is_load(a))
+            yield from (a for a in alike if ast.unparse(a) == wanted)
         elif isinstance(place, ast.Name):
             home = self.facts.scope(place).lookup(place.id)
             yield from self._name_uses(home.bindings[place.id] if home is not None else [], place)

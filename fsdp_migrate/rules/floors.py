@@ -6,6 +6,7 @@ Code behind the file's own version check runs on fewer releases than the project
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -70,9 +71,18 @@ def _is_about_blanks(facts: ModuleFacts, edit: Replace) -> bool:
 def around(facts: ModuleFacts, span: Span) -> ast.AST:
     """The smallest part of the program that holds `span`."""
     node: ast.AST = facts.source.tree
+    body, starts = facts.source.tree.body, facts.memo(around, lambda: _starts(facts))
+    above = bisect_right(starts, span.start) - 1
+    if above >= 0 and _holds(facts, body[above], span):
+        node = body[above]
     while (inner := next((part for part in _parts(node) if _holds(facts, part, span)), None)) is not None:
         node = inner
     return node
+
+
+def _starts(facts: ModuleFacts) -> list[int]:
+    """Where the statements of the module start, those with decorators at what is decorated."""
+    return [facts.source.span(statement).start for statement in facts.source.tree.body]
 
 
 def _holds(facts: ModuleFacts, node: ast.AST, span: Span) -> bool:

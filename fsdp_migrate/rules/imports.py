@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from packaging.version import Version
 
@@ -225,7 +226,12 @@ def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
 
 def _offers(facts: ModuleFacts, module: str, symbol: str, at: ast.AST) -> bool:
     """Whether `module` has `symbol` in every supported release that gets to `at`."""
-    return all(exists(f"{module}.{symbol}", release) for release in facts.gates.alive(at))
+    return _in_all(f"{module}.{symbol}", facts.gates.alive(at))
+
+
+@cache
+def _in_all(path: str, releases: frozenset[Version]) -> bool:
+    return all(exists(path, release) for release in releases)
 
 
 def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:

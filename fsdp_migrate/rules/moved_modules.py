@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -130,7 +131,8 @@ def has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
     source = facts.source
     span = source.span(statement)
     before = source.data[source.line_start(span.start) : span.start]
-    line_end = min((start for start in source.line_starts if start > span.end), default=len(source.data))
+    next_line = bisect_right(source.line_starts, span.end)
+    line_end = source.line_starts[next_line] if next_line < len(source.line_starts) else len(source.data)
     after = source.data[span.end : line_end].strip()
     return not before.strip() and (not after or after.startswith(b"#"))
 

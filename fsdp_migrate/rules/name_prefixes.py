@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from packaging.version import Version
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import uses_distributed
+from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.flat_classes import template_around
@@ -172,9 +174,14 @@ def _names(facts: ModuleFacts) -> Iterator[ast.Name]:
     for scope in facts.structure.module.nested():
         for name, uses in scope.uses.items():
             home = scope.lookup(name)
-            targets = () if home is None else (t for b in home.bindings[name] for t in facts.names.targets(b))
-            if any((target or "").endswith(f".{_PREFIX}") for target in targets):
+            if home is not None and facts.memo((_is_prefix, home, name), partial(_is_prefix, facts, home, name)):
                 yield from uses
+
+
+def _is_prefix(facts: ModuleFacts, home: Scope, name: str) -> bool:
+    """Whether an import of the name may bring the prefix."""
+    targets = (target for binding in home.bindings[name] for target in facts.names.targets(binding))
+    return any((target or "").endswith(f".{_PREFIX}") for target in targets)
 
 
 def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdict]:

@@ -39,10 +39,9 @@ def _import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
 
 def uses_of(binding: Binding) -> Iterator[ast.Name]:
     """Where the name of a binding is read, in its scope and those inside."""
-    for scope in binding.scope.nested():
-        uses = scope.uses.get(binding.name)
-        if uses is not None and scope.lookup(binding.name) is binding.scope:
-            yield from uses
+    for scope in binding.scope.module.users.get(binding.name, ()):
+        if scope.lookup(binding.name) is binding.scope:
+            yield from scope.uses[binding.name]
 
 
 def _is_import(binding: Binding) -> bool:

@@ -154,7 +154,7 @@ def _verdict(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename)
     parent = facts.structure.parents[node]
     if rename.members and not isinstance(parent, ast.Attribute):
         return manual(f"only `{rename.old}.SUM` and the like can be rewritten: use `{rename.new}`")
-    if any(str(text.value).endswith(f".{rename.old}") for text in facts.structure.strings):
+    if rename.old in facts.memo(_last_names, lambda: _last_names(facts)):
         return manual(f"a string here names it too, as for `mock.patch`: use `{rename.new}` in both places")
     edits: list[Edit] = []
     if isinstance(node, ast.Name):
@@ -219,3 +219,9 @@ def _import_new(facts: ModuleFacts, node: ast.Name, rename: Rename, edits: list[
     if binding.scope not in homes:
         edits.append(EditImport(facts.source.span(binding.node), add=(rename.new,), unit=facts.indent_unit))
     return None
+
+
+def _last_names(facts: ModuleFacts) -> frozenset[str]:
+    """What stands behind the last dot of the strings that have one."""
+    texts = (str(text.value).rpartition(".") for text in facts.structure.strings)
+    return frozenset(last for _, dot, last in texts if dot)

@@ -121,7 +121,7 @@ def _names_of(facts: ModuleFacts, node: ast.expr) -> Classes:
     """The classes that strings name; the name alone is torch's only where no other class has it."""
     leaves = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     flat: list[ast.expr] = [leaf for leaf in leaves if isinstance(leaf, ast.Constant) and leaf.value == _NAME]
-    if not flat or _has_namesake(facts):
+    if not flat or facts.memo(_has_namesake, lambda: _has_namesake(facts)):
         return Classes()
     return Classes(flat, [leaf for leaf in leaves if leaf not in flat])
 

@@ -58,12 +58,16 @@ def _trues(facts: ModuleFacts, test: ast.expr) -> set[Version] | None:
     return None if None in told.values() else {release for release, true in told.items() if true}
 
 
+def _versions(facts: ModuleFacts) -> tuple[tuple[ast.Constant, re.Match[str]], ...]:
+    """The strings that are versions, and perhaps what to compare with one."""
+    texts = ((text, text.value) for text in facts.structure.strings)
+    matches = ((text, _VERSION.fullmatch(value)) for text, value in texts if isinstance(value, str))
+    return tuple((text, match) for text, match in matches if match is not None)
+
+
 def _test(facts: ModuleFacts, statement: ast.stmt, wanted: set[Version]) -> str | None:
     oldest = min(wanted)
-    for constant in facts.structure.strings:
-        found = _VERSION.fullmatch(constant.value) if isinstance(constant.value, str) else None
-        if found is None:
-            continue
+    for constant, found in facts.memo(_versions, lambda: _versions(facts)):
         # What writes three numbers goes on to write three.
         version = f"{found[1]}{oldest.major}.{oldest.minor}{'.0' if found[2] else ''}"
         for test in _tests(facts, constant):
