@@ -138,14 +138,17 @@ def _check_text(before: str, after: str, result: RewriteResult) -> None:
     """The new text is a program where the old one was, with its comments, and without names that nobody defines."""
     assert _compiles(after) or not _compiles(before), "the new text does not compile"
     _check_comments(_comments(before), _comments(after), result)
-    old, new = _complaints(before), _complaints(after, _mentioned(before))
+    staying = _mentioned(before)
+    old, new = _complaints(before), _complaints(after, staying)
     if not old.undefined.isdisjoint(old.imported):
         return  # something runs before its import: that was no program
     assert new.undefined <= old.undefined, f"nobody defines {new.undefined - old.undefined}"
     if not any(finding.code == DEAD_GATE for finding in result.fixed):  # says on its card that imports stay
         assert new.unused <= old.unused, f"{new.unused - old.unused} more imports are unused"
-    if any(kind == TWICE for kind, _ in old.others):  # and so is what joins an import that is there twice
-        new.others = Counter({told: count for told, count in new.others.items() if told[0] != TWICE})
+    twice = any(kind == TWICE for kind, _ in old.others)  # and so is what joins an import that is there twice
+    known = [told for told in new.others if told[0] == TWICE and (twice or told[1] in staying)]
+    for told in known:
+        del new.others[told]
     fresh = new.others - old.others
     assert not fresh, f"pyflakes says of the new text: {dict(fresh)}"
 
