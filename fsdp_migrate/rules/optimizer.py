@@ -17,7 +17,7 @@ from fsdp_migrate.facts.calls import Bound
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.rules.assigned import assigned, later_items
-from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, told_by_callers
+from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, is_called_optimizer, told_by_callers
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
 # Where the methods that take both have the model and the optimizer: torch 2.x positions, keywords otherwise.
@@ -46,6 +46,9 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
     found = list(_receivers(facts, call))
     if not found and not _passed_on(facts, call):
         found = list(_paired(facts, call, model))
+        other = next((text for one in found if (text := _other(facts, call, one)) is not None), None)
+        if other is not None:
+            raise NoOptimizer(f"{other} may be meant as well as `{ast.unparse(found[0])}`: pass `optim=`")
     distinct = {ast.dump(receiver): receiver for receiver in found}
     if len(distinct) > 1:
         names = " and ".join(f"`{ast.unparse(node)}`" for node in distinct.values())
@@ -63,6 +66,28 @@ def loaded_into(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, ...]:
         return tuple(_receivers(facts, call))
     except NoOptimizer:
         return ()
+
+
+def _other(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr) -> str | None:
+    """Another optimizer that the function of `call` has, or its object where `optimizer` is an attribute of that."""
+    if isinstance(optimizer, ast.Subscript):
+        return f"another one of `{ast.unparse(optimizer.value)}`"
+    known, function = ast.unparse(optimizer), facts.function(call)
+    for argument in (node for node in ast.walk(function) if isinstance(node, ast.arg)):
+        if is_called_optimizer(ast.Name(argument.arg)) and not f"{known}.".startswith(f"{argument.arg}."):
+            return f"`{argument.arg}`"
+    if not isinstance(optimizer, ast.Attribute):
+        return None
+    beside = (node for node in facts.structure.attributes if ast.dump(node.value) == ast.dump(optimizer.value))
+    same = (node for node in beside if _class_of(facts, node) is _class_of(facts, optimizer))
+    return next((f"`{ast.unparse(n)}`" for n in same if n.attr != optimizer.attr and is_called_optimizer(n)), None)
+
+
+def _class_of(facts: ModuleFacts, node: ast.AST) -> ast.AST | None:
+    current: ast.AST | None = node
+    while current is not None and not isinstance(current, ast.ClassDef):
+        current = facts.structure.parents.get(current)
+    return current
 
 
 def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:

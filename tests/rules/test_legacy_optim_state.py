@@ -620,3 +620,25 @@ def test_what_stands_in_the_place_of_the_optimizer_is_the_one_that_gets_the_resu
     check_manual(text.format("world"), "FSDP104", "the result is loaded into `optim`, and not into `world`")
     (wrapped,) = lint(text.format("optim.optimizer"), "FSDP104")
     assert wrapped.applicability is Applicability.SAFE
+
+
+@pytest.mark.parametrize(
+    ("head", "paired", "other"),
+    [
+        ("def load(model, g_opt, d_opt, osd):", "g_opt", "`d_opt`"),
+        ("def load(model, optimizers, osd):", 'optimizers["g"]', "another one of `optimizers`"),
+        (
+            "class T:\n  def f(self):\n    self.d_optim = 1\n  def load(self, model, osd):",
+            "self.optim",
+            "`self.d_optim`",
+        ),
+    ],
+)
+def test_an_optimizer_that_only_the_model_points_to_has_to_be_the_only_one(head: str, paired: str, other: str) -> None:
+    text = (
+        f"{IMPORT}\n{head}\n      a = FSDP.optim_state_dict(model, {paired})\n"
+        "      b = FSDP.shard_full_optim_state_dict(osd, model)\n      return a, b\n"
+    )
+    check_manual(text, "FSDP103", f"{other} may be meant as well as `{paired.replace(chr(34), chr(39))}`")
+    (alone,) = lint(text.replace("d_opt, ", "").replace("self.d_opt", "self.b"), "FSDP103")
+    assert (alone.fix is None) == ("[" in paired)
