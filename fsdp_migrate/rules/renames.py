@@ -161,6 +161,8 @@ def _verdict(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename)
         trouble = _import_new(facts, node, rename, edits)
         if trouble is not None:
             return manual(trouble)
+    elif facts.names.qualified(node.value) not in rename.modules:
+        return manual(_of_project(ast.unparse(node), rename))
     edits.insert(0, _renamed(facts, node, rename))
     return Verdict(Fix(tuple(edits), release(facts, node) if isinstance(node, ast.Name) else ()))
 
@@ -204,13 +206,17 @@ def _renamed(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename)
     return Replace(Span(end - len(rename.old), end), rename.new)
 
 
+def _of_project(written: str, rename: Rename) -> str:
+    return f"`{written}` comes from a module of the project: import `{rename.new}` from `{rename.modules[0]}`"
+
+
 def _import_new(facts: ModuleFacts, node: ast.Name, rename: Rename, edits: list[Edit]) -> str | None:
     """Let the import of the old name bring the new one too; why that cannot be, None when it can."""
     (binding,) = facts.names.bindings(node) if len(facts.names.bindings(node)) == 1 else (None,)
     if binding is None or not isinstance(binding.node, ast.ImportFrom):
         return f"`{rename.old}` is bound in several ways: use `{rename.new}` in all of them"
     if binding.target not in rename.targets:
-        return f"`{binding.name}` comes from a module of the project: import `{rename.new}` from `{rename.modules[0]}`"
+        return _of_project(binding.name, rename)
     wanted = f"{(binding.target or '').rpartition('.')[0]}.{rename.new}"
     homes = [scope for scope in facts.scope(node).enclosing() if rename.new in scope.bindings]
     taken = any(other.target != wanted for scope in homes for other in scope.bindings[rename.new])

@@ -72,12 +72,19 @@ def _lacking(facts: ModuleFacts, node: ast.stmt | ast.Attribute, path: str, sinc
 def _renames(facts: ModuleFacts, card: RuleCard, old: str, new: str, message: str) -> Iterator[Finding]:
     for place in _places(facts, card, old):
         span = facts.source.span(place.alias or place.node)
-        verdict = Verdict(Fix(_rename(facts, card, place, old, new)))
+        verdict = _through_project(facts, place, new) or Verdict(Fix(_rename(facts, card, place, old, new)))
         if place.alias is not None and below_floor(card, facts, place.node):
             names = facts.scope(place.node).bindings[place.alias.asname or old]
             bindings = [binding for binding in names if binding.node is place.node]
             verdict = kept_both(facts, {bindings[0]: f"{place.path.rpartition('.')[0]}.{new}"})
         yield finding(facts, card, span, facts.statement(place.node), message, verdict)
+
+
+def _through_project(facts: ModuleFacts, place: _Place, new: str) -> Verdict | None:
+    """Why an attribute of a module of the project keeps its name, None where it is torch's own."""
+    if isinstance(place.node, ast.ImportFrom) or _is_torch(facts.names.qualified(place.node.value)):
+        return None
+    return manual(f"`{ast.unparse(place.node)}` comes from a module of the project: import `{new}` from `{WRAP}`")
 
 
 def _rename(facts: ModuleFacts, card: RuleCard, place: _Place, old: str, new: str) -> tuple[Edit, ...]:
@@ -140,7 +147,7 @@ def _base_verdict(facts: ModuleFacts, card: RuleCard, place: _Place) -> Verdict:
         return manual(f"the file reads `.policy`, which a `{NEW_BASE}` does not have: rename and rewrite it by hand")
     if not place.path.startswith(WRAP):
         return manual(f"import `{NEW_BASE}` from `{WRAP}`")
-    return Verdict(Fix(_rename(facts, card, place, OLD_BASE, NEW_BASE)))
+    return _through_project(facts, place, NEW_BASE) or Verdict(Fix(_rename(facts, card, place, OLD_BASE, NEW_BASE)))
 
 
 def _classes(facts: ModuleFacts) -> Iterator[ast.ClassDef]:

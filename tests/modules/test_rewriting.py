@@ -103,3 +103,24 @@ def test_crlf_stays(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(f"from mylib.dist import FSDP\n{SAVE}".replace("\n", "\r\n").encode())
     raw = rewritten(tmp_path, "train.py").raw
     assert raw.count(b"\n") == raw.count(b"\r\n") == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("_all_gather_base", "torch.distributed"),
+        ("reduce_op.SUM", "torch.distributed"),
+        ("default_auto_wrap_policy", "torch.distributed.fsdp.wrap"),
+        ("_FSDPPolicy", "torch.distributed.fsdp.wrap"),
+    ],
+)
+def test_an_attribute_of_a_module_of_the_project_keeps_its_name(name: str, home: str, tmp_path: Path) -> None:
+    first = name.split(".")[0]
+    grow(tmp_path, {"lib.py": f"import {home} as home\nfrom {home} import {first}\n"})
+    grow(tmp_path, {"train.py": f"import torch.distributed.fsdp\nimport lib\n\nprint(lib.{name})\n"})
+    (finding,) = findings_of(tmp_path, "train.py")
+    assert finding.fix is None
+    assert f"`lib.{first}` comes from a module of the project: import" in (finding.reason or "")
+    grow(tmp_path, {"train.py": f"import torch.distributed.fsdp\nimport lib\n\nprint(lib.home.{name})\n"})
+    (finding,) = findings_of(tmp_path, "train.py")
+    assert finding.fix is not None
