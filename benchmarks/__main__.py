@@ -18,7 +18,7 @@ from pathlib import Path
 
 import platformdirs
 
-from benchmarks.cases import OURS, Cases, Row
+from benchmarks.cases import OURS, Beyond, Cases, Row
 from benchmarks.growth import growth, plot
 from benchmarks.measuring import Command, Cost, Failed, measured
 
@@ -73,7 +73,16 @@ def _lines(row: Row, costs: dict[str, Cost]) -> list[str]:
         lines.append(
             f"| {title} | {name}{once} | {cost.cpu:.3f} | {cost.wall:.2f} | {cost.memory:.0f} | {shown} | {wanted} |"
         )
+    if row.beyond is not None:
+        lines.append(_beyond(row.beyond, costs))
     return lines
+
+
+def _beyond(beyond: Beyond, costs: dict[str, Cost]) -> str:
+    """The line for what this program takes for a MB beyond others."""
+    seconds = (costs[OURS].cpu - sum(costs[peer].cpu for peer in beyond.peers)) / beyond.megabytes
+    met = "met" if seconds <= beyond.most else "not met"
+    return f"|  | a MB, beyond {' and '.join(beyond.peers)} | {seconds:.3f} |  |  |  | {beyond.most:.3g} s: {met} |"
 
 
 def _grow(cases: Cases, folder: Path, runs: int) -> int:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchmarks.__main__ import _lines
-from benchmarks.cases import OURS, Row, Target
+from benchmarks.cases import OURS, Beyond, Row, Target
 from benchmarks.measuring import Command, Cost, Failed, measured
 
 
@@ -24,6 +24,13 @@ def test_a_row_says_how_its_first_command_compares_and_whether_that_will_do() ->
     assert other.endswith("| 0.8 | 0.5: not met |")
     assert slow.startswith("|  | slow (one run) |")
     assert slow.endswith("| 0.5 | 0.9 (wall): met |")
+
+
+@pytest.mark.parametrize(("most", "met"), [(1.0, "met"), (0.5, "not met")])
+def test_a_row_says_what_each_megabyte_takes_beyond_other_commands(most: float, met: str) -> None:
+    row = Row("work", "2 MB", {}, beyond=Beyond(("lint", "import"), 2.0, most))
+    costs = {OURS: Cost(2.0, 1, 1, 5), "lint": Cost(0.3, 1, 1, 5), "import": Cost(0.1, 1, 1, 5)}
+    assert _lines(row, costs)[-1] == f"|  | a MB, beyond lint and import | 0.800 |  |  |  | {most:.3g} s: {met} |"
 
 
 def test_what_a_command_costs_counts_its_own_children_and_not_its_preparation() -> None:
