@@ -10,7 +10,7 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
-from tests.rules.checks import check_transformed, lint
+from tests.rules.checks import check_manual, check_transformed, lint
 
 H = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 NAMES = """\
@@ -455,3 +455,16 @@ def test_a_group_in_the_third_position_is_known_by_what_makes_it(group: str) -> 
     head = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
     text = f"{head}def save(model, optim, mesh):\n    return FSDP.optim_state_dict(model, optim, {{}})\n"
     check_transformed(text.format(group), text.format(f"group={group}"), "FSDP108")
+
+
+@pytest.mark.parametrize("whole", ["nn.ModuleList([gen, disc])", 'nn.ModuleDict({"g": gen, "d": disc})', "Gan(gen)"])
+def test_a_type_set_on_what_a_model_is_put_together_from_is_another_one_than_its(whole: str) -> None:
+    text = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n\n"
+        f"def save(gen, disc, optim):\n    both = {whole}\n"
+        "    FSDP.set_state_dict_type(gen, StateDictType.SHARDED_STATE_DICT)\n"
+        "    osd = FSDP.full_optim_state_dict(both, optim)\n    return osd\n"
+    )
+    check_manual(text, "FSDP101", "another state-dict type is set on `gen`, a part of the model")
+    (other,) = lint(text.replace("type(gen", "type(third"), "FSDP101")
+    assert other.applicability is Applicability.SAFE
