@@ -1,4 +1,4 @@
-"""Wrap policies that take what FSDP passes as `**kwargs`, and look an old keyword up in that."""
+"""The old keyword of wrap policies, looked up in `**kwargs` or passed by other modules."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def read_by_key(facts: ModuleFacts, scope: Scope, old: str, new: str) -> ast.Con
     if any(key.value == new for key in own):
         return None
     return next((key for key in own if _looked_up_in(facts, key, extra.arg)), None)
+
+
+def passed_elsewhere(facts: ModuleFacts, name: str, old: str) -> bool:
+    """Whether a module of the project takes the function `name` of this one, and may pass it the keyword `old`."""
+    elsewhere = facts.names.elsewhere
+    if elsewhere is None or not elsewhere.is_imported(name):
+        return False
+    callers = elsewhere.callers(name)
+    return callers is None or any(keyword.arg == old for caller in callers for keyword in caller.call.keywords)
 
 
 def _looked_up_in(facts: ModuleFacts, key: ast.Constant, name: str) -> bool:

@@ -19,7 +19,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floo
 from fsdp_migrate.rules.construction import PARTIAL, constructs, given
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.policy_both import takes_both
-from fsdp_migrate.rules.policy_keys import read_by_key
+from fsdp_migrate.rules.policy_keys import passed_elsewhere, read_by_key
 from fsdp_migrate.source import Span
 
 OLD = "unwrapped_params"
@@ -132,6 +132,8 @@ class _Uses:
             return
         if len(home.bindings.get(name, ())) != 1:
             self.doubt = self.doubt or f"`{name}` is bound more than once"
+        elif home.is_module and passed_elsewhere(self.facts, name, OLD):
+            self.doubt = self.doubt or f"another module may call `{name}` by the old name"
         if node in self._seen:
             return
         self._seen.add(node)

@@ -124,3 +124,21 @@ def test_an_attribute_of_a_module_of_the_project_keeps_its_name(name: str, home:
     grow(tmp_path, {"train.py": f"import torch.distributed.fsdp\nimport lib\n\nprint(lib.home.{name})\n"})
     (finding,) = findings_of(tmp_path, "train.py")
     assert finding.fix is not None
+
+
+@pytest.mark.parametrize(
+    ("use", "safe"),
+    [
+        ("big(module=m, recurse=False, unwrapped_params=3)", False),
+        ("print(big)", False),
+        ("big(m, False, 3)", True),
+    ],
+)
+def test_a_policy_that_another_module_may_call_by_the_old_name_keeps_it(use: str, safe: bool, tmp_path: Path) -> None:
+    policy = "def big(module, recurse, unwrapped_params):\n    return recurse or unwrapped_params > 9\n\n"
+    grow(tmp_path, {"lib.py": f"{PUBLIC}\n{policy}m = FSDP(n, auto_wrap_policy=big)\n"})
+    grow(tmp_path, {"test_lib.py": f"from lib import big\n\n{use}\n"})
+    (finding,) = findings_of(tmp_path, "lib.py")
+    assert finding.code == "FSDP401"
+    assert finding.applicability is (Applicability.SAFE if safe else Applicability.MANUAL)
+    assert safe or "another module may call `big` by the old name" in (finding.reason or "")
