@@ -59,7 +59,7 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         for name, value in _callbacks(call):
             function = _function(facts, value)
-            if function is not None and _takes_two(function.args):
+            if function is not None and _takes_two(function.args, bound=isinstance(value, ast.Attribute)):
                 message = f"`distribute_module` hands its `{name}` the module first since torch 2.3"
                 verdict = _with_module(facts, function, value)
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
@@ -74,23 +74,38 @@ def _function(facts: ModuleFacts, node: ast.expr) -> ast.FunctionDef | ast.Lambd
     """The function of this file that a callback is, if it is one for certain."""
     if isinstance(node, ast.Lambda):
         return node
+    if isinstance(node, ast.Attribute):
+        return _method(facts, node)
     bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
     only = bindings[0] if len(bindings) == 1 and bindings[0].kind is Kind.DEFINITION else None
     return only.node if only is not None and isinstance(only.node, ast.FunctionDef) else None
 
 
-def _takes_two(arguments: ast.arguments) -> bool:
+def _method(facts: ModuleFacts, node: ast.Attribute) -> ast.FunctionDef | None:
+    """The method that `self.name` is in the class around it, if nothing is known to give it another signature."""
+    cls = facts.structure.parents.get(facts.function(node))
+    if not isinstance(cls, ast.ClassDef) or getattr(node.value, "id", None) != "self":
+        return None
+    found = [one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == node.attr]
+    return found[0] if len(found) == 1 and not found[0].decorator_list else None
+
+
+def _takes_two(arguments: ast.arguments, bound: bool) -> bool:
     plain = [*arguments.posonlyargs, *arguments.args]
-    return len(plain) == _OLD_COUNT and not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs)
+    return len(plain) == _OLD_COUNT + bound and not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs)
 
 
 def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, value: ast.expr) -> Verdict:
     """The function with one more parameter in front, if nothing else calls it."""
+    elsewhere = facts.names.elsewhere
     if isinstance(function, ast.FunctionDef):
+        imported = elsewhere is not None and function in facts.source.tree.body and elsewhere.is_imported(function.name)
         bindings = facts.names.bindings(value) if isinstance(value, ast.Name) else []
         uses = [use for binding in bindings for use in uses_of(binding)]
-        if function.decorator_list or not _only_callbacks(facts, uses):
-            return manual("the function is used elsewhere too, or decorated: give it the module as first parameter")
+        if imported or function.decorator_list or not uses or not _only_callbacks(facts, uses):
+            method = isinstance(value, ast.Attribute)
+            why = "the method may be called elsewhere" if method else "the function is used elsewhere too, or decorated"
+            return manual(f"{why}: give it the module as first parameter")
     name = _free_name(facts, function)
     start = facts.source.span([*function.args.posonlyargs, *function.args.args][0]).start
     return Verdict(Fix((Replace(Span(start, start), f"{name}, "),)))

@@ -142,3 +142,12 @@ def test_a_policy_that_another_module_may_call_by_the_old_name_keeps_it(use: str
     assert finding.code == "FSDP401"
     assert finding.applicability is (Applicability.SAFE if safe else Applicability.MANUAL)
     assert safe or "another module may call `big` by the old name" in (finding.reason or "")
+
+
+@pytest.mark.parametrize(("use", "safe"), [("from lib import enter\nenter(x, mesh)\n", False), ("import lib\n", True)])
+def test_a_callback_that_another_module_imports_keeps_its_parameters(use: str, safe: bool, tmp_path: Path) -> None:
+    text = "from torch.distributed.tensor import distribute_module\n\ndef enter(inputs, mesh):\n    return inputs\n\n"
+    grow(tmp_path, {"lib.py": f"{text}distribute_module(m, mesh, input_fn=enter)\n", "train.py": use})
+    (finding,) = findings_of(tmp_path, "lib.py", ">=2.5")
+    assert finding.code == "FSDP613"
+    assert (finding.fix is not None) == safe

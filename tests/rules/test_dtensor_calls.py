@@ -58,6 +58,13 @@ def test_a_callback_that_is_used_elsewhere_too_is_manual(other: str) -> None:
     check_manual(text, "FSDP613", "used elsewhere too", torch=">=2.5")
 
 
+def test_a_method_as_callback_is_manual() -> None:
+    text = "class T:\n    def enter(self, {}inputs, mesh): ...\n    def f(self, m, d):\n        {}\n"
+    call = "distribute_module(m, d, input_fn=self.enter)"
+    check_manual(MODULE + text.format("", call), "FSDP613", "the method may be called elsewhere", torch=">=2.5")
+    check_noop(MODULE + text.format("module, ", call), "FSDP613", torch=">=2.5")
+
+
 def test_the_older_place_has_the_callbacks_from_torch_2_3_on() -> None:
     text = "from torch.distributed._tensor import distribute_module\ndistribute_module(m, d, None, lambda i, d: i)\n"
     check_manual(text, "FSDP613", "needs torch>=2.3", torch=">=2.1")
