@@ -19,6 +19,7 @@ from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import Look, lint_bytes
+from fsdp_migrate.notebook import Notebook
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import Source, Span, read_source
 from tests import looks
@@ -109,11 +110,17 @@ def _check_untouched(source: Source, report: FileReport, after: Source) -> None:
         if all(next((row in rows for row in way if row not in blank | comments), False) for way in around):
             rows.add(number)
     kept = [line for number, line in enumerate(source.text_lines) if number not in rows | blank]
-    found = iter(after.text_lines)
+    found, in_cells = iter(after.text_lines), isinstance(after, Notebook)
     for line in kept:
-        # Only the last line of a text has no newline, and gets one when something follows it.
-        same = (other == line or (not line.endswith(("\r", "\n")) and other.rstrip("\r\n") == line) for other in found)
-        assert any(same), f"the line {line!r} was touched"
+        assert any(_is_same(line, other, in_cells) for other in found), f"the line {line!r} was touched"
+
+
+def _is_same(line: str, other: str, in_cells: bool) -> bool:
+    """Whether two lines are the same; the last one of a text or cell has no newline of its own, and others come to be it."""
+    if line.rstrip("\r\n") != other.rstrip("\r\n"):
+        return False
+    is_last = not all(text.endswith(("\r", "\n")) for text in (line, other))
+    return line == other or is_last or in_cells
 
 
 def _claimed(finding: Finding) -> Iterator[Span]:
@@ -194,7 +201,7 @@ def _complaints(text: str, mentioned: frozenset[str] = frozenset()) -> _Complain
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
         messages = Checker(tree, PATH).messages
-    guarded = _guarded_imports(tree)
+    staying = _guarded_imports(tree) | _commented_imports(tree, text)
     aliases = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
     found = _Complaints({alias.asname or alias.name.partition(".")[0] for alias in aliases})
     for message in messages:
@@ -202,7 +209,7 @@ def _complaints(text: str, mentioned: frozenset[str] = frozenset()) -> _Complain
         if isinstance(message, UnusedImport):
             # Counted only: an import that nothing used before may have another name or place now.
             bound = re.split(r"[ .]", subject)[-1]
-            found.unused += message.lineno not in guarded and not {bound, subject} & mentioned
+            found.unused += message.lineno not in staying and not {bound, subject} & mentioned
         elif isinstance(message, (UndefinedLocal, UndefinedName)):
             found.undefined.add(subject)
         elif (kind := type(message).__name__) in BLAMED:
@@ -221,6 +228,14 @@ def _mentioned(text: str) -> frozenset[str]:
     words.update(name for name, count in times.items() if count > 1)
     words.update(alias.name for alias in aliases if alias.asname in (alias.name, None) and "." in alias.name)
     return frozenset(words | {alias.name for alias in aliases if alias.name == alias.asname})
+
+
+def _commented_imports(tree: ast.Module, text: str) -> set[int]:
+    """The first lines of imports with a comment in or behind them: it would be lost with them."""
+    tokens = tokenize.generate_tokens(io.StringIO(text, newline=None).readline)
+    lines = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+    imports = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return {node.lineno for node in imports if not lines.isdisjoint(range(node.lineno, (node.end_lineno or 0) + 1))}
 
 
 def _guarded_imports(tree: ast.Module) -> set[int]:
