@@ -178,6 +178,8 @@ class Names:
     def _brought_back(self, node: ast.Name, bindings: Sequence[Binding]) -> list[Binding]:
         """The bindings behind a name that the next turn of a loop around both gets there with."""
         bodies = [loop.body for loop in loops_to(node.id, node, self.structure.parents)]
+        if not bodies:
+            return []
         ends = [(body[0], body[-1].end_lineno or 0, body[-1].end_col_offset or 0) for body in bodies]
         spans = [((first.lineno, first.col_offset), (line, column)) for first, line, column in ends]
         later = [binding for binding in bindings if binding.position > (node.lineno, node.col_offset)]
