@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.binding import surely_bound
+from fsdp_migrate.facts.binding import Loop, surely_bound
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading, pure
 
@@ -39,12 +39,25 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
     _check_bound(facts, call, root, text)
     if changed_between(facts, optimizer, place_of(call), place_of(optimizer)):
         raise NoOptimizer(f"`{text}` is bound anew between this call and where it is used: create it before both")
+    if _outlives(facts, call, optimizer, model):
+        turn = f"`{ast.unparse(model)}` is another model in every turn of the loop"
+        raise NoOptimizer(f"{turn}, and `{text}` the same optimizer: pass `optim=`")
     between = _may_replace(facts, call, optimizer, root)
     if between is not None:
         raise NoOptimizer(
             f"`{between}` runs between this call and where `{text}` is used and could set it: "
             f"pass `optim={text}` if it is there already"
         )
+
+
+def _outlives(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> bool:
+    """Whether a loop around `call` changes the model and not the optimizer."""
+    for loop in facts.blocks_around(call):
+        if isinstance(loop, Loop):
+            ends = place_of(loop), (loop.end_lineno or 0, loop.end_col_offset or 0)
+            if changed_between(facts, model, *ends) and not changed_between(facts, optimizer, *ends):
+                return True
+    return False
 
 
 def _is_something_else(facts: ModuleFacts, optimizer: ast.expr) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.checks import check_manual, check_transformed
+from fsdp_migrate.findings import Applicability
+from tests.rules.checks import check_manual, check_transformed, lint
 
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n"
 OLD = "FSDP.flatten_sharded_optim_state_dict({0}, {1})"
@@ -95,3 +96,25 @@ def test_an_item_that_two_optimizers_load_belongs_to_neither() -> None:
         "    second.load_state_dict(state['a'])\n"
     )
     check_manual(loading(body), "FSDP105", "more than one optimizer could be meant")
+
+
+@pytest.mark.parametrize(
+    ("loop", "target", "loader", "safe"),
+    [
+        ("for m in models:", "flat", "optim", False),
+        ("for m in models:", 'd["o"]', "optim", False),
+        ("while models:\n        m = models.pop()", "flat", "optim", False),
+        ("for m, o in models:", "flat", "o", True),
+        ("for k in models:", "flat", "optim", True),
+    ],
+)
+def test_a_model_of_each_turn_has_an_optimizer_of_each_turn(loop: str, target: str, loader: str, safe: bool) -> None:
+    text = (
+        f"{IMPORT}\ndef load(models, m, o, optim, osd):\n    d = {{}}\n    {loop}\n"
+        f"        {target} = FSDP.shard_full_optim_state_dict(osd, m)\n        {loader}.load_state_dict({target})\n"
+    )
+    if safe:
+        (found,) = lint(text, "FSDP103")
+        assert found.applicability is Applicability.SAFE
+    else:
+        check_manual(text, "FSDP103", "`m` is another model in every turn of the loop, and `optim` the same optimizer")
