@@ -39,6 +39,8 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
     _check_bound(facts, call, root, text)
     if changed_between(facts, optimizer, place_of(call), place_of(optimizer)):
         raise NoOptimizer(f"`{text}` is bound anew between this call and where it is used: create it before both")
+    if (other := _other_model(facts, optimizer, model)) is not None:
+        raise NoOptimizer(f"`{text}` is built for `{other}`, and not for `{ast.unparse(model)}`: pass `optim=`")
     if _outlives(facts, call, optimizer, model):
         turn = f"`{ast.unparse(model)}` is another model in every turn of the loop"
         raise NoOptimizer(f"{turn}, and `{text}` the same optimizer: pass `optim=`")
@@ -48,6 +50,28 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
             f"`{between}` runs between this call and where `{text}` is used and could set it: "
             f"pass `optim={text}` if it is there already"
         )
+
+
+def _other_model(facts: ModuleFacts, optimizer: ast.expr, model: ast.expr) -> str | None:
+    """The model that an optimizer of the file is built for, where that has nothing to do with `model`."""
+    built = facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
+    given = built.args[0] if isinstance(built, ast.Call) and built.args else None
+    if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.func.attr != "parameters":
+        return None
+    other = given.func.value
+    return None if _names_in(facts, other) & _names_in(facts, model) else ast.unparse(other)
+
+
+def _names_in(facts: ModuleFacts, node: ast.expr) -> set[str]:
+    """The names in an expression and in what these are bound to, as far as that goes."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        for part in ast.walk(waiting.pop()):
+            if isinstance(part, ast.Name) and part.id not in found:
+                found.add(part.id)
+                waiting += [b.value for b in facts.names.bindings(part) if b.value is not None]
+    return found
 
 
 def _outlives(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> bool:

@@ -118,3 +118,27 @@ def test_a_model_of_each_turn_has_an_optimizer_of_each_turn(loop: str, target: s
         assert found.applicability is Applicability.SAFE
     else:
         check_manual(text, "FSDP103", "`m` is another model in every turn of the loop, and `optim` the same optimizer")
+
+
+@pytest.mark.parametrize(
+    ("head", "built", "other"),
+    [
+        ("gen, disc, osd", "Adam(disc.parameters())", "disc"),
+        ("gen, disc, osd", "Adam(disc.net.parameters(), lr=1.0)", "disc.net"),
+        ("gen, disc, osd", "Adam(gen.net.parameters())", None),
+        ("self, gen, osd", "Adam(gen.parameters())", None),
+        ("gen, disc, osd", "Adam(params)", None),
+    ],
+)
+def test_an_optimizer_that_is_built_for_another_model_is_not_that_of_this_one(
+    head: str, built: str, other: str | None
+) -> None:
+    text = (
+        f"{IMPORT}\ndef load({head}):\n    optim = {built}\n"
+        "    flat = FSDP.shard_full_optim_state_dict(osd, gen)\n    optim.load_state_dict(flat)\n"
+    )
+    (found,) = lint(text, "FSDP103")
+    assert (found.reason or "").startswith(f"`optim` is built for `{other}`, and not for `gen`" if other else "")
+    assert (found.fix is None) == (other is not None)
+    wrapped = text.replace("    optim", "    gen = FSDP(disc)\n    optim", 1)
+    assert lint(wrapped, "FSDP103")[0].fix is not None
