@@ -112,8 +112,8 @@ class Cache:
     def keep(
         self, file: SourceFile, mark: list[int] | None, raw: bytes, settings: Settings, around: str, report: FileReport
     ) -> None:
-        """Note the report on a file that may hold findings."""
-        entry = self._entry(file, mark, raw)
+        """Note the report on a file that may hold findings, unless it depends on files that no run looks at."""
+        entry = None if report.asked_beyond else self._entry(file, mark, raw)
         if entry is not None:
             if len(entry[3]) >= _MOST_SETTINGS:
                 entry[3].clear()

@@ -68,7 +68,9 @@ class Checking:
         report = FileReport(self.path, self._in_order(kept), suppressed)
         if self.elsewhere is None:
             return report
-        return replace(report, consulted=tuple(self.elsewhere.consulted), asked_all=self.elsewhere.asked_all)
+        elsewhere = self.elsewhere
+        consulted, asked_all, asked_beyond = elsewhere.consulted, elsewhere.asked_all, elsewhere.asked_beyond
+        return replace(report, consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
         return [entry for entry in entries if not entry.neighbour or uses_distributed(self.facts)]

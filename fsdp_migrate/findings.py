@@ -86,7 +86,7 @@ class FileReport:
 
     `consulted` are the files that it looked into besides its own, the modules that it imports; which modules there are
     depends on the files of the project as well. `asked_all` says that it asked which files import it, and so may
-    change with any file of the run.
+    change with any file of the run; `asked_beyond`, with others of its project.
     """
 
     path: str
@@ -95,6 +95,7 @@ class FileReport:
     error: str | None = None
     consulted: tuple[Consulted, ...] = ()
     asked_all: bool = False
+    asked_beyond: bool = False
 
     @property
     def failed(self) -> bool:

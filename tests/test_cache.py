@@ -255,3 +255,17 @@ def test_a_package_that_takes_the_place_of_a_module_elsewhere_is_noticed(project
     assert len(project.lint(folder="scripts").findings) == 1
     project.write("src/inner/lib/__init__.py", "class Wrapped:\n    pass\n")
     assert project.lint(folder="scripts").findings == ()
+
+
+@pytest.mark.parametrize(("folder", "again"), [(".", []), ("lib", [os.path.join("lib", "flat.py")])])
+def test_what_hangs_on_files_that_the_run_does_not_look_at_is_not_known(
+    folder: str, again: list[str], project: Project
+) -> None:
+    project.write("pyproject.toml", "")
+    head = "from torch.distributed.fsdp import FlatParameter\n"
+    project.write("lib/flat.py", f"{head}\ndef is_flat(p):\n    return any(isinstance(p, FlatParameter) for p in p)\n")
+    project.write("user.py", "from lib.flat import FlatParameter\n")
+    first = project.lint(folder=folder)
+    assert "FSDP301" in [finding.code for finding in first.findings]
+    assert project.lint(folder=folder) == first
+    assert project.linted == again

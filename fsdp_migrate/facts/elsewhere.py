@@ -35,6 +35,10 @@ class Elsewhere(Protocol):
     asked_all: bool
 
     @property
+    def asked_beyond(self) -> bool:
+        """Whether an answer so far depends on files of the project that the run does not look at."""
+
+    @property
     def consulted(self) -> Sequence[Consulted]:
         """The files that the answers so far depend on."""
 

@@ -120,6 +120,13 @@ class Finder:
             self._limits[folder] = repository or min([*marked[-1:], *named[-1:], package], key=len)
         return self._limits[folder]
 
+    def unnamed(self, folder: str) -> str | None:
+        """The root of the project around `folder`, None where nothing marks one or the run looks at all of it."""
+        limit = self.limit(folder)
+        if any(above in self._named for above in _upwards(limit, os.path.abspath(os.sep))):
+            return None
+        return limit if self._has_any(limit, (*_REPOSITORY_MARKS, *_PROJECT_FILES)) else None
+
     def _has_any(self, folder: str, names: tuple[str, ...]) -> bool:
         if (folder, names) not in self._marked:
             self._marked[folder, names] = any(os.path.lexists(os.path.join(folder, name)) for name in names)

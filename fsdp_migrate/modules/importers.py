@@ -1,12 +1,13 @@
 """Which files of a run import a module, and what they do with it.
 
-All files of the run are read once for it, and only what they import is kept.
+All files of the run are read once for it, with those of the module's project that the run does not look at; only what
+they import is kept.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from fsdp_migrate.files import FileError, read
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 
 if TYPE_CHECKING:
+    from fsdp_migrate.files import SourceFile
     from fsdp_migrate.modules.project import Modules
     from fsdp_migrate.torch_api import TorchRange
 
@@ -35,10 +37,10 @@ class Index:
             self.modules.setdefault(split(module)[1], set()).add(path)
 
 
-def index(modules: Modules) -> Index:
-    """What the files of the run import."""
+def index(files: Iterable[SourceFile]) -> Index:
+    """What files import."""
     found = Index()
-    for file in modules.files:
+    for file in files:
         try:
             found.add(file.path, Sketch(read(file)))
         except FileError:
@@ -47,15 +49,15 @@ def index(modules: Modules) -> Index:
 
 
 def is_imported(modules: Modules, path: str, name: str) -> bool:
-    """Whether a file of the run takes the top-level `name` of the module at `path`."""
+    """Whether another file takes the top-level `name` of the module at `path`."""
     return any(_takes(modules, other, path, name) for other in _candidates(modules, path, name))
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
     """Files that may import the module at `path`, or `name` of it."""
-    last = stem(path)
-    found = modules.index.names.get(name, set()) | modules.index.modules.get(last, set())
-    found = found | modules.index.names.get(last, set()) | modules.index.modules.get("", set())
+    last, known = stem(path), modules.index(path)
+    found = known.names.get(name, set()) | known.modules.get(last, set())
+    found = found | known.names.get(last, set()) | known.modules.get("", set())
     return sorted(found - {path})
 
 

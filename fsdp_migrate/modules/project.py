@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.files import FileError, SourceFile, read
+from fsdp_migrate.files import FileError, SourceFile, discover, read
 from fsdp_migrate.modules.exports import exported
 from fsdp_migrate.modules.finder import Finder
 from fsdp_migrate.modules.sketch import Sketch
@@ -47,6 +47,7 @@ class Modules:
         self._views: dict[tuple[str, TorchRange], View] = {}
         self._digests: dict[str, str] = {}
         self._active: set[object] = set()
+        self._indexes: dict[str | None, Index] = {}
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
@@ -135,12 +136,23 @@ class Modules:
         for view in self._views.values():
             view.forget_facts()
 
-    @cached_property
-    def index(self) -> Index:
-        """Which files of the run import what."""
+    def index(self, path: str) -> Index:
+        """What the files of the run, and others of the project that the file at `path` is in, import."""
         from fsdp_migrate.modules.importers import index
 
-        return index(self)
+        root = self.finder.unnamed(os.path.dirname(path))
+        if root not in self._indexes:
+            self._indexes[root] = index((*self.files, *self._others(root)))
+        return self._indexes[root]
+
+    def is_in_part(self, path: str) -> bool:
+        """Whether the run looks at a part only of the project that the file at `path` is in."""
+        return self.finder.unnamed(os.path.dirname(path)) is not None
+
+    def _others(self, root: str | None) -> Iterator[SourceFile]:
+        """The files of a project that the run does not look at."""
+        known = {file.path for file in self.files}
+        yield from (file for file in discover([root]).files if file.path not in known) if root is not None else ()
 
     @contextmanager
     def entering(self, question: object) -> Iterator[bool]:

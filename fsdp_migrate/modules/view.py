@@ -43,6 +43,11 @@ class View:
         self._reach: Reach | None = None
 
     @property
+    def asked_beyond(self) -> bool:
+        """See `Elsewhere.asked_beyond`."""
+        return self.asked_all and self.modules.is_in_part(self.path)
+
+    @property
     def consulted(self) -> tuple[Consulted, ...]:
         """The other files that the answers so far depend on, in order of path; none where nobody wants to know."""
         if not self.modules.noting:
