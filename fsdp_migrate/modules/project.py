@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.torch_api import TorchRange
 
 # A parsed module takes some hundred bytes for each of its text.
-_MOST_PARSED = 400_000
+_MOST_PARSED = 200_000
 _MOST_READ = 12_000_000
 
 
