@@ -31,6 +31,7 @@ BLAMED = frozenset(
     ["ImportShadowedByLoopVar", "LateFutureImport", "RedefinedWhileUnused", "UndefinedExport", "UnusedVariable"]
 )  # fmt: skip
 TWICE = "RedefinedWhileUnused"
+SHADOWED = "ImportShadowedByLoopVar"
 DEAD_GATE = "FSDP690"
 _SUPPRESSION = re.compile(r"noqa|fsdp-migrate", re.IGNORECASE)
 SUPPRESSES_NOTHING = "FSDP002"
@@ -120,7 +121,8 @@ def _is_same(line: str, other: str, in_cells: bool) -> bool:
     if line.rstrip("\r\n") != other.rstrip("\r\n"):
         return False
     is_last = not all(text.endswith(("\r", "\n")) for text in (line, other))
-    return line == other or is_last or in_cells
+    met = line.endswith("\r") and other.endswith("\r\n")  # the newline of a blank line below, once nothing is between
+    return line == other or is_last or in_cells or met
 
 
 def _claimed(finding: Finding) -> Iterator[Span]:
@@ -152,9 +154,9 @@ def _check_text(before: str, after: str, result: RewriteResult) -> None:
     assert new.undefined <= old.undefined, f"nobody defines {new.undefined - old.undefined}"
     if not any(finding.code == DEAD_GATE for finding in result.fixed):  # says on its card that imports stay
         assert new.unused <= old.unused, f"{new.unused - old.unused} more imports are unused"
-    twice = any(kind == TWICE for kind, _ in old.others)  # and so is what joins an import that is there twice
-    known = [told for told in new.others if told[0] == TWICE and (twice or told[1] in staying)]
-    for told in known:
+    # What joins an import is told of as that is: there twice, or in a loop.
+    joined = {kind for kind, _ in old.others if kind in (TWICE, SHADOWED)}
+    for told in [told for told in new.others if told[0] in joined or (told[0] == TWICE and told[1] in staying)]:
         del new.others[told]
     fresh = new.others - old.others
     assert not fresh, f"pyflakes says of the new text: {dict(fresh)}"
