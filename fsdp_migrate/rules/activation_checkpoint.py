@@ -20,8 +20,9 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floo
 from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.renames import Rename, check_renames
-from fsdp_migrate.rules.torch_presence import lacking, span_of
+from fsdp_migrate.rules.torch_presence import lacking
 from fsdp_migrate.source import Span
+from fsdp_migrate.torch_api.words import span_of
 
 _PACKAGE = "torch.distributed.algorithms._checkpoint"
 _MODULE = f"{_PACKAGE}.checkpoint_wrapper"

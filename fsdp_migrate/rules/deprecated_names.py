@@ -22,9 +22,10 @@ from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.releases import uses_of
 from fsdp_migrate.rules.specific import is_spoken_for
 from fsdp_migrate.rules.torch_places import bindings_of, chains, imports, reads
-from fsdp_migrate.rules.torch_presence import IMPORTING, READING, concerned, excused, having, running, since
+from fsdp_migrate.rules.torch_presence import IMPORTING, READING, concerned, excused, having, running
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind
+from fsdp_migrate.torch_api.words import since
 
 # Where the data tells the deprecation of a use; elsewhere one of a class may be that of a single method.
 _AREAS = ("torch.distributed.", "torch.nn.parallel.", "torch.cuda.amp.", "torch.cpu.amp.")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.edits import Replace, touched
+from fsdp_migrate.torch_api.words import span_of
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -43,18 +44,12 @@ def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[E
         return f"{needs}, and torch{facts.torch} is supported"
     if early := older(facts, floor, node):
         runs = "only runs" if is_only_for_older(facts, node, floor) else "also runs"
-        return f"{needs}, and this {runs} on torch {_told(early)}"
+        return f"{needs}, and this {runs} on torch {span_of(early)}"
     for span in changed(facts, edits):
         if early := older(facts, floor, around(facts, span)):
             line = facts.source.location(span.start).line
-            return f"{needs}, and line {line}, which has to change as well, also runs on torch {_told(early)}"
+            return f"{needs}, and line {line}, which has to change as well, also runs on torch {span_of(early)}"
     return None
-
-
-def _told(releases: Sequence[Version]) -> str:
-    from fsdp_migrate.rules.torch_presence import span_of  # needed only for a reason
-
-    return span_of(releases)
 
 
 def changed(facts: ModuleFacts, edits: Iterable[Edit]) -> Iterator[Span]:

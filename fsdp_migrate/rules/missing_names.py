@@ -26,14 +26,13 @@ from fsdp_migrate.rules.torch_presence import (
     excused,
     having,
     lacking,
-    minor,
     presence,
     running,
     runs_on_import,
     severity,
-    since,
 )
 from fsdp_migrate.torch_api import data
+from fsdp_migrate.torch_api.words import minor, since
 
 _MOST_CANDIDATES = 2
 # What to write for members of device meshes that are gone (catalogue dt-device-mesh).

@@ -13,8 +13,9 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.move_rows import Move
 from fsdp_migrate.rules.moves import Moved, moved
-from fsdp_migrate.rules.torch_presence import gone, having, lacking, minor
+from fsdp_migrate.rules.torch_presence import gone, having, lacking
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, exists, signature
+from fsdp_migrate.torch_api.words import minor
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.torch_places import imports
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.torch_api.words import since, span_of
 
 IMPORTING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 READING = frozenset({"AttributeError", "Exception", "BaseException"})
@@ -31,31 +32,6 @@ _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex
 def concerned(facts: ModuleFacts, path: str) -> bool:
     """Whether the general rules judge a name here: it is in torch.distributed, or the file uses that."""
     return path.startswith(f"{DISTRIBUTED}.") or uses_distributed(facts)
-
-
-def minor(release: Version) -> str:
-    """A release by its minor: `2.1` for 2.1.2."""
-    return f"{release.major}.{release.minor}"
-
-
-def since(release: Version) -> str:
-    """The first of some releases as people call it: `2.1` for 2.1.0, which opens the minor, but `2.1.2`."""
-    return minor(release) if release == min(_of_minor(release)) else str(release)
-
-
-def _of_minor(release: Version) -> list[Version]:
-    return [known for known in PUBLISHED if known.release[:2] == release.release[:2]] or [release]
-
-
-def span_of(releases: Sequence[Version]) -> str:
-    """Some releases in words, all between the first and the last counted: `2.1 to 2.5`."""
-    first, last = min(releases), max(releases)
-    if first == last:
-        return str(first) if len(_of_minor(first)) > 1 else minor(first)
-    start, ends_minor = since(first), last == max(_of_minor(last))
-    opens_minor = start == minor(first) or first.release[:2] != last.release[:2]
-    end = minor(last) if ends_minor and opens_minor else str(last)
-    return start if start == end else f"{start} to {end}"
 
 
 @cache

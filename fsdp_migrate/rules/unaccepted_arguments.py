@@ -19,19 +19,10 @@ from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_c
 from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.specific import spoken_for
 from fsdp_migrate.rules.torch_places import may_end_in, torch_path
-from fsdp_migrate.rules.torch_presence import (
-    CALLING,
-    concerned,
-    excused,
-    lacking,
-    minor,
-    running,
-    severity,
-    since,
-    span_of,
-)
+from fsdp_migrate.rules.torch_presence import CALLING, concerned, excused, lacking, running, severity
 from fsdp_migrate.torch_api import RELEASES, data
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind
+from fsdp_migrate.torch_api.words import minor, since, span_of
 
 _BY_POSITION = (ParameterKind.POSITIONAL_ONLY, ParameterKind.POSITIONAL_OR_KEYWORD)
 _BY_KEYWORD = (ParameterKind.POSITIONAL_OR_KEYWORD, ParameterKind.KEYWORD_ONLY)
