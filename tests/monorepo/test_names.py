@@ -93,15 +93,11 @@ def test_rewriting_imports_from_torch_what_the_facade_does_not_have() -> None:
     assert text.count("FSDP.full_optim_state_dict(") == 1  # in the arm that no supported torch runs
 
 
-def test_rewriting_keeps_what_another_package_imports() -> None:
-    run("rewrite", "core")
-    assert "FlatParameter" not in Path(DIST).read_text()
-    assert run("rewrite", "--check", "core")[0] == 0
-
-
-def test_rewriting_the_whole_repository_keeps_what_another_package_imports() -> None:
-    run("rewrite")
+@pytest.mark.parametrize("paths", [[], ["core"], [DIST]])
+def test_rewriting_keeps_what_another_package_imports(paths: list[str]) -> None:
+    run("rewrite", *paths)
     assert "import FlatParameter, FullyShardedDataParallel as FSDP" in Path(DIST).read_text()
+    assert run("rewrite", "--check", "core")[0] == 0
 
 
 def test_what_is_left_is_told_and_a_second_run_changes_nothing() -> None:
