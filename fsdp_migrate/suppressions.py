@@ -88,8 +88,8 @@ class Suppressions:
         lines: set[int] = set()
         # An `except` or a `case` is no statement, and does not stand in the header of the one it belongs to.
         for span in (finding.statement, finding.span):
-            first = self.source.position(span.start).line
-            lines.update(range(first, self.source.position(max(span.start, span.end - 1)).line + 1))
+            first, last = (self.source.line_number(offset) for offset in (span.start, max(span.start, span.end - 1)))
+            lines.update(range(first, last + 1))
         return sorted(lines)
 
     def _read(self, comment: Span, text: str) -> Iterator[Directive]:

@@ -158,3 +158,12 @@ def test_a_comment_above_or_in_a_string_silences_nothing() -> None:
 )
 def test_a_comment_silences_from_its_own_lines_or_for_the_file(text: str, silent: bool) -> None:
     assert silenced(IMPORT + text) is silent
+
+
+def test_a_statement_may_end_in_a_letter_of_several_bytes() -> None:
+    text = (
+        "# noqa: E501\nimport torch.distributed as dist\nfrom torch.distributed import reduce_op as \u00e9t\u00e9\n"
+        "dist.all_reduce(x, op=\u00e9t\u00e9.SUM)\n"
+    )
+    report = lint_bytes(text.encode(), "a.py", Settings(TorchRange.parse(">=2.1")))
+    assert (report.error, [finding.code for finding in report.findings]) == (None, ["FSDP812"])

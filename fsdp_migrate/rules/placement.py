@@ -161,7 +161,7 @@ def _check_nothing_before(facts: ModuleFacts, call: ast.Call, statement: ast.stm
 def _check_nothing_read_before(facts: ModuleFacts, argument: ast.expr, statement: ast.stmt) -> None:
     """`argument` has an effect and moves to the front: nothing before it may read what the effect could change."""
     for earlier in evaluated_before(argument, statement, facts.structure.parents):
-        parent = facts.structure.parents[earlier]
+        parent = facts.structure.parents.get(earlier)  # operators have none
         if isinstance(parent, ast.Call) and earlier is parent.func and pure(earlier):
             continue
         read = next((part for part in ast.walk(earlier) if isinstance(part, _READS)), None)

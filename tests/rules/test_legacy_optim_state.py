@@ -642,3 +642,11 @@ def test_an_optimizer_that_only_the_model_points_to_has_to_be_the_only_one(head:
     check_manual(text, "FSDP103", f"{other} may be meant as well as `{paired.replace(chr(34), chr(39))}`")
     (alone,) = lint(text.replace("d_opt, ", "").replace("self.d_opt", "self.b"), "FSDP103")
     assert (alone.fix is None) == ("[" in paired)
+
+
+def test_an_operator_before_an_argument_with_an_effect_reads_nothing() -> None:
+    text = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\ntry:\n"
+        "    FSDP.full_optim_state_dict(model, optims[0]) or None\nexcept Exception:\n    osd = model\n"
+    )
+    assert [finding.code for finding in lint(text, "FSDP101")] == ["FSDP101"]
