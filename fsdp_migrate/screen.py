@@ -78,7 +78,7 @@ class Screen:
         if self._own.any_in(raw):
             return True
         words = [word for word in _NEAR if word in raw]
-        near = bool(words) if loosely else any(_is_used(raw, word) for word in words)
+        near = bool(words) if loosely else is_near(raw, words)
         # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
         if near and (self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)):
             return True
@@ -102,9 +102,12 @@ def _finds_unused(entries: tuple[Entry, ...]) -> bool:
     return any(entry.code == UNUSED_SUPPRESSION for entry in entries)
 
 
-def is_near(raw: bytes) -> bool:
-    """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP."""
-    return any(_is_used(raw, word) for word in _NEAR)
+def is_near(raw: bytes, words: Iterable[bytes] = _NEAR) -> bool:
+    """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP.
+
+    `words` are those that it is known to have, where that is known.
+    """
+    return any(_is_used(raw, word) for word in words)
 
 
 def _is_used(raw: bytes, word: bytes) -> bool:

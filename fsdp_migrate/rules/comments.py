@@ -15,11 +15,12 @@ def loses_comment(facts: ModuleFacts, call: ast.Call, dropped: Bound) -> bool:
     arguments = ordered_arguments(call)
     argument = arguments[dropped.index]
     start = source.span(argument).start
-    if dropped.index:
-        # Parentheses around an argument are not part of its span.
-        before = source.span(arguments[dropped.index - 1]).end
-        opening = source.data.find(b"(", before, start)
-        start = opening if opening >= 0 else start
+    before = source.span(arguments[dropped.index - 1] if dropped.index else call.func).end
+    if not dropped.index:
+        before = source.data.find(b"(", before, start) + 1  # that of the call
+    # Parentheses around an argument are not part of its span.
+    opening = source.data.find(b"(", before, start)
+    start = opening if opening >= 0 else start
     end = (
         source.span(arguments[dropped.index + 1]).start if dropped.index + 1 < len(arguments) else source.span(call).end
     )
