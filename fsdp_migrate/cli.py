@@ -12,7 +12,6 @@ from fsdp_migrate import __version__, config, files, runner
 from fsdp_migrate.config import ConfigFileError, Layer
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.gathering import CacheError, Effort
 from fsdp_migrate.options import (
     CONFIG_FILE,
     TEXT_OR_JSON,
@@ -26,6 +25,7 @@ from fsdp_migrate.options import (
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.runner import Change
+from fsdp_migrate.runner.gathering import CacheError, Effort
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import TorchRange
 

@@ -15,7 +15,7 @@ from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:
     from fsdp_migrate.rules.entry import Entry
-    from fsdp_migrate.written_names import Vocabulary
+    from fsdp_migrate.scan.written_names import Vocabulary
 
 _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
@@ -46,7 +46,7 @@ class Needles:
 
     @cached_property
     def _found_by(self) -> tuple[list[re.Pattern[bytes]], list[bytes]]:
-        from fsdp_migrate.words import found_by
+        from fsdp_migrate.scan.words import found_by
 
         return found_by(self._needles)
 
@@ -65,7 +65,7 @@ class Screen:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The full names that can trigger the rules."""
-        from fsdp_migrate.written_names import Vocabulary
+        from fsdp_migrate.scan.written_names import Vocabulary
 
         if not self._changed:
             return Vocabulary(self._names)

@@ -128,7 +128,7 @@ class Source:
     @cached_property
     def comments(self) -> list[tuple[Span, str]]:
         """Every comment with its span, in order."""
-        from fsdp_migrate.comments import comment_places  # needed only where something is found
+        from fsdp_migrate.scan.comments import comment_places  # needed only where something is found
 
         places = comment_places(self.data)
         return self._tokenized() if places is None else [(Span(*at), self.data[slice(*at)].decode()) for at in places]

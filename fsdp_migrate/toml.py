@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from fsdp_migrate.reading import FileFault, read_bytes
+from fsdp_migrate.project_files import FileFault, read_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,9 +10,9 @@ from tests.test_process import ENVIRONMENT
 
 OWN = {
     "fsdp_migrate",
-    *(f"fsdp_migrate.{name}" for name in "cli config disk files findings gathering gitignore lint linting".split()),
-    *(f"fsdp_migrate.{name}" for name in "options report runner source".split()),
-    *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings reading".split()),
+    *(f"fsdp_migrate.{name}" for name in "cli config disk files findings gitignore lint options".split()),
+    *(f"fsdp_migrate.{name}" for name in "report runner runner.gathering runner.linting source".split()),
+    *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings project_files".split()),
     *(
         f"fsdp_migrate.{name}"
         for name in "report.output report.plain report.text rules rules.entry rules.index screen".split()

@@ -12,8 +12,8 @@ from typing import Any
 from fsdp_migrate.config.nearest import ConfigFile, ConfigFiles
 from fsdp_migrate.config.table import SETTINGS, Setting
 from fsdp_migrate.files import SourceFile
+from fsdp_migrate.project_files import display
 from fsdp_migrate.projects import Projects
-from fsdp_migrate.reading import display
 
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).with_name("schema.json")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsdp_migrate.config.settings import ConfigError, ConfigFileError, Layer, closest
-from fsdp_migrate.reading import FileFault, display, read_bytes
+from fsdp_migrate.project_files import FileFault, display, read_bytes
 
 PYPROJECT = "pyproject.toml"
 OWN_FILE = "fsdp-migrate.toml"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from fsdp_migrate.written_names import closing
+from fsdp_migrate.scan.written_names import closing
 
 _FROM = re.compile(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
 # No pattern starts with an assertion: what starts with a literal is searched for much faster.

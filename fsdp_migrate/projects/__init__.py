@@ -8,8 +8,8 @@ from fsdp_migrate.config import Project
 from fsdp_migrate.config.configuration import located
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import SourceFile
+from fsdp_migrate.project_files import display
 from fsdp_migrate.projects.inference import NO_PROJECT, inferred, listing
-from fsdp_migrate.reading import display
 
 _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from fsdp_migrate.project_files import display
 from fsdp_migrate.projects.mentions import Mentions, read_lines
 from fsdp_migrate.projects.requirement import Requirement, conda_requirement, pip_requirement
-from fsdp_migrate.reading import display
 
 _KEY = re.compile(r"(['\"]?)(\w+)\1\s*:\s*(.*)")
 _ITEM = re.compile(r"\s*-\s+(.*)")

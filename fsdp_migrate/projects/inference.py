@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterator
 
 from fsdp_migrate.config import Project
+from fsdp_migrate.project_files import FileFault, display
 from fsdp_migrate.projects import conda_environment, pipfile, pyproject, requirement_lists, setup_cfg, setup_script
 from fsdp_migrate.projects.mentions import Mention, Mentions
-from fsdp_migrate.reading import FileFault, display
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 DEFAULT = TorchRange.default()

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from fsdp_migrate.project_files import display, read_bytes
 from fsdp_migrate.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
-from fsdp_migrate.reading import display, read_bytes
 
 Written = TypeVar("Written")
 

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
+from fsdp_migrate.project_files import FileFault, display
 from fsdp_migrate.projects.mentions import Mentions, read_lines
 from fsdp_migrate.projects.requirement import pip_requirement
-from fsdp_migrate.reading import FileFault, display
 
 _INCLUDE = re.compile(r"(?:-r|--requirement)[\s=]*(.+)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from fsdp_migrate.project_files import FileFault
 from fsdp_migrate.projects import requirement_lists
 from fsdp_migrate.projects.mentions import Mentions, read_lines
-from fsdp_migrate.reading import FileFault
 
 
 def read(path: str, root: str) -> Mentions:

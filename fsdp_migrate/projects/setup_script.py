@@ -8,8 +8,8 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 
+from fsdp_migrate.project_files import FileFault, read_bytes
 from fsdp_migrate.projects.mentions import Mentions
-from fsdp_migrate.reading import FileFault, read_bytes
 
 _KEYS = {"install_requires": True, "extras_require": False}
 _KEY = re.compile("|".join(_KEYS).encode())

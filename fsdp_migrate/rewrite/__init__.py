@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.lint import Look
+from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
@@ -36,7 +36,7 @@ class Rewritten(Generic[Text]):
 
 def rewrite_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere | None = None) -> RewriteResult:
     """Rewrite one file's bytes; `path` is what the findings name, `elsewhere` knows the rest of the project."""
-    return rewrite(raw, path, settings, lambda data, source: Look(data, path, settings, elsewhere, source))
+    return rewrite(raw, path, settings, lambda data, source: FileCheck(data, path, settings, elsewhere, source))
 
 
 def rewrite_source(

@@ -20,7 +20,7 @@ from fsdp_migrate.source import Source, SourceError, read_source
 SPARE_PASSES = 20
 
 
-class Look(Protocol):
+class FileCheck(Protocol):
     """What lint finds in one text."""
 
     @property
@@ -38,7 +38,7 @@ class Look(Protocol):
 
 
 # Looks at a file's bytes; the text in them is given if it was read already.
-Lint = Callable[[bytes, "Source | None"], Look]
+Lint = Callable[[bytes, "Source | None"], FileCheck]
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteRes
     try:
         return _Rewriting(raw, path, settings, lint).run()
     except RewriteError as error:
-        with closing(lint(raw, None)) as look:
-            report = look.report()
+        with closing(lint(raw, None)) as check:
+            report = check.report()
         message = f"internal: {error}; the file is left as it was, please report this"
         return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
 
@@ -110,13 +110,13 @@ class _Rewriting:
 
     def _look(self, all_rules: bool = False) -> list[Finding]:
         """Look at the text; gives the findings to mend next."""
-        with closing(self.lint(self.raw, self.source)) as look:
-            self._take(look.report() if all_rules else look.mendable(), all_rules)
+        with closing(self.lint(self.raw, self.source)) as check:
+            self._take(check.report() if all_rules else check.mendable(), all_rules)
             chosen = self._chosen()
             if not chosen and not all_rules:
-                self._take(look.report(), True)
+                self._take(check.report(), True)
                 chosen = self._chosen()
-            self.source = look.source
+            self.source = check.source
         return chosen
 
     def _take(self, report: FileReport, complete: bool) -> None:

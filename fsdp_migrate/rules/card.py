@@ -76,8 +76,8 @@ class Rule:
 
     A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, and in
     all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as
-    well as `needles` can; they are looked for by `fsdp_migrate.written_names`. A rule that is `everywhere` has needles
-    of no own: it looks at the files that rules about FSDP look at.
+    well as `needles` can; `fsdp_migrate.scan.written_names` looks for them. A rule that is `everywhere` has no
+    needles of its own: it looks at the files that rules about FSDP look at.
 
     Whatever brings a file to the rules, this one finds nothing in it unless one of its `marks` is written there: the
     last parts of its needles and names where it does not say others.

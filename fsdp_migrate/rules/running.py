@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.words import found_by
-from fsdp_migrate.written_names import Vocabulary
+from fsdp_migrate.scan.words import found_by
+from fsdp_migrate.scan.written_names import Vocabulary
 
 # Stands for all names that changed, in the place of a mark.
 _CHANGED = ""

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.checking import may_mend
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.lint.module_check import may_mend
 from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.entry import Entry

@@ -20,10 +20,10 @@ from fsdp_migrate.torch_api import DEFAULT_RANGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsdp_migrate.baseline import Baseline
     from fsdp_migrate.modules import Modules
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.projects import Projects
+    from fsdp_migrate.runner.baseline import Baseline
 
 
 class Effort(NamedTuple):
@@ -149,7 +149,7 @@ class Gathered:
             FileOptionError: it cannot be read.
         """
         if path is not None and path not in self.baselines:
-            from fsdp_migrate import baseline
+            from fsdp_migrate.runner import baseline
 
             self.baselines[path] = baseline.load(str(path))
         return None if path is None else self.baselines[path]

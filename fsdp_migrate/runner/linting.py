@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate import files
 from fsdp_migrate.findings import FileReport
-from fsdp_migrate.gathering import CacheError
+from fsdp_migrate.runner.gathering import CacheError
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
 _MANY = 64
 
 if TYPE_CHECKING:
-    from fsdp_migrate.cache import Cache
     from fsdp_migrate.config import Settings
     from fsdp_migrate.config.configuration import Configuration
     from fsdp_migrate.files import Discovery, SourceFile
-    from fsdp_migrate.gathering import Effort, Gathered
     from fsdp_migrate.modules.view import View
-    from fsdp_migrate.workers import WorkerDied
+    from fsdp_migrate.runner.cache import Cache
+    from fsdp_migrate.runner.gathering import Effort, Gathered
+    from fsdp_migrate.runner.workers import WorkerDied
 
 
 class Linting:
@@ -46,7 +46,7 @@ class Linting:
         """
         if not self.effort.cache:
             return None
-        from fsdp_migrate.cache import Cache, default_folder
+        from fsdp_migrate.runner.cache import Cache, default_folder
 
         if self.effort.cache_dir is not None:
             return Cache(self.effort.cache_dir)
@@ -62,7 +62,7 @@ class Linting:
 
     @cached_property
     def _around(self) -> str:
-        from fsdp_migrate.cache import around_key
+        from fsdp_migrate.runner.cache import around_key
 
         settings = {self.configuration.shared(file) for file in self.discovery.files}
         paths = [os.path.abspath(file.path) for file in self.discovery.files]
@@ -139,7 +139,7 @@ class Linting:
         if self.effort.jobs == 1 or len(self._candidates) < 2:
             return
         waiting = [file for file in self.discovery.files if file.path in self._candidates and file.raw is None]
-        from fsdp_migrate import workers
+        from fsdp_migrate.runner import workers
 
         waiting = [file for file in waiting if not self._is_cached(file)]
         processes = workers.count(self.effort.jobs, sum(self._candidates[file.path][0] for file in waiting))

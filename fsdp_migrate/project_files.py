@@ -1,4 +1,4 @@
-"""Reading the small files beside the code, and naming them in messages."""
+"""Files beside the code, such as pyproject.toml: reading them, and naming them in messages."""
 
 from __future__ import annotations
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import cache, files, linting, runner
+from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
 from fsdp_migrate.config import Layer
 from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.gathering import CacheError, Effort
 from fsdp_migrate.report import Run
+from fsdp_migrate.runner import cache, linting
+from fsdp_migrate.runner.gathering import CacheError, Effort
 
 LEGACY = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP

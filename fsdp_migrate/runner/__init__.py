@@ -12,14 +12,14 @@ from fsdp_migrate import files
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import UNPARSABLE
-from fsdp_migrate.gathering import NO_EFFORT, Effort, Gathered
 from fsdp_migrate.report import Run
+from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Gathered
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsdp_migrate.baseline import Baseline
     from fsdp_migrate.modules.view import View
+    from fsdp_migrate.runner.baseline import Baseline
 
 
 class Change(NamedTuple):
@@ -42,7 +42,7 @@ def lint(
         FileOptionError: a baseline cannot be read.
         CacheError: the folder for the cache cannot be used.
     """
-    from fsdp_migrate.linting import Linting
+    from fsdp_migrate.runner.linting import Linting
 
     gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache)
     gathered.baseline_at(configuration.options.baseline)
@@ -58,7 +58,7 @@ def lint(
     run = gathered.run()
     if not gathered.baselines:
         return run
-    from fsdp_migrate.baseline import Scope
+    from fsdp_migrate.runner.baseline import Scope
 
     scope = Scope.of(discovery, configuration, run)
     return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
@@ -70,7 +70,7 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
     Raises:
         FileOptionError: there is one already that cannot be read, or it cannot be written.
     """
-    from fsdp_migrate import baseline
+    from fsdp_migrate.runner import baseline
 
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.scan.written_names import Vocabulary
 from fsdp_migrate.screen import Screen
-from fsdp_migrate.written_names import Vocabulary
 
 GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduce_all", "FSDP.old_method"])
 
@@ -93,7 +93,7 @@ def test_a_file_is_looked_at_for_names_of_torch_that_changed_and_no_others(text:
 
 
 def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:
-    package = Path(__file__).parent.parent / "fsdp_migrate" / "rewrite"
+    package = Path(__file__).parents[2] / "fsdp_migrate" / "rewrite"
     assert not any(GONE.is_written(path.read_bytes()) for path in package.glob("*.py"))
 
 

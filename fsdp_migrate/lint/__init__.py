@@ -23,8 +23,8 @@ from fsdp_migrate.source import (
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
-    from fsdp_migrate.checking import Checking
     from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.lint.module_check import ModuleCheck
     from fsdp_migrate.rules.entry import Entry
 
 
@@ -54,11 +54,11 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere |
     A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `elsewhere` answers
     for names of other modules of the project.
     """
-    with closing(Look(raw, path, settings, elsewhere)) as look:
-        return look.report()
+    with closing(FileCheck(raw, path, settings, elsewhere)) as check:
+        return check.report()
 
 
-class Look:
+class FileCheck:
     """One file under the rules, all of them or first those that may mend something. Close it to let go of its facts.
 
     `source` is the file's text, None where nothing is worth reading in it or it cannot be read; one that was read
@@ -77,22 +77,22 @@ class Look:
         self._path = path
         self._settings = settings
         self._elsewhere = elsewhere
-        self._checkings: list[Checking] | None = None
+        self._checks: list[ModuleCheck] | None = None
         self._report = self._read(raw)
 
     def close(self) -> None:
         """Let go of the facts."""
-        for checking in self._checkings or ():
-            checking.close()
-        self._checkings = None
+        for check in self._checks or ():
+            check.close()
+        self._checks = None
 
     def mendable(self) -> FileReport:
         """What the rules find whose fixes may be applied, as in `report`; more where that cannot be told apart."""
         if self._report is not None:
             return self._report
         try:
-            checkings = self._opened()
-            found = checkings[0].mendable() if len(checkings) == 1 else None
+            checks = self._opened()
+            found = checks[0].mendable() if len(checks) == 1 else None
         except RecursionError:
             found = None
         return self.report() if found is None else found
@@ -105,9 +105,9 @@ class Look:
 
     def _by_all_rules(self) -> FileReport:
         try:
-            checkings = self._opened()
-            modules = [checking.source for checking in checkings]
-            reports = [checking.report(modules) for checking in checkings]
+            checks = self._opened()
+            modules = [check.source for check in checks]
+            reports = [check.report(modules) for check in checks]
         except RecursionError:
             return FileReport(self._path, error="too deeply nested to analyse")
         if len(reports) == 1:
@@ -138,18 +138,18 @@ class Look:
             return FileReport(path, (unparsable("the file", error, lines, path),))
         return None
 
-    def _opened(self) -> list[Checking]:
-        if self._checkings is None:
-            from fsdp_migrate.checking import Checking
+    def _opened(self) -> list[ModuleCheck]:
+        if self._checks is None:
+            from fsdp_migrate.lint.module_check import ModuleCheck
 
             assert self.source is not None
             settings, rules = self._settings, selected_rules(self._settings)
-            self._checkings = [
-                Checking(module, self._path, settings, rules, self._elsewhere)
+            self._checks = [
+                ModuleCheck(module, self._path, settings, rules, self._elsewhere)
                 for module in self.source.modules
                 if module is self.source or self._passes(module.written)
             ]
-        return self._checkings
+        return self._checks
 
     def _passes(self, code: bytes) -> bool:
         """Whether code in the file can hold a finding, what it takes from its project included."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.comments import comment_places
+from fsdp_migrate.scan.comments import comment_places
 from fsdp_migrate.source import Source, SourceError
 
 STRINGS = [

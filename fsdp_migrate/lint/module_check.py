@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.source import Source
 
 
-class Checking:
+class ModuleCheck:
     """One module with its facts; each rule runs once, when it is first asked for. Close it to let go of the facts."""
 
     def __init__(
