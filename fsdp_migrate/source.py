@@ -199,6 +199,10 @@ class Source:
         """What belongs together around an offset: the whole text, unless the file holds it in cells."""
         return Span(0, len(self.data))
 
+    def runs_apart(self, one: ast.AST, other: ast.AST) -> bool:
+        """Whether one of two statements may be run although the other has failed, as cells are."""
+        return False
+
     def lines(self, cell: int | None) -> list[str]:
         """The lines, with their newlines, that the locations in a cell mean (None where there are no cells)."""
         return self.text_lines

@@ -54,7 +54,8 @@ class ModuleFacts:
         """Which of some releases reach a node, as long as the facts are not closed."""
         from fsdp_migrate.facts.gates import Gates  # needed only where something is found
 
-        self._gates.append(Gates(self.source.tree, self.names, releases, self.structure.parents))
+        apart = self.source.runs_apart
+        self._gates.append(Gates(self.source.tree, self.names, releases, self.structure.parents, apart))
         return self._gates[-1]
 
     @cached_property

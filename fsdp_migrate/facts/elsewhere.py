@@ -81,5 +81,8 @@ class Elsewhere(Protocol):
     def is_imported(self, name: str) -> bool:
         """Whether another module of the project takes the top-level `name` of the asking module."""
 
+    def is_written(self, word: str) -> bool:
+        """Whether a word is in another module of the project."""
+
     def callers(self, name: str) -> Sequence[Caller] | None:
         """The calls in other modules of the asking module's function `name`, None when there may be more of them."""

@@ -14,7 +14,9 @@ from fsdp_migrate.facts.version_tests import Held, Names, is_plain, is_undecorat
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.gates import Gates
+    from fsdp_migrate.facts.names import Meaning
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
@@ -31,6 +33,10 @@ class ScopedNames(Names, Protocol):
     """A resolver that also lists the bindings of names that have several."""
 
     structure: Structure
+    elsewhere: Elsewhere | None
+
+    def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
+        """Everything that an expression may refer to where it stands."""
 
     def bindings(self, node: ast.Name) -> Sequence[Binding]:
         """The bindings that a name may have where it is used, in source order."""
@@ -143,7 +149,7 @@ class Flags:
     def _find_returns(self, function: ast.FunctionDef) -> tuple[list[ast.Return], bool]:
         """The return statements of a function, and whether a version check decides between them."""
         returns = list(_returns(function))
-        here = self.gates.mask(function)
+        here = self.gates.mask(function.body[0])
         return returns, any(self.gates.mask(node) != here for node in returns)
 
     def _reached(self, node: ast.AST, release: Version) -> bool:

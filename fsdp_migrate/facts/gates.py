@@ -11,7 +11,9 @@ from packaging.version import Version
 
 from fsdp_migrate.facts.fallbacks import Attempt, attempts_around
 from fsdp_migrate.facts.flags import Flags
+from fsdp_migrate.facts.helpers import Function, Helpers
 from fsdp_migrate.facts.opaque import Opaque
+from fsdp_migrate.facts.skips import Skips
 from fsdp_migrate.facts.version_tests import Names, outcome
 from fsdp_migrate.torch_api import RELEASES
 
@@ -40,15 +42,22 @@ class Gates:
         names: Names,
         releases: tuple[Version, ...],
         parents: Mapping[ast.AST, ast.AST] | None = None,
+        apart: Callable[[ast.AST, ast.AST], bool] | None = None,
     ) -> None:
-        """`parents` is built from `tree` when it is not given."""
+        """`parents` is built from `tree` when it is not given.
+
+        `apart` tells of two statements of the module whether one is run even if the other fails, as cells are.
+        """
         self.releases = releases
         self.bits = {release: 1 << place for place, release in enumerate(sorted({*RELEASES, *releases}))}
         self.everywhere = sum(self.bits.values())
         self.names: Names = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
+        self._apart = apart
         self.flags = Flags(names, self)
         self._opaque = None if self.flags.names is None else Opaque(self.flags.names, self.parents)
+        self._helpers = None if self.flags.names is None else Helpers(self.flags.names, self)
+        self._skips = Skips(self)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -161,6 +170,12 @@ class Gates:
     def _edge_try(self, parent: ast.Try, child: ast.AST) -> int:
         return self.attempt(parent).reach(child)
 
+    def _edge_function(self, parent: Function, child: ast.AST) -> int:
+        if not isinstance(child, ast.stmt):
+            return self.everywhere
+        used = self.everywhere if self._helpers is None else self._helpers.reach(parent)
+        return used & self._skips.reach(parent)
+
     def _before(self, parent: ast.AST, child: ast.stmt) -> int:
         """The releases on which the statements before `child` in its block let control go on."""
         for name in _BLOCKS:
@@ -170,13 +185,17 @@ class Gates:
                 if block is None:
                     block = self._blocks[parent, name] = _Block(statements, self.everywhere)
                 if child in block.places:
-                    return self._prefix(block, block.places[child])
+                    return self._prefix(block, block.places[child], isinstance(parent, ast.Module))
         return self.everywhere
 
-    def _prefix(self, block: _Block, place: int) -> int:
+    def _prefix(self, block: _Block, place: int, outermost: bool) -> int:
         while len(block.prefixes) <= place:
             done = len(block.prefixes)
-            following = block.prefixes[-1] & self._passes_on(block.statements[done - 1])
+            before, after = block.statements[done - 1 : done + 1]
+            if outermost and self._apart is not None and self._apart(before, after):
+                following = self.everywhere
+            else:
+                following = block.prefixes[-1] & self._passes_on(before)
             # Following a flag may come back to this block and get further, with less known than now.
             del block.prefixes[done:]
             block.prefixes.append(following)
@@ -200,11 +219,13 @@ class Gates:
     def _passes_not(self, statement: ast.stmt) -> int:
         return 0
 
-    def _passes_expression(self, statement: ast.Expr) -> int:
+    def _passes_expression(self, statement: ast.Expr | ast.Assign) -> int:
         call = statement.value
         if not isinstance(call, ast.Call):
             return self.everywhere
         name = getattr(call.func, "attr", getattr(call.func, "id", None))
+        if name == "importorskip":
+            return self._skips.importable(call)
         exits = name == "skipTest" or (name in _EXIT_NAMES and self.names.qualified(call.func) in _EXITS)
         return 0 if exits else self.everywhere
 
@@ -285,6 +306,8 @@ _EDGES: dict[type[ast.AST], Callable[[Gates, Any, Any], int]] = {
     ast.SetComp: Gates._edge_comprehension,
     ast.GeneratorExp: Gates._edge_comprehension,
     ast.Try: Gates._edge_try,
+    ast.FunctionDef: Gates._edge_function,
+    ast.AsyncFunctionDef: Gates._edge_function,
 }
 
 _PASSES: dict[type[ast.stmt], Callable[[Gates, Any], int]] = {
@@ -293,6 +316,7 @@ _PASSES: dict[type[ast.stmt], Callable[[Gates, Any], int]] = {
     ast.Continue: Gates._passes_not,
     ast.Break: Gates._passes_not,
     ast.Expr: Gates._passes_expression,
+    ast.Assign: Gates._passes_expression,
     ast.If: Gates._passes_if,
     ast.With: Gates._passes_with,
     ast.AsyncWith: Gates._passes_with,

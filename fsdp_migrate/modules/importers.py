@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Index:
-    """The files that import something: by the names that they take from modules, and by the last names of modules."""
+    """Files and what they import: by the names that they take from modules, and by the last names of modules."""
 
+    paths: set[str] = field(default_factory=set)
     names: dict[str, set[str]] = field(default_factory=dict)
     modules: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, sketch: Sketch) -> None:
         """Take the imports of the file at `path`."""
+        self.paths.add(path)
         for target in {target for targets in sketch.imports.values() for target in targets}:
             if not target.startswith("torch."):
                 self.names.setdefault(split(target)[1], set()).add(path)
@@ -51,6 +53,12 @@ def index(files: Iterable[SourceFile]) -> Index:
 def is_imported(modules: Modules, path: str, name: str) -> bool:
     """Whether another file takes the top-level `name` of the module at `path`."""
     return any(_takes(modules, other, path, name) for other in _candidates(modules, path, name))
+
+
+def is_written(modules: Modules, path: str, word: str) -> bool:
+    """Whether another file than the one at `path` has a word."""
+    others = modules.index(path).paths - {path}
+    return any(word.encode() in (modules.raw(other) or b"") for other in sorted(others))
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:

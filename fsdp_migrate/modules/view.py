@@ -358,6 +358,13 @@ class View:
         self.asked_all = True
         return is_imported(self.modules, self.path, name)
 
+    def is_written(self, word: str) -> bool:
+        """See `Elsewhere.is_written`."""
+        from fsdp_migrate.modules.importers import is_written
+
+        self.asked_all = True
+        return is_written(self.modules, self.path, word)
+
     def callers(self, name: str) -> Sequence[Caller] | None:
         """See `Elsewhere.callers`."""
         from fsdp_migrate.modules.importers import callers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import re
 from bisect import bisect_right
@@ -135,6 +136,10 @@ class Notebook(Source):
     def piece(self, offset: int) -> Span:
         """The cell around an offset, which no edit may leave."""
         return self.cell_at(offset).span if self.cells else super().piece(offset)
+
+    def runs_apart(self, one: ast.AST, other: ast.AST) -> bool:
+        """Whether two statements are in different cells."""
+        return self._index(self.span(one).start) != self._index(self.span(other).start)
 
     def location(self, offset: int) -> Position:
         """The cell of an offset, and line and column in it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os.path
 import re
 import shlex
@@ -44,6 +45,10 @@ class Program(Notebook):
     def modules(self) -> tuple[Source, ...]:
         """Itself: it writes no files."""
         return (self,)
+
+    def runs_apart(self, one: ast.AST, other: ast.AST) -> bool:
+        """Never: the file is run as a whole."""
+        return False
 
     @property
     def written(self) -> bytes:

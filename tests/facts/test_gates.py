@@ -955,3 +955,165 @@ def test_a_list_that_the_file_changes_decides_nothing(change: str) -> None:
     """
     assert reached(dedent(source).format(change=change), "one") == ["all"]
     assert reached(dedent(source).format(change="parts.index(2)"), "one") == ["2.1.2-"]
+
+
+OLD_CALL = """
+    def save():
+        if is_torch_version("<", "2.1"):
+            {call}
+"""
+
+
+def helped(helper: str, call: str, *more: str) -> list[str]:
+    return reached(f"{helper}\n{dedent(OLD_CALL).format(call=call)}\n" + "\n".join(more), "old")
+
+
+def test_a_private_function_runs_where_its_uses_do() -> None:
+    helper = "def _save_old(model):\n    old()\n"
+    assert helped(helper, "_save_old(model)") == ["-2.0.1"]
+    assert helped(helper, "return _save_old") == ["-2.0.1"]
+    assert helped(helper.replace("old()", "old()\n    _save_old(model)"), "_save_old(model)") == ["-2.0.1"]
+    assert helped(f"@torch.no_grad()\n{helper}", "_save_old(model)") == ["-2.0.1"]
+
+
+def test_a_helper_of_helpers_runs_where_they_do() -> None:
+    helpers = "def _inner():\n    old()\ndef _outer():\n    _inner()\n"
+    assert helped(helpers, "_outer()") == ["-2.0.1"]
+    assert helped(helpers, "_outer()", "if is_torch_version('<', '2.3'):\n    _inner()") == ["-2.2.2"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["_save_old(None)", "HANDLERS = [_save_old]", "getattr(sys, '_save_old')", "def other():\n    _save_old(None)"],
+)
+def test_one_use_of_a_private_function_on_every_release_is_enough(more: str) -> None:
+    assert helped("def _save_old(model):\n    old()\n", "_save_old(model)", more) == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("decorator", "name"),
+    [("", "save_old"), ("", "__save_old__"), ("@app.command", "_save_old"), ("@pytest.fixture()", "_save_old")],
+)
+def test_what_others_may_call_runs_on_every_release(decorator: str, name: str) -> None:
+    assert helped(f"{decorator}\ndef {name}(model):\n    old()\n", f"{name}(model)") == ["all"]
+
+
+def test_a_private_function_that_nothing_uses_is_no_old_arm() -> None:
+    assert helped("def _save_old(model):\n    old()\n", "pass") == ["all"]
+
+
+def test_private_functions_that_call_one_another_end() -> None:
+    helpers = "def _one():\n    old()\n    _two()\ndef _two():\n    _one()\n"
+    assert helped(helpers, "_one()") == ["all"]
+
+
+def test_a_long_chain_of_helpers_does_not_exhaust_the_stack() -> None:
+    chain = "".join(f"def _f{n}():\n    _f{n + 1}()\n" for n in range(400))
+    assert helped(f"{chain}def _f400():\n    old()\n", "_f0()") == ["all"]
+
+
+def test_a_nested_function_runs_where_its_function_takes_it() -> None:
+    source = """
+    def save():
+        def collect():
+            old()
+        def other():
+            both()
+        if is_torch_version("<", "2.1"):
+            return collect()
+        return other()
+    """
+    assert reached(source, "old", "both") == ["-2.0.1", "2.1.2-"]
+
+
+METHODS = """
+    class Base{bases}:
+        pass
+
+    class Saver(Base):
+        def _save_old(self):
+            old()
+
+        def save(self):
+            if is_torch_version("<", "2.1"):
+                self._save_old()
+"""
+
+
+def test_a_private_method_runs_where_its_uses_do() -> None:
+    assert reached(METHODS.format(bases=""), "old") == ["-2.0.1"]
+    assert reached(METHODS.format(bases="") + "\n    def other(saver):\n        saver._save_old()\n", "old") == ["all"]
+
+
+@pytest.mark.parametrize("bases", ["(torch.nn.Module)", "(Trainer)", "(metaclass=Registry)"])
+def test_what_a_class_inherits_from_elsewhere_may_call_its_private_methods(bases: str) -> None:
+    assert reached(METHODS.format(bases=bases), "old") == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [
+        ('@pytest.mark.skipif(not is_torch_version(">=", "2.1"), reason="new")', "2.1.2-"),
+        ('@pytest.mark.skipif(condition=is_torch_version(">=", "2.1"), reason="old")', "-2.0.1"),
+        ('@pytest.mark.skipif(version.parse(torch.__version__) < version.parse("2.1"), reason="")', "2.1.2-"),
+        ('@unittest.skipIf(is_torch_version("<", "2.1"), "new")', "2.1.2-"),
+        ('@skipUnless(is_torch_version(">=", "2.1"), "new")', "2.1.2-"),
+        ('@RunIf(min_torch="2.1", min_cuda_gpus=2)', "2.1.2-"),
+        ('@RunIf(max_torch="2.1.0")', "-2.0.1"),
+        ('@RunIf(min_torch="1.13", max_torch="2.1")\n@pytest.mark.parametrize("x", [1])', "1.13.1-2.0.1"),
+        ('@require_torch_min_version(version="2.1")', "2.1.2-"),
+        ('@require_torch_greater_or_equal("2.1")', "2.1.2-"),
+        ("@needs_new", "2.1.2-"),
+        ('@pytest.mark.skipif(sys.platform == "win32", reason="")', "all"),
+        ('@pytest.mark.skipif("torch.cuda.device_count() < 2")', "all"),
+        ("@RunIf(min_torch=OLDEST)", "all"),
+        ('@pytest.mark.skip(reason="later")', "all"),
+        ('@unittest.skipIf(True, "later")', "all"),
+    ],
+)
+def test_a_test_runs_where_its_decorators_do_not_skip_it(mark: str, expected: str) -> None:
+    needs = 'needs_new = pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")\n'
+    assert reached(f"{needs}{mark}\ndef test_it():\n    mark()\n", "mark") == [expected]
+    assert reached(f"{needs}{mark}\nclass TestIt:\n    def test_it(self):\n        mark()\n", "mark") == [expected]
+
+
+def test_a_decorator_decides_nothing_of_what_runs_with_the_module() -> None:
+    source = """
+    @RunIf(min_torch="2.1")
+    class TestIt:
+        x = early()
+
+        @RunIf(min_torch="2.2")
+        def test_it(self, y=default()):
+            late()
+    """
+    assert reached(source, "early", "default", "late") == ["all", "all", "2.2.2-"]
+
+
+@pytest.mark.parametrize("marks", ["{}", "[pytest.mark.gpu, {}]"])
+def test_marks_of_a_module_or_class_are_those_of_its_tests(marks: str) -> None:
+    mark = marks.format('pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")')
+    source = f"pytestmark = {mark}\ndef test_it():\n    one()\ndef helper():\n    two()\n"
+    assert reached(source, "one", "two") == ["2.1.2-", "all"]
+    source = f"class TestIt:\n    pytestmark = {mark}\n    def test_it(self):\n        one()\n"
+    assert reached(source, "one") == ["2.1.2-"]
+
+
+def test_a_module_that_skips_itself_is_for_the_rest() -> None:
+    skip = 'if is_torch_version("<", "2.1"):\n    pytest.skip("new", allow_module_level=True)\n'
+    assert reached(f"import pytest\n{skip}def test_it():\n    mark()\n", "mark") == ["2.1.2-"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('pytest.importorskip("torch", minversion="2.1")', "2.1.2-"),
+        ('x = pytest.importorskip("torch", "2.1")', "2.1.2-"),
+        ('pytest.importorskip("torch.distributed.fsdp._runtime_utils")', "2.0.0-"),
+        ('pytest.importorskip("torch")', "all"),
+        ("pytest.importorskip(NAME)", "all"),
+        ('pytest.importorskip("transformers")', "all"),
+    ],
+)
+def test_what_skips_where_an_import_fails_is_a_gate(line: str, expected: str) -> None:
+    assert reached(f"import pytest\n{line}\nmark()\n", "mark") == [expected]

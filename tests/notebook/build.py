@@ -45,12 +45,12 @@ def sources(raw: bytes) -> list[str]:
     return ["".join(cell["source"]) for cell in json.loads(raw)["cells"]]
 
 
-def settings(unsafe: bool = False) -> Settings:
-    return Settings(TorchRange.parse(">=2.1"), unsafe_fixes=unsafe)
+def settings(unsafe: bool = False, torch: str = ">=2.1") -> Settings:
+    return Settings(TorchRange.parse(torch), unsafe_fixes=unsafe)
 
 
-def linted(raw: bytes) -> FileReport:
-    return lint_bytes(raw, "a.ipynb", settings())
+def linted(raw: bytes, torch: str = ">=2.1") -> FileReport:
+    return lint_bytes(raw, "a.ipynb", settings(torch=torch))
 
 
 def found(raw: bytes) -> list[tuple[str, int | None, int, int]]:

@@ -87,3 +87,23 @@ def test_other_texts_have_no_cells() -> None:
     source = Source(b"a\nb = 1\n")
     assert source.location(2) == source.position(2)
     assert source.lines(None) == ["a\n", "b = 1\n", ""]
+
+
+LEGACY = "FSDP.full_optim_state_dict(model, optim)"
+
+
+@pytest.mark.parametrize("leaves", ["raise RuntimeError('too old')", "sys.exit()"])
+def test_an_error_in_one_cell_does_not_keep_the_next_ones_from_being_run(leaves: str) -> None:
+    check = f"if torch.__version__ < '2.6':\n    {leaves}\nx = {LEGACY}\nprint(x)"
+    raw = notebook(f"import sys\nimport torch\n{IMPORT}", check, f"y = {LEGACY}\nprint(y)")
+    assert [(f.cell, f.applicability) for f in linted(raw, ">=1.13").findings] == [
+        (2, Applicability.SAFE),
+        (3, Applicability.MANUAL),
+    ]
+
+
+def test_a_file_that_cells_write_is_run_as_a_whole() -> None:
+    check = "if torch.__version__ < '2.6':\n    raise RuntimeError\n"
+    head = f"%%writefile train.py\nimport torch\n{IMPORT}\n{check}"
+    raw = notebook(head, f"%%writefile -a train.py\nx = {LEGACY}\nprint(x)")
+    assert [f.applicability for f in linted(raw, ">=1.13").findings] == [Applicability.SAFE]

@@ -1,0 +1,118 @@
+"""Tests that are skipped on some torch releases: what decorators and marks of pytest, unittest and Lightning say."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
+
+from fsdp_migrate.facts import version_names
+from fsdp_migrate.torch_api import data
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.gates import Gates
+
+_MARKS = "pytestmark"
+_MAX_DEPTH = 5
+# The releases that Lightning's `RunIf` lets a test run on; the upper bound is left out.
+_BOUNDS = {"min_torch": ">=", "max_torch": "<"}
+_REQUIRING = "require_"
+_VERSION_ARGUMENTS = ("version", "min_version")
+
+
+class Skips:
+    """The releases on which the functions of one module are not skipped, as bits."""
+
+    def __init__(self, gates: Gates) -> None:
+        self.gates = gates
+
+    def reach(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+        """The releases on which the body of a function runs once the function is called."""
+        result = self._let_by(function.decorator_list)
+        outer = self.gates.parents.get(function)
+        is_test = function.name.startswith("test")
+        while outer is not None:
+            if isinstance(outer, ast.ClassDef):
+                result &= self._let_by(outer.decorator_list)
+            if is_test and isinstance(outer, (ast.ClassDef, ast.Module)):
+                result &= self._let_by(_marks(outer.body))
+            outer = self.gates.parents.get(outer)
+        # What is skipped everywhere is no old arm.
+        return result or self.gates.everywhere
+
+    def importable(self, call: ast.Call) -> int:
+        """The releases on which `pytest.importorskip("torch", minversion="2.1")` skips nothing."""
+        texts = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+        texts += [k.value.value for k in call.keywords if k.arg == "minversion" and isinstance(k.value, ast.Constant)]
+        module, *least = map(str, texts or [""])
+        if module == "torch":
+            return self._within((">=", version) for version in least[:1])
+        let = (bit for release, bit in self.gates.bits.items() if data.exists(module, release) is not False)
+        return sum(let) or self.gates.everywhere
+
+    def _let_by(self, marks: Iterable[ast.expr]) -> int:
+        result = self.gates.everywhere
+        for mark in marks:
+            result &= self._mask(mark, 0)
+        return result
+
+    def _mask(self, mark: ast.expr, depth: int) -> int:
+        """The releases that a decorator or mark does not skip."""
+        if isinstance(mark, ast.Name) and depth < _MAX_DEPTH:
+            definition = self.gates.names.definition(mark)
+            return self._mask(definition, depth + 1) if isinstance(definition, ast.Call) else self.gates.everywhere
+        if not isinstance(mark, ast.Call):
+            return self.gates.everywhere
+        name = getattr(mark.func, "attr", getattr(mark.func, "id", ""))
+        if name in ("skipif", "skipIf", "skipUnless"):
+            test = _condition(mark)
+            if test is None or isinstance(test, ast.Constant):
+                return self.gates.everywhere
+            return self.gates.sides(test)[0 if name == "skipUnless" else 1]
+        if name == "RunIf":
+            return self._within(_bounds(mark))
+        symbol = version_names.function(name.removeprefix(_REQUIRING)) if name.startswith(_REQUIRING) else None
+        return self.gates.everywhere if symbol is None else self._within(_required(mark, symbol))
+
+    def _within(self, bounds: Iterable[tuple[str, str]]) -> int:
+        result = self.gates.everywhere
+        for symbol, text in bounds:
+            try:
+                wanted = Version(text)
+            except InvalidVersion:
+                continue
+            let = (b for r, b in self.gates.bits.items() if version_names.passes(symbol, r, wanted) is not False)
+            result &= sum(let)
+        return result
+
+
+def _marks(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+    """The marks that a module or class body gives all its tests."""
+    for statement in body:
+        if isinstance(statement, ast.Assign) and any(_is_marks(target) for target in statement.targets):
+            value = statement.value
+            yield from value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+
+
+def _is_marks(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == _MARKS
+
+
+def _condition(mark: ast.Call) -> ast.expr | None:
+    named = (keyword.value for keyword in mark.keywords if keyword.arg == "condition")
+    return mark.args[0] if mark.args else next(named, None)
+
+
+def _bounds(mark: ast.Call) -> Iterator[tuple[str, str]]:
+    for keyword in mark.keywords:
+        if keyword.arg in _BOUNDS and isinstance(keyword.value, ast.Constant):
+            yield _BOUNDS[keyword.arg], str(keyword.value.value)
+
+
+def _required(mark: ast.Call, symbol: str) -> Iterator[tuple[str, str]]:
+    named = [keyword.value for keyword in mark.keywords if keyword.arg in _VERSION_ARGUMENTS]
+    for value in (mark.args or named)[:1]:
+        if isinstance(value, ast.Constant):
+            yield symbol, str(value.value)
