@@ -6,8 +6,9 @@ import tokenize
 from collections.abc import Iterable
 
 from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION, Finding
-from fsdp_migrate.rewrite.splicing import Replacement, splice
-from fsdp_migrate.source import Source, Span, read_source
+from fsdp_migrate.reading import read_source
+from fsdp_migrate.source import Replacement, Source, Span
+from fsdp_migrate.splicing import splice
 from fsdp_migrate.suppressions import Directive, Suppressions
 
 # No comment silences the first, and the second is mended by taking a comment away.

@@ -274,23 +274,23 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
 
     They stand under [tool.fsdp-migrate] in the nearest pyproject.toml above a file, or in a fsdp-migrate.toml.
     """
-    from fsdp_migrate.config import effective
+    from fsdp_migrate import config_answer
 
     if schema:
-        text.print_document(effective.SCHEMA.read_text(encoding="utf-8").rstrip("\n"))
+        text.print_document(config_answer.SCHEMA.read_text(encoding="utf-8").rstrip("\n"))
         return
     try:
         configured = ConfigFiles(config_file)
-        found = effective.effective(path, configured)
+        found = config_answer.effective(path, configured)
         excluded = files.left_out(path, Configuration(files=configured).choice)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     if output_format == "json":
-        text.print_document(effective.document(path, found, excluded=excluded))
+        text.print_document(config_answer.document(path, found, excluded=excluded))
     else:
         if excluded:
             text.print_document(f"# {files.printable(path)} is left out where folders are searched (exclude)")
-        text.print_document("\n".join(effective.lines(found)))
+        text.print_document("\n".join(config_answer.lines(found)))
 
 
 @cli.command(

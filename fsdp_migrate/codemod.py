@@ -20,10 +20,10 @@ from fsdp_migrate.config import ConfigError, Settings, selectors
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rewrite import rewrite_bytes
-from fsdp_migrate.rewrite.splicing import RewriteError
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding
+from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 

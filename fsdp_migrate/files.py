@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fsdp_migrate import disk, gitignore
 from fsdp_migrate.gitignore import GitIgnore
-
-if TYPE_CHECKING:
-    from fsdp_migrate.config.choice import Choice
-
-SUFFIXES = (".py", ".pyi", ".ipynb")
+from fsdp_migrate.source import SUFFIXES
 
 SKIPPED_FOLDERS = frozenset(
     [
@@ -80,9 +76,19 @@ class _Entry(NamedTuple):
     named: bool = False
 
 
+class Choice(Protocol):
+    """What the configuration says about absolute paths; that of a folder ends in a separator."""
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether the file or folder is left out itself."""
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is one to look at, if nothing leaves it out."""
+
+
 # What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
 # about files; None where it says nothing.
-Choices = Callable[[str, Collection[str] | None], "Choice | None"]
+Choices = Callable[[str, Collection[str] | None], Choice | None]
 
 
 def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsdp_migrate.rewrite.splicing import Replacement
-
 NOTEBOOK_SUFFIX = ".ipynb"
+# What a folder is searched for.
+SUFFIXES = (".py", ".pyi", NOTEBOOK_SUFFIX)
 
 # Where a string of JSON starts, and its newlines, which are two characters.
 _START_IN_JSON = re.compile(rb'(?:\\[nrt]|(?<!\\)")(?:[ ]*(?:>>>|\.\.\.)[ ])?')
@@ -53,6 +53,14 @@ class Span(NamedTuple):
     def overlaps(self, other: Span) -> bool:
         """Whether the two spans share a byte, or one is an insertion point inside the other."""
         return self.start < other.end and other.start < self.end
+
+
+class Replacement(NamedTuple):
+    """New text for a span of the original; at one offset, insertions come in the order of `rank`."""
+
+    span: Span
+    text: str
+    rank: int = 0
 
 
 class Position(NamedTuple):
@@ -233,19 +241,6 @@ def lines_of(raw: bytes, path: str) -> bytes:
     For looks at bytes only: it is neither JSON nor Python any more.
     """
     return _START_IN_JSON.sub(b"\n", raw) if is_notebook(path) else raw
-
-
-def read_source(raw: bytes, path: str) -> Source:
-    """The Python text in a file's bytes; its name tells whether it is a notebook.
-
-    Raises:
-        SourceError: it cannot be read as what its name says.
-    """
-    if is_notebook(path):
-        from fsdp_migrate.notebook import Notebook  # brings JSON, which other files do not need
-
-        return Notebook(raw)
-    return Source(raw)
 
 
 def split_lines(text: str) -> list[str]:

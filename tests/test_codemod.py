@@ -14,7 +14,7 @@ from fsdp_migrate import codemod
 from fsdp_migrate.codemod import MigrateFsdp
 from fsdp_migrate.config import ConfigError, Settings
 from fsdp_migrate.rewrite import RewriteResult, rewrite_bytes
-from fsdp_migrate.rewrite.splicing import RewriteError
+from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import RangeError, TorchRange
 
 BEFORE = """\

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fsdp_migrate.config.effective import Effective, lines
 from fsdp_migrate.config.table import SETTINGS, Setting
+from fsdp_migrate.config_answer import Effective, lines
 from fsdp_migrate.rules.card import RuleCard
 
 SCHEMA = "fsdp_migrate/config/schema.json"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsdp_migrate import gitignore
-from fsdp_migrate.files import SUFFIXES
 from fsdp_migrate.gitignore import GitIgnore, Pattern
+from fsdp_migrate.source import SUFFIXES
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

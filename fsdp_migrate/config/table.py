@@ -7,7 +7,7 @@ from typing import Any
 
 from fsdp_migrate.config import kinds
 from fsdp_migrate.config.kinds import Kind
-from fsdp_migrate.files import SUFFIXES
+from fsdp_migrate.source import SUFFIXES
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ class Modules:
 
     def _parsed(self, path: str, torch: TorchRange) -> ModuleFacts | None:
         from fsdp_migrate.facts import ModuleFacts
-        from fsdp_migrate.source import SourceError, read_source
+        from fsdp_migrate.reading import read_source
+        from fsdp_migrate.source import SourceError
 
         raw = self.raw(path)
         try:

@@ -16,7 +16,7 @@ from fsdp_migrate.notebook.magics import View, python_view
 from fsdp_migrate.source import Position, Source, SourceError, Span, split_lines
 
 if TYPE_CHECKING:
-    from fsdp_migrate.rewrite.splicing import Replacement
+    from fsdp_migrate.source import Replacement
 
 
 @dataclass(frozen=True)

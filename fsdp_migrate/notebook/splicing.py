@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from fsdp_migrate.notebook import Notebook
 from fsdp_migrate.notebook.placed_json import Array, Literal
-from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
-from fsdp_migrate.source import Span
+from fsdp_migrate.source import Replacement, Span
+from fsdp_migrate.splicing import RewriteError
 
 # How one character is written inside a literal.
 _UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)

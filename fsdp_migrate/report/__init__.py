@@ -10,7 +10,8 @@ from typing import NamedTuple
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
-from fsdp_migrate.source import Source, SourceError, read_source
+from fsdp_migrate.reading import read_source
+from fsdp_migrate.source import Source, SourceError
 
 
 class Tally(NamedTuple):

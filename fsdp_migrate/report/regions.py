@@ -11,7 +11,7 @@ from fsdp_migrate.source import Source, Span, is_notebook
 
 if TYPE_CHECKING:
     from fsdp_migrate.notebook import Notebook
-    from fsdp_migrate.rewrite.splicing import Replacement
+    from fsdp_migrate.source import Replacement
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import groupby
 
 from fsdp_migrate.edits import Context, Hoist, Replace, RewriteCall, Unwrap, Wrap
-from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, reindent, splice, with_newlines
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Replacement, Source, Span
+from fsdp_migrate.splicing import NEWLINE, reindent, splice, with_newlines
 
 WIDTH = 88
 _BLANK_LINES = re.compile(r"(?:[ \t\f\r\n]|#[^\r\n]*(?![^\r\n]))*")

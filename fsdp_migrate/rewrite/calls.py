@@ -8,7 +8,7 @@ import libcst as cst
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.rewrite.commas import CommaList, Gap
-from fsdp_migrate.rewrite.splicing import NEWLINE, RewriteError
+from fsdp_migrate.splicing import NEWLINE, RewriteError
 
 _SHORT = 500
 

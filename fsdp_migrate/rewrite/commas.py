@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fsdp_migrate.rewrite.splicing import NEWLINE
+from fsdp_migrate.splicing import NEWLINE
 
 _COMMENT = re.compile(r"#[^\r\n]*")
 

@@ -12,10 +12,11 @@ from typing import Protocol
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import EditComment, touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
+from fsdp_migrate.reading import read_source
 from fsdp_migrate.rewrite.selection import edits_of, selected
-from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, splice
 from fsdp_migrate.rewrite.tracking import first_seen
-from fsdp_migrate.source import Source, SourceError, read_source
+from fsdp_migrate.source import Replacement, Source, SourceError
+from fsdp_migrate.splicing import RewriteError, splice
 
 SPARE_PASSES = 20
 

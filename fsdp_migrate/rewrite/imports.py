@@ -12,8 +12,8 @@ from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
 from fsdp_migrate.rewrite.blocks import fits
 from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed
-from fsdp_migrate.rewrite.splicing import NEWLINE, Replacement, RewriteError
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Replacement, Source, Span
+from fsdp_migrate.splicing import NEWLINE, RewriteError
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BLANK = " \t\f"

@@ -18,8 +18,8 @@ from fsdp_migrate.edits import (
 )
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
 from fsdp_migrate.rewrite.imports import added_behind, edited, moved
-from fsdp_migrate.rewrite.splicing import Replacement, TooDeepError, splice
-from fsdp_migrate.source import Source
+from fsdp_migrate.source import Replacement, Source
+from fsdp_migrate.splicing import TooDeepError, splice
 
 
 def apply(source: Source, edits: Sequence[Edit]) -> bytes:

@@ -7,8 +7,8 @@ import re
 from bisect import bisect_left
 from itertools import takewhile
 
-from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Replacement, Source, Span
+from fsdp_migrate.splicing import RewriteError
 
 _BLANK = b" \t\f"
 _BLANK_LINE = re.compile(rb"[ \t]*(?:\r\n|\r|\n)")

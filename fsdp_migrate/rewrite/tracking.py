@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.rewrite.splicing import Replacement
+from fsdp_migrate.source import Replacement
 
 
 def first_seen(

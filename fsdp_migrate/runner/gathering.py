@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate import files
 from fsdp_migrate.config import Settings
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import REPLACEMENT, Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.report import Run
 from fsdp_migrate.report.output import FileOptionError
+from fsdp_migrate.source import SUFFIXES
 from fsdp_migrate.torch_api import DEFAULT_RANGE
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Gathered:
 
     def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
         """What a file can learn of the others of its project; a text from stdin belongs where its name says."""
-        if file.raw is not None and not file.shown.endswith(files.SUFFIXES):
+        if file.raw is not None and not file.shown.endswith(SUFFIXES):
             return None
         path = file.path if file.raw is None else file.shown
         return self.modules_of(discovery).view(path, settings.torch)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fsdp_migrate.cli import cli
 from fsdp_migrate.config import ConfigError, Layer
-from fsdp_migrate.config.effective import SCHEMA
 from fsdp_migrate.config.table import BY_KEY, SETTINGS, Setting
+from fsdp_migrate.config_answer import SCHEMA
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.toml import tomllib
 from tools import build_config_docs

@@ -12,8 +12,8 @@ from fsdp_migrate.notebook import Notebook
 from fsdp_migrate.notebook.document import read_cells
 from fsdp_migrate.notebook.placed_json import load
 from fsdp_migrate.notebook.splicing import CellSource, Change
-from fsdp_migrate.rewrite.splicing import Replacement, RewriteError
-from fsdp_migrate.source import Span
+from fsdp_migrate.source import Replacement, Span
+from fsdp_migrate.splicing import RewriteError
 
 from .build import code, document
 

@@ -9,8 +9,8 @@ import pytest
 
 from fsdp_migrate.edits import RewriteCall
 from fsdp_migrate.rewrite.calls import rewrite_call, stands_alone
-from fsdp_migrate.rewrite.splicing import RewriteError
 from fsdp_migrate.source import Span
+from fsdp_migrate.splicing import RewriteError
 
 from .plans import arguments
 

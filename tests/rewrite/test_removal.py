@@ -5,8 +5,8 @@ import ast
 import pytest
 
 from fsdp_migrate.rewrite.removal import removed
-from fsdp_migrate.rewrite.splicing import RewriteError, splice
 from fsdp_migrate.source import Source
+from fsdp_migrate.splicing import RewriteError, splice
 
 from .plans import span
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.rewrite.splicing import Replacement
 from fsdp_migrate.rewrite.tracking import first_seen, moved
-from fsdp_migrate.source import Source, Span
+from fsdp_migrate.source import Replacement, Source, Span
 
 from .plans import finding
 

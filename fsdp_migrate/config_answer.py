@@ -16,7 +16,7 @@ from fsdp_migrate.project_files import display
 from fsdp_migrate.projects import Projects
 
 SCHEMA_VERSION = 1
-SCHEMA = Path(__file__).with_name("schema.json")
+SCHEMA = Path(__file__).parent / "config" / "schema.json"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.rewrite.splicing import Replacement, RewriteError, reindent, splice, with_newlines
-from fsdp_migrate.source import Span
+from fsdp_migrate.source import Replacement, Span
+from fsdp_migrate.splicing import RewriteError, reindent, splice, with_newlines
 
 
 def test_replacements_are_carried_out_in_any_order() -> None:

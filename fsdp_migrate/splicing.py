@@ -7,9 +7,8 @@ import re
 import tokenize
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
-from fsdp_migrate.source import Span
+from fsdp_migrate.source import Replacement
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 _BARE_LINE_FEED = re.compile(r"(?<!\r)\n")
@@ -33,14 +32,6 @@ class TooDeepError(RewriteError):
     def reason(self) -> str:
         """Why the fix was left out, for the user."""
         return str(self)
-
-
-class Replacement(NamedTuple):
-    """New text for a span of the original; at one offset, insertions come in the order of `rank`."""
-
-    span: Span
-    text: str
-    rank: int = 0
 
 
 def splice(data: bytes, replacements: Iterable[Replacement]) -> bytes:

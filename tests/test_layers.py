@@ -1,0 +1,54 @@
+"""The table in CONTRIBUTING.md says which part of the package may know which."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "fsdp_migrate"
+# Everything has the name and version of the package, whose two functions are loaded when they are asked for.
+OUTSIDE = {"__init__", "__main__"}
+
+
+def layers() -> list[list[str]]:
+    """The rows of the table, top first."""
+    table = (
+        (ROOT / "CONTRIBUTING.md").read_text().partition("| `fsdp_migrate/` | |\n|---|---|\n")[2].partition("\n\n")[0]
+    )
+    return [re.findall(r"`(\w+)(?:/|\.py)`", row.split("|")[1]) for row in table.splitlines()]
+
+
+def parts() -> list[str]:
+    folders = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    return sorted({*folders, *(path.stem for path in PACKAGE.glob("*.py"))} - OUTSIDE)
+
+
+def imported(part: str) -> Iterator[str]:
+    """The other parts that a part imports from, those for types only included."""
+    for path in [PACKAGE / f"{part}.py", *(PACKAGE / part).rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
+            names = [alias.name for alias in getattr(node, "names", ())]
+            if isinstance(node, ast.Import):
+                modules = names
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [f"{node.module}.{name}" for name in names]
+            else:
+                continue
+            yield from (module.split(".")[1] for module in modules if module.startswith("fsdp_migrate."))
+
+
+def test_the_table_names_every_part_once() -> None:
+    assert sorted(part for row in layers() for part in row) == parts()
+
+
+@pytest.mark.parametrize("part", parts())
+def test_a_part_imports_only_what_stands_beside_or_below_it(part: str) -> None:
+    rows = layers()
+    own = next(number for number, row in enumerate(rows) if part in row)
+    below = {name for row in rows[own:] for name in row}
+    assert {name for name in imported(part) if name in parts()} <= below
