@@ -55,11 +55,17 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
 def _other_model(facts: ModuleFacts, optimizer: ast.expr, model: ast.expr) -> str | None:
     """The model that an optimizer of the file is built for, where that has nothing to do with `model`."""
     built = facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
-    given = built.args[0] if isinstance(built, ast.Call) and built.args else None
+    given = _parameters_of(built) if isinstance(built, ast.Call) else None
     if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.func.attr != "parameters":
         return None
     other = given.func.value
     return None if _names_in(facts, other) & _names_in(facts, model) else ast.unparse(other)
+
+
+def _parameters_of(built: ast.Call) -> ast.expr | None:
+    """What an optimizer is built for: its first argument, which torch calls `params`."""
+    named = (keyword.value for keyword in built.keywords if keyword.arg == "params")
+    return built.args[0] if built.args else next(named, None)
 
 
 def _names_in(facts: ModuleFacts, node: ast.expr) -> set[str]:

@@ -323,6 +323,8 @@ def test_unknown_parts_leave_the_rest_its_say(test: str, expected: Expected) -> 
         "(lambda: torch.__version__)()",
         "torch.__version__ is x",
         "'a' * 10 ** 9",
+        "'2' * 3 == '222'",
+        "3 * '2' == '222'",
         "[x for y in torch.__version__ for x in y]",
         "-torch.__version__",
         "str(getattr(FSDP, 'full_optim_state_dict')) > ''",

@@ -83,6 +83,22 @@ def test_lines_that_stay_keep_their_spelling() -> None:
     assert Notebook(raw.encode()).encode(b"", [change]).decode() == after
 
 
+@pytest.mark.parametrize(
+    ("source", "other", "spelled"),
+    [
+        ('"a"', '"\\u00e9"', "\\u00fc"),  # the file has escapes, and nothing but ASCII
+        ('"a"', '"\u00e9"', "\u00fc"),
+        ('"a"', '"b"', "\u00fc"),  # nothing tells how it would be spelled
+        ('"a\\u00e9"', '"\u00e9"', "\\u00fc"),  # the cell itself decides
+        ('"a\u00e9"', '"\\u00e9"', "\u00fc"),
+    ],
+)
+def test_a_new_character_is_spelled_as_the_cell_or_the_file_spells_such(source: str, other: str, spelled: str) -> None:
+    raw = f'{{"cells": [{{"cell_type": "code", "source": [{source}]}}], "metadata": {{"x": {other}}}}}'
+    after = Notebook(raw.encode()).encode(b"", [Replacement(Span(0, 1), "\u00fc")]).decode()
+    assert after == raw.replace(source, source.replace("a", spelled))
+
+
 def test_an_edit_of_more_than_one_cell_or_of_a_magic_is_refused() -> None:
     notebook = Notebook(json.dumps(document("a", "!ls", "b")).encode())
     for span in (Span(0, 3), Span(2, 4), Span(3, 4)):

@@ -52,6 +52,12 @@ def test_each_target_of_an_assignment_is_followed() -> None:
     check_transformed(loading(before), loading(converted("key.kept = flat", "state") + tail), "FSDP105")
 
 
+def test_an_annotated_name_is_followed() -> None:
+    tail = "    optim.load_state_dict(flat)\n"
+    before = f"    flat: dict = {OLD.format('state', 'model')}\n{tail}"
+    check_transformed(loading(before), loading(converted("flat: dict", "state") + tail), "FSDP105")
+
+
 @pytest.mark.parametrize(
     "between",
     [

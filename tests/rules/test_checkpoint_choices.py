@@ -64,3 +64,10 @@ def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: st
 def test_calls_that_leave_nothing_to_torch_are_left_alone(call: str) -> None:
     check_noop(f"{WRAP}f = {call}\n", "FSDP836")
     check_noop(f"{WRAP}f = checkpoint_wrapper(m, CheckpointImpl.NO_REENTRANT)\n", "FSDP836")
+
+
+@pytest.mark.parametrize("call", ["checkpoint_wrapper(m, {0}, f)", "partial(checkpoint_wrapper, m, {0}, f)"])
+def test_the_form_does_not_count_where_another_function_checkpoints(call: str) -> None:
+    check_noop(f"{WRAP}f = {call.format('CheckpointImpl.REENTRANT')}\n", "FSDP836")
+    two = call.format("CheckpointImpl.REENTRANT").replace(", f)", ")")
+    assert len(lint(f"{WRAP}f = {two}\n", "FSDP836")) == 1

@@ -181,6 +181,12 @@ def test_positions_in_the_order_of_today_or_unknown_stay(arguments: str) -> None
     check_noop(f"{NAMES}m = FSDP(x, {arguments})\n", "FSDP504")
 
 
+def test_positions_that_torch_1_11_runs_stay_in_its_order() -> None:
+    text = FSDP + "from torch.distributed.fsdp import CPUOffload\nm = FSDP(x, group, CPUOffload())\n"
+    check_manual(text, "FSDP504", "needs torch>=1.12", torch=">=1.11")
+    check_transformed(text, text.replace("CPUOffload())", "cpu_offload=CPUOffload())"), "FSDP504", torch=">=1.12")
+
+
 def test_positions_that_do_not_say_what_they_are_are_reported() -> None:
     check_manual(f"{NAMES}m = FSDP(x, g, MixedPrecision(), p)\n", "FSDP504", "use keywords")
     check_manual(f"{NAMES}m = FSDP(x, g, CPUOffload(), **kw)\n", "FSDP504", "use keywords")

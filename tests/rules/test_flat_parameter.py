@@ -248,6 +248,7 @@ def test_below_the_floor_there_is_no_fix() -> None:
         (IMPORT, "isinstance(get(p), (FlatParameter, int))", "`get(p)` would be evaluated twice"),
         (IMPORT, "isinstance(\n    p,  # the parameter\n    FlatParameter,\n)", "a comment stands in the test"),
         (IMPORT, 'f"{isinstance(p, FlatParameter)}"', "f-string"),
+        (IMPORT, "isinstance(*p, FlatParameter)", "the call passes `*args`"),
         (
             "import flags\nif flags.x:\n    from torch.distributed.fsdp import FlatParameter\nelse:\n"
             "    from fairscale.nn import FlatParameter",

@@ -35,6 +35,12 @@ def test_a_function_that_fsdp_gets_is_renamed(use: str) -> None:
     check_transformed(FSDP + DEF + use, FSDP + RENAMED + use, CODE)
 
 
+def test_the_name_is_wrong_since_torch_2_0() -> None:
+    text = FSDP + DEF + "m = FSDP(x, auto_wrap_policy=big)\n"
+    check_noop(text, CODE, torch=">=1.13,<2.0")
+    check_transformed(text, text.replace(OLD, NEW), CODE, torch=">=2.0,<2.1")
+
+
 def test_uses_follow_the_scoping_rules() -> None:
     before = f"""\
     def build(x, {OLD}):

@@ -61,6 +61,9 @@ def rewritten(text: str) -> str:
         "    sh = FSDP.shard_full_optim_state_dict(osd, model)\n    def later():\n        b.load_state_dict(sh)\n",
         "def f(model, a, box, osd):\n    FSDP.optim_state_dict(model, a)\n"
         "    box['sh'] = FSDP.shard_full_optim_state_dict(osd, model)\n",
+        "def f(model, other, osd):\n    a = Adam(params=other.parameters(), lr=1)\n"
+        "    a.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
+        "def f(model, a, osd):\n    a.load_state_dict(osd, FSDP.shard_full_optim_state_dict(osd, model))\n",
         # It is no optimizer at all.
         "import torch.distributed.checkpoint as dcp\n"
         "def f(osd, model):\n    dcp.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
@@ -83,6 +86,13 @@ def test_an_optimizer_that_is_not_certain_is_never_taken(text: str) -> None:
         "        optim.load_state_dict(FSDP.shard_full_optim_state_dict(full, model))\n",
         "def f(self, full):\n    s = FSDP.shard_full_optim_state_dict(full, self.model)\n"
         "    self.log('loaded')\n    self.optimizer.load_state_dict(s)\n",
+        *(
+            f"def f(self, full):\n    s = FSDP.shard_full_optim_state_dict(full, self.model)\n"
+            f"    self.{harmless}()\n    self.optimizer.load_state_dict(s)\n"
+            for harmless in ("info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
+        ),
+        "def f(full, model):\n    optim = Adam(params=model.parameters())\n"
+        "    optim.load_state_dict(FSDP.shard_full_optim_state_dict(full, model))\n",
         "optim = Adam(model)\nosd = FSDP.shard_full_optim_state_dict(full, model)\noptim.load_state_dict(osd)\n",
     ],
 )
