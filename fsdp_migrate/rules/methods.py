@@ -16,6 +16,7 @@ from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.clip_places import is_excused
 from fsdp_migrate.rules.construction import constructs
 from fsdp_migrate.rules.constructor import NO_SHARD
 from fsdp_migrate.rules.releases import release
@@ -25,6 +26,7 @@ CLIP = "clip_grad_norm_"
 SUMMON = "summon_full_params"
 _CLIPS = (f"torch.nn.utils.{CLIP}", f"torch.nn.utils.clip_grad.{CLIP}")
 _PASSING_ON = ("builtins.list", "builtins.tuple", "builtins.iter", "builtins.filter")
+_INNER = "module"
 _MOST_STEPS = 5
 _OWN_ARGUMENTS = frozenset({"max_norm", "norm_type"})
 _FAIRSCALE_ARGUMENTS = "volatile"
@@ -39,9 +41,10 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         model = _model_of(parameters) or _model_behind(facts, parameters)
         if parameters is None or model is None or not facts.reached(call):
             continue
+        model = _outer(facts, model)
         built = _surely_built(facts, model)
         declared = not built and _is_declared(facts, model)
-        if not (built or declared) or any(_is_whole(made) for made in built) or _is_other_arm(facts, call):
+        if not (built or declared) or any(_is_whole(made) for made in built) or is_excused(facts, call):
             continue
         text = facts.source.segment(model)
         message = f"`{facts.source.segment(call.func)}` takes the norm of one rank's shards of `{text}`, not the whole"
@@ -83,6 +86,12 @@ def _model_behind(facts: ModuleFacts, value: ast.AST | None, depth: int = 0) -> 
         return None
     found = _model_of(value) if isinstance(value, ast.expr) else None
     return found or (_model_behind(facts, value, depth + 1) if depth < _MOST_STEPS else None)
+
+
+def _outer(facts: ModuleFacts, model: ast.Name | ast.Attribute) -> ast.Name | ast.Attribute:
+    """`M` for `M.module` of a model that this file builds: what it wraps has the same parameters."""
+    outer = model.value if isinstance(model, ast.Attribute) and model.attr == _INNER else None
+    return outer if isinstance(outer, (ast.Name, ast.Attribute)) and _surely_built(facts, outer) else model
 
 
 def _surely_built(facts: ModuleFacts, model: ast.expr) -> list[ast.Call]:
@@ -160,21 +169,6 @@ def _is_whole(call: ast.Call) -> bool:
     """Whether a model is built without sharding, whose parameters are whole on every rank."""
     text = [ast.unparse(node) for node in (*call.args[2:3], *(k.value for k in call.keywords))]
     return any(part.endswith(f".{NO_SHARD}") for part in text)
-
-
-def _is_other_arm(facts: ModuleFacts, call: ast.Call) -> bool:
-    """Whether a condition has sent FSDP models another way: an else, or a test of what the model is or can."""
-    child: ast.AST = call
-    for block in facts.blocks_around(call):
-        if isinstance(block, ast.If) and child in block.orelse and _asks_about_fsdp(block.test):
-            return True
-        child = block
-    return False
-
-
-def _asks_about_fsdp(test: ast.expr) -> bool:
-    text = ast.unparse(test).lower()
-    return any(word in text for word in ("fsdp", "fullysharded", CLIP))
 
 
 def _clip_verdict(facts: ModuleFacts, call: ast.Call, first: ast.expr | ast.keyword, model: str) -> Verdict:

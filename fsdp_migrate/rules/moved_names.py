@@ -13,7 +13,7 @@ from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case, case_of
 from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_module
 from fsdp_migrate.rules.moved_uses import argument_edits, trouble_with_import, trouble_with_use
-from fsdp_migrate.rules.moves import moved
+from fsdp_migrate.rules.moves import is_module, moved
 from fsdp_migrate.rules.torch_places import Chain, Import, Quoted, chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import IMPORTING, READING, excused
 from fsdp_migrate.torch_api.data import exists
@@ -96,11 +96,17 @@ def _message(cases: Sequence[Case]) -> str:
     return f"{listed} of `{old}` are {first.state}: their place is `{new}`"
 
 
+def _no_module(new: str) -> str | None:
+    """Why `import` cannot name the new place: a module may have hidden behind a function that has its name."""
+    owner, _, name = new.rpartition(".")
+    return None if is_module(new) else f"`{new}` is no module: import `{name}` from `{owner}`"
+
+
 def _module_imports(
     facts: ModuleFacts, card: RuleCard, statement: ast.Import, cases: Sequence[tuple[Import, Case]]
 ) -> Iterator[Finding]:
     for taken, case in cases:
-        reason = case.hindrance or trouble_with_import(facts, taken, case)
+        reason = case.hindrance or _no_module(case.moved.new or "") or trouble_with_import(facts, taken, case)
         if reason is not None:
             verdict = manual(reason)
         else:

@@ -18,6 +18,11 @@ CLIP = "nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n"
     [
         ("nn.utils.clip_grad_norm_(m.parameters(), 1.0)", "m.clip_grad_norm_(1.0)"),
         ("norm = torch.nn.utils.clip_grad_norm_(m.parameters(), c, 1)", "norm = m.clip_grad_norm_(c, 1)"),
+        ("nn.utils.clip_grad_norm_(m.module.parameters(), 1.0)", "m.clip_grad_norm_(1.0)"),
+        (
+            "if not cfg.fsdp: pass\nelse: nn.utils.clip_grad_norm_(m.parameters(), c)",
+            "if not cfg.fsdp: pass\nelse: m.clip_grad_norm_(c)",
+        ),
         ("nn.utils.clip_grad_norm_(m.parameters(), norm_type=1)", "m.clip_grad_norm_(norm_type=1)"),
         ("nn.utils.clip_grad_norm_(parameters=m.parameters(), max_norm=c)", "m.clip_grad_norm_(max_norm=c)"),
         ("f = lambda: nn.utils.clip_grad_norm_(m.parameters(), c)", "f = lambda: m.clip_grad_norm_(c)"),
@@ -77,6 +82,12 @@ def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, para
         "m = fully_shard(x)\n" + CLIP,
         "m = FSDP(x, sharding_strategy=ShardingStrategy.NO_SHARD)\n" + CLIP,
         "m = FSDP(x)\nif isinstance(m, FSDP):\n    m.clip_grad_norm_(1.0)\nelse:\n    " + CLIP,
+        "m = FSDP(x)\nif not isinstance(m, FSDP):\n    " + CLIP,
+        "m = FSDP(x)\ndef f():\n    if hasattr(m, 'clip_grad_norm_'):\n        return m.clip_grad_norm_(1.0)\n    "
+        + CLIP,
+        "m = FSDP(x)\ntry:\n    m.clip_grad_norm_(1.0)\nexcept AttributeError:\n    " + CLIP,
+        "m = FSDP(x)\nm.clip_grad_norm_(1.0) if cfg.fsdp else " + CLIP,
+        "m = FSDP(x)\nwith FSDP.summon_full_params(m, with_grads=True):\n    " + CLIP,
         "m = FSDP(x)\nnn.utils.clip_grad_norm_(x.parameters(), 1.0)\n",
         "m = FSDP(x)\nm.clip_grad_norm_(1.0)\n",
         "nn.utils.clip_grad_norm_(FSDP(x).parameters(), 1.0)\n",
@@ -87,7 +98,7 @@ def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, para
         "class U:\n    def f(self):\n        nn.utils.clip_grad_norm_(self.m.parameters(), 1.0)\n",
     ],
 )
-def test_clipping_of_what_may_be_no_fsdp_model_is_left_alone(text: str) -> None:
+def test_clipping_that_gets_no_shards_of_an_fsdp_model_is_left_alone(text: str) -> None:
     check_noop(FSDP + text, "FSDP503")
 
 

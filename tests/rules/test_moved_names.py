@@ -251,6 +251,8 @@ def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
         ),
         ("from torch.distributed._composable import fully_shard\n", "another function", ">=2.1"),
         ("from torch.distributed.tensor.parallel.fsdp import enable_2d_with_fsdp\n", "mesh['dp']", ">=2.1"),
+        (f"import {COMPOSABLE}.fully_shard as f\nf(model)\n", "is no module", ">=2.6"),
+        (f"import {OLD_TENSOR}.experimental.local_map as f\nf(model)\n", "is no module", ">=2.6"),
     ],
 )
 def test_what_cannot_be_rewritten_is_reported_with_the_reason(text: str, reason: str, torch: str) -> None:
