@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from fsdp_migrate import __version__, config, files, runner
-from fsdp_migrate.config import ConfigFileError, Layer
+from fsdp_migrate.cli_verify import verify
+from fsdp_migrate.config import ConfigFileError
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.options import (
@@ -26,13 +27,7 @@ from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.runner import Change
 from fsdp_migrate.runner.gathering import CacheError, Effort
-from fsdp_migrate.source import is_notebook
 from fsdp_migrate.torch_api import TorchRange
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fsdp_migrate.verify import Fixture
 
 EXIT_CODES = (
     "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
@@ -72,6 +67,7 @@ def cli() -> None:
 
 
 @cli.command(
+    short_help="Report what is deprecated, breaks or changes.",
     epilog=f"""\b
 Examples:
   fsdp-migrate lint src/ scripts/train.py
@@ -80,27 +76,32 @@ Examples:
   fsdp-migrate lint --baseline known.json --output-format github src/
   cat train.py | fsdp-migrate lint --stdin-filename train.py -
 
-{EXIT_CODES}"""
+{EXIT_CODES}""",
 )
 @shared
 @report_format(LINT_FORMATS)
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
 @click.option(
-    "--add-noqa", is_flag=True, help="Write a '# noqa' for every finding, so that from now on only new ones show."
+    "--add-noqa", is_flag=True, help="Add a '# noqa' comment for every finding, so that from now on only new ones show."
 )
 @click.option(
     "--write-baseline",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write all findings there as known ones, for --baseline; what is gone leaves it.",
+    help="Write all findings into this file, for --baseline; entries that no longer occur are dropped.",
 )
-@click.option("--cache/--no-cache", default=True, show_default=True, help="Keep what was found for the next run.")
+@click.option(
+    "--cache/--no-cache",
+    default=True,
+    show_default=True,
+    help="Look again only at files that changed since the last run.",
+)
 @click.option(
     "--cache-dir",
     metavar="FOLDER",
     type=click.Path(file_okay=False),
     envvar="FSDP_MIGRATE_CACHE_DIR",
-    help="Keep it there, not in the user's folder for caches.",
+    help="The folder of the cache.  [default: the user's folder for caches]",
 )
 @click.option(
     "-j",
@@ -165,6 +166,7 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
 
 
 @cli.command(
+    short_help="Fix what can be fixed, and list what is left.",
     epilog=f"""\b
 Examples:
   fsdp-migrate rewrite --diff src/
@@ -172,12 +174,12 @@ Examples:
   fsdp-migrate rewrite --unsafe-fixes --select FSDP201 src/train.py
 
 {EXIT_CODES}
-With --diff or --check, 1 means that a file would change."""
+With --diff or --check, 1 means that a file would change.""",
 )
 @shared
 @report_format(REWRITE_FORMATS)
 @click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
-@click.option("--check", is_flag=True, help="Print nothing, write nothing: the exit code tells.")
+@click.option("--check", is_flag=True, help="Write and print nothing; the exit code says whether a file would change.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
@@ -220,7 +222,10 @@ def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> N
         text.print_preview_summary(run)
 
 
-@cli.command(epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter")
+@cli.command(
+    short_help="Explain a rule, with examples.",
+    epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter",
+)
 @click.argument("rule", metavar="CODE")
 def explain(rule: str) -> None:
     """Say what a rule is about: what happens since which torch, what the fix does, with examples.
@@ -259,6 +264,7 @@ def rules(output_format: str) -> None:
 
 @cli.command(
     "config",
+    short_help="Show the settings that hold for a path.",
     epilog="""\b
 Examples:
   fsdp-migrate config
@@ -294,10 +300,11 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
 
 
 @cli.command(
+    short_help="Look up a name of torch, release by release.",
     epilog="""\b
 Examples:
   fsdp-migrate api optim_state_dict_to_load
-  fsdp-migrate api FSDP.full_optim_state_dict --torch '>=2.1,<2.5'"""
+  fsdp-migrate api FSDP.full_optim_state_dict --torch '>=2.1,<2.5'""",
 )
 @click.argument("name")
 @click.option("--torch", metavar="RANGE", callback=parse_torch, help="Only these torch releases.")
@@ -316,87 +323,4 @@ def api(name: str, torch: TorchRange | None, output_format: str) -> None:
     text.print_document(api_answer.document(found) if output_format == "json" else "\n".join(api_answer.lines(found)))
 
 
-@cli.command(
-    epilog="""\b
-Examples:
-  fsdp-migrate verify
-  fsdp-migrate verify -k FSDP104 --nproc 4
-  fsdp-migrate verify my/case/
-  fsdp-migrate verify --rewrite my/before.py
-
-Exit codes: 0 all is fine and something ran, 1 something is not, 2 bad usage or no torch."""
-)
-@click.argument("paths", nargs=-1, type=click.Path(exists=True))
-@click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
-@click.option("--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more where needed]")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
-@click.option("--full", is_flag=True, help="All strategies and optimizers.")
-@click.option("--torch", "pythons", metavar="PYTHON", multiple=True, help="An interpreter with another torch.")
-@click.option(
-    "--rewrite",
-    "to_rewrite",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Rewrite this program first and compare.",
-)
-@click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
-@click.option(
-    "--nnodes", type=click.IntRange(min=1), default=1, help="Machines; passed to torch's launcher, as the next three."
-)
-@click.option("--node-rank", type=click.IntRange(min=0))
-@click.option("--rdzv-endpoint", metavar="HOST:PORT")
-@click.option("--rdzv-backend")
-@click.option("--output-format", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def verify(**options: Any) -> None:
-    """Run programs before and after rewriting on real process groups, and compare what every rank observes.
-
-    PATHS are cases, folders with a before.py and an after.py, or folders of cases (default: the bundled fixtures).
-    """
-    import tempfile
-    from pathlib import Path
-
-    from fsdp_migrate import verify as harness
-
-    settings = harness.Settings(
-        nproc=options["nproc"],
-        device=options["device"],
-        timeout=options["timeout"],
-        full=options["full"],
-        pythons=options["pythons"],
-        rendezvous=harness.Rendezvous(
-            options["nnodes"], options["node_rank"], options["rdzv_endpoint"], options["rdzv_backend"]
-        ),
-    )
-    chosen = {"keyword": options["keyword"], "output_format": options["output_format"]}
-    if not options["to_rewrite"]:
-        click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
-    if options["paths"]:
-        raise click.UsageError("give PATHS or --rewrite, not both")
-    with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
-        pairs = [_rewritten_pair(Path(path), Path(folder), options["unsafe_fixes"]) for path in options["to_rewrite"]]
-        code = harness.run(settings, pairs=pairs, **chosen)
-    click.get_current_context().exit(code)
-
-
-def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
-    """A program and what rewriting makes of it, written into `folder`."""
-    if is_notebook(str(before)):
-        raise click.UsageError(f"{before}: a notebook is no program with a scenario: give a .py file")
-    from fsdp_migrate.verify import FixtureError, read_fixture
-
-    configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
-    with usage_errors():
-        run, changes = runner.rewrite(files.discover((str(before),)), configuration, write=False)
-    if run.failures:
-        raise click.UsageError(f"{before}: {run.failures[0].message}")
-    if not changes:
-        left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
-        raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
-    after = folder / str(len(list(folder.iterdir()))) / before.name
-    after.parent.mkdir()
-    after.write_bytes(changes[0].after)
-    try:
-        return read_fixture(before, after)
-    except FixtureError as error:
-        raise click.UsageError(str(error)) from None
+cli.add_command(verify)

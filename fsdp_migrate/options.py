@@ -94,7 +94,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         "--select",
         metavar="RULES",
         multiple=True,
-        help="Only these rules: codes, starts of codes (FSDP1) or names, between commas.",
+        help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
     ),
     click.option(
         "--ignore",
@@ -102,34 +102,43 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         multiple=True,
         help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
     ),
-    click.option("--hints/--no-hints", default=None, help="Also show what is not wrong yet."),
+    click.option(
+        "--hints/--no-hints", default=None, help="Also show hints: what works everywhere, and is discouraged."
+    ),
     click.option(
         "--exclude",
         metavar="PATTERN",
         multiple=True,
-        help="Leave out what the pattern names, as in a .gitignore, where folders are searched.",
+        help="Leave out what the pattern names, as in a .gitignore, when folders are searched.",
     ),
     click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
     CONFIG_FILE,
     click.option("--isolated", is_flag=True, help="Read no configuration files."),
     click.option(
-        "--output-file", metavar="FILE", type=click.Path(dir_okay=False), help="Write the report there, not to stdout."
+        "--output-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Write the report into this file instead of to stdout.",
     ),
     click.option(
         "--baseline",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="What `lint --write-baseline` put there is known: only other findings are reported.",
+        help="Report only findings that are not in this file, which `lint --write-baseline` made.",
     ),
-    click.option("--stdin-filename", metavar="FILE", help="How to call the text from stdin (PATHS is '-')."),
+    click.option(
+        "--stdin-filename",
+        metavar="FILE",
+        help="What the text from stdin is called, and where it belongs (PATHS is '-').",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(
         "--fail-on",
         type=click.Choice([severity.value for severity in Severity]),
         show_default=Severity.DEPRECATED.value,
-        help="The least severe finding that makes the exit code 1; 'hint' brings --hints with it.",
+        help="Exit with 1 for findings at least this severe only; 'hint' implies --hints.",
     ),
-    click.option("--exit-zero", is_flag=True, help="Exit with 0 where it would be 1."),
+    click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
 )
 
 
@@ -167,7 +176,7 @@ def report_format(formats: Sequence[str]) -> Callable[[Callable[..., None]], Cal
         type=click.Choice(formats),
         default="text",
         show_default=True,
-        help="For people, for programs, or for the code review of a CI.",
+        help="Format of the report: text and concise for people, the others for programs and CI.",
     )
 
 
