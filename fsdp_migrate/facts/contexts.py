@@ -92,34 +92,6 @@ def _entered_on(statement: ast.stmt, stacks: set[str]) -> ast.expr | None:
     return call.args[0] if on_stack and call.func.attr == "enter_context" else None
 
 
-def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
-    """The part of `model` that a setting around `node`, or before it in its function, is for.
-
-    `model.encoder` is one, and so is what `model` is put together from: `model = nn.ModuleList([encoder, decoder])`.
-
-    FSDP refuses to set a type on a module whose parts have different ones (torch 2.0 to 2.15,
-    fully_sharded_data_parallel.py `set_state_dict_type`).
-    """
-    before = [
-        setting
-        for setting in facts.fsdp.settings("set_state_dict_type")
-        if facts.function(setting.call) is facts.function(node) and place_of(setting.call) < place_of(node)
-    ]
-    whole = ast.dump(facts.fsdp.followed(model))
-    built = facts.names.value(model) if isinstance(model, ast.Name) else None
-    inside = {ast.dump(one) for one in ast.walk(built)} if isinstance(built, ast.Call) else set()
-    for setting in (*enclosing_settings(facts, node), *before):
-        if setting is not None and ast.dump(setting.model) in inside:
-            return ast.unparse(setting.model)
-        part = facts.fsdp.followed(setting.model) if setting is not None else None
-        inner = part
-        while isinstance(inner, (ast.Attribute, ast.Subscript)):
-            inner = inner.value
-            if ast.dump(inner) == whole and part is not None:
-                return ast.unparse(part)
-    return None
-
-
 def matching_context(
     facts: ModuleFacts, node: ast.Call, model: ast.expr, type_name: str, rank0_only: str | None
 ) -> bool:

@@ -15,10 +15,11 @@ from packaging.version import Version
 from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind
-from fsdp_migrate.facts.contexts import matching_context, type_set_on_part
+from fsdp_migrate.facts.contexts import matching_context
 from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
 from fsdp_migrate.facts.fsdp import FSDP, Receiver
 from fsdp_migrate.facts.held import instance_of_class
+from fsdp_migrate.facts.parts import type_set_on_part
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual

@@ -478,3 +478,19 @@ def test_a_type_set_on_what_a_model_is_put_together_from_is_another_one_than_its
     check_manual(text, "FSDP101", "another state-dict type is set on `gen`, a part of the model")
     (other,) = lint(text.replace("type(gen", "type(third"), "FSDP101")
     assert other.applicability is Applicability.SAFE
+
+
+@pytest.mark.parametrize(
+    ("whole", "part"), [("self", "p.actor"), ("self.model", "trainer.model.encoder"), ("model", "model.encoder")]
+)
+def test_a_type_that_another_function_sets_on_a_part_of_the_model_stays(whole: str, part: str) -> None:
+    text = (
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n\n"
+        "class Policy:\n    def __init__(self, a):\n        self.actor = FSDP(a)\n\n"
+        f"    def save(self, optim, model):\n        return FSDP.full_optim_state_dict({whole}, optim)\n\n\n"
+        f"def main(p, trainer, model):\n    FSDP.set_state_dict_type({part}, StateDictType.SHARDED_STATE_DICT)\n"
+    )
+    check_manual(text, "FSDP101", f"another state-dict type is set on `{part}`, a part of the model")
+    other = text.replace(f"type({part}", f"type({part.rpartition('.')[0]}_2.critic")
+    (found,) = lint(other, "FSDP101")
+    assert found.applicability is Applicability.SAFE
