@@ -102,9 +102,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         multiple=True,
         help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
     ),
-    click.option(
-        "--hints/--no-hints", default=None, help="Also show hints: what works everywhere, and is discouraged."
-    ),
+    click.option("--hints/--no-hints", default=None, help="Also show hints: what works, and is discouraged."),
     click.option(
         "--exclude",
         metavar="PATTERN",
@@ -129,7 +127,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     click.option(
         "--stdin-filename",
         metavar="FILE",
-        help="What the text from stdin is called, and where it belongs (PATHS is '-').",
+        help="The path that the text from stdin stands for (with '-').",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(

@@ -78,7 +78,7 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         option="--unsafe-fixes",
     ),
-    Setting("hints", kinds.BOOLEAN, False, "Also show what is not wrong yet.", True, option="--hints"),
+    Setting("hints", kinds.BOOLEAN, False, "Also show hints: what works, and is discouraged.", True, option="--hints"),
     Setting(
         "fail-on",
         kinds.SEVERITY,

@@ -75,15 +75,18 @@ class Finder:
 
     def _places(self, folder: str) -> Iterator[str]:
         """Folders from which absolute imports may start, the likeliest first, each once."""
-        outermost = folder
-        while _INIT in self._names_in(outermost) and os.path.dirname(outermost) != outermost:
-            outermost = os.path.dirname(outermost)
         seen: set[str] = set()
-        above = _upwards(folder, self.limit(folder))
-        for place in (outermost, folder, *(p for a in above for p in (a, os.path.join(a, _SOURCES)))):
+        above = [p for a in _upwards(folder, self.limit(folder)) for p in (a, os.path.join(a, _SOURCES))]
+        for place in (self._beside_package(folder), folder, *above):
             if place not in seen:
                 seen.add(place)
                 yield place
+
+    def _beside_package(self, folder: str) -> str:
+        """The folder that the outermost package around the files of `folder` lies in, itself if they are in none."""
+        while _INIT in self._names_in(folder) and os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+        return folder
 
     def _below(self, place: str, parts: Sequence[str]) -> str | None:
         """The file of the module `parts` that starts in `place`."""
@@ -114,10 +117,8 @@ class Finder:
             repository = next((a for a in above if self._has_any(a, _REPOSITORY_MARKS)), None)
             marked = [a for a in above if self._has_any(a, _PROJECT_FILES)]
             named = [a for a in above if a in self._named]
-            package = folder
-            while _INIT in self._names_in(package) and os.path.dirname(package) != package:
-                package = os.path.dirname(package)
-            self._limits[folder] = repository or min([*marked[-1:], *named[-1:], package], key=len)
+            nearest = [*marked[-1:], *named[-1:], self._beside_package(folder)]
+            self._limits[folder] = repository or min(nearest, key=len)
         return self._limits[folder]
 
     def unnamed(self, folder: str) -> str | None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fsdp_migrate.findings import Applicability
-from fsdp_migrate.lint import worth_linting
-from fsdp_migrate.source import Source
+from fsdp_migrate.edits import Replace
+from fsdp_migrate.findings import Applicability, Fix
+from fsdp_migrate.lint import lint_bytes, worth_linting
+from fsdp_migrate.notebook import Notebook
+from fsdp_migrate.notebook.review import reviewed
+from fsdp_migrate.source import Source, Span
 
 from .build import IMPORT, NEW, OLD, code, found, lines, linted, notebook, rewritten, settings, sources
 
@@ -20,6 +25,16 @@ def test_cells_are_one_module_and_places_are_within_cells() -> None:
 def test_code_behind_a_magic_that_runs_it_is_checked() -> None:
     assert found(notebook(IMPORT, f"if x:\n    %time y = {OLD}\nprint(y)")) == [("FSDP107", 2, 2, 15)]
     assert found(notebook(IMPORT, f"%%time\ny = {OLD}\nprint(y)")) == [("FSDP107", 2, 2, 5)]
+
+
+def test_a_fix_that_would_leave_its_cell_is_for_people() -> None:
+    raw = notebook(IMPORT, "a = 1", "b = 2")
+    source = Notebook(raw)
+    finding, *_ = lint_bytes(f"{IMPORT}{OLD}\n".encode(), "a.py", settings()).findings
+    ends = source.cells[1].span.start, source.cells[2].span.end
+    (reviewed_one,) = reviewed(source, [source], "a.ipynb", [replace(finding, fix=Fix((Replace(Span(*ends), "c"),)))])
+    assert (reviewed_one.applicability, reviewed_one.fix) == (Applicability.MANUAL, None)
+    assert reviewed_one.reason == "the change would take in cells 2 to 3: make it by hand"
 
 
 @pytest.mark.parametrize(

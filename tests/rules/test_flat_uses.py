@@ -105,6 +105,12 @@ def test_a_predicate_is_followed_to_its_callers(rest: str) -> None:
     assert [f.applicability.value for f in lint(IMPORT + predicate, "FSDP301")] == ["safe"]
 
 
+def test_what_a_negated_predicate_lets_through_is_no_flat_parameter() -> None:
+    predicate = "def other(value):\n    return not isinstance(value, FlatParameter)\n\n\n"
+    (found,) = lint(IMPORT + predicate + program("return len(list(filter(other, ps)))", ""), "FSDP301")
+    assert (found.applicability.value, "negated" in (found.reason or "")) == ("unsafe", True)
+
+
 def test_a_method_that_tests_is_followed_to_its_callers() -> None:
     check_manual(
         IMPORT

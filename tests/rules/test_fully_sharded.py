@@ -98,6 +98,12 @@ def test_a_root_told_to_reshard_is_a_hint_where_the_range_spans_2_8() -> None:
     check_noop(text, "FSDP512", torch=">=2.6,<2.8")
 
 
+@pytest.mark.parametrize("loop", ["for b in m.blocks", "async for b in m.blocks()", "while b := m.next()"])
+def test_every_loop_over_layers_tells_the_root(loop: str) -> None:
+    text = ROOT.replace("def f", "async def f").replace("for b in m.blocks", loop)
+    check_manual(text.format(", reshard_after_forward=True"), "FSDP512", "one more all-gather")
+
+
 @pytest.mark.parametrize("argument", ["", ", reshard_after_forward=False", ", reshard_after_forward=x", ", **{}"])
 def test_a_root_that_is_told_nothing_certain_is_left_alone(argument: str) -> None:
     check_noop(ROOT.replace("m{}", "m" + argument), "FSDP512")

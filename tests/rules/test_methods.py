@@ -114,6 +114,7 @@ def test_the_module_is_handed_to_the_static_method(before: str, after: str) -> N
     check_transformed(f"{BUILT}with {before}:\n    pass\n", f"{BUILT}with {after}:\n    pass\n", "FSDP505")
     (found,) = lint(f"{BUILT}with {before}:\n    pass\n", "FSDP505")
     assert found.severity is Severity.BREAKS
+    check_manual(f"{BUILT}with {before}:\n    pass\n", "FSDP505", "needs torch>=1.12", torch=">=1.11")
 
 
 def test_a_class_that_is_not_seen_from_the_call_is_reported() -> None:

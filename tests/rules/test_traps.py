@@ -293,6 +293,11 @@ def test_a_comment_in_a_dropped_argument_makes_the_call_manual() -> None:
     assert grades(text, "FSDP101") == [Applicability.MANUAL]
 
 
+def test_a_call_with_more_arguments_than_it_has_parameters_for_is_manual() -> None:
+    call = "FSDP.optim_state_dict_to_load(x, model, optim, optim_state_dict=osd)"
+    assert grades(f"{H}def f(x, model, optim, osd):\n    return {call}\n", "FSDP107") == [Applicability.MANUAL]
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
