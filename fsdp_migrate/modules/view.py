@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
-from fsdp_migrate.facts.held import all_members, members_behind
+from fsdp_migrate.facts.held import members_behind
 from fsdp_migrate.findings import Consulted
+from fsdp_migrate.modules.classes import FSDP_CLASS, foreign_class
 from fsdp_migrate.modules.late import loaded_late
 from fsdp_migrate.modules.meanings import exported_meanings
 from fsdp_migrate.modules.reach import Reach, reach_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fsdp_migrate.torch_api import TorchRange
 
 _MOST_STEPS = 10
-_FSDP_CLASS = "FullyShardedDataParallel"
 
 
 class View:
@@ -67,7 +67,7 @@ class View:
         return self._meanings[name]
 
     def _found_meanings(self, name: str) -> Sequence[str | None] | None:
-        found = self._module_of(name)
+        found = self.module_of(name)
         if found is None or not self._other(found[0]).behind(found[1]):
             return None
         path, inner = found
@@ -80,7 +80,7 @@ class View:
         if is_torch(name):
             return ""
         behind: set[tuple[str, str]] = set()
-        found = None if bound == "*" else self._module_of(name)
+        found = None if bound == "*" else self.module_of(name)
         if found is not None:
             behind |= {(bound, target) for target in self._other(found[0]).all_behind(found[1])}
         module = self.modules.finder.find(name, self.path)
@@ -103,7 +103,7 @@ class View:
         yield from brought
         if brought:
             return  # What is assigned where the import fails makes no difference here.
-        yield from self._followed(self._starred(sketch, name))
+        yield from self._followed(self.star_targets(sketch, name))
         for alias in sketch.aliases(name):
             yield from self._behind_dotted(sketch, alias, name)
         if name in sketch.unpacked:
@@ -133,7 +133,7 @@ class View:
         """The file of the module of a star import, None when it is not in the project."""
         return None if is_torch(star) else self._file_of(star)
 
-    def _starred(self, sketch: Sketch, name: str) -> Iterator[str]:
+    def star_targets(self, sketch: Sketch, name: str) -> Iterator[str]:
         """The full names that a top-level name may have by the star imports of this file."""
         for star in sketch.stars:
             path = self.star_module(star)
@@ -156,7 +156,7 @@ class View:
 
     def _followed(self, targets: Iterable[str]) -> Iterator[str]:
         for target in targets:
-            found = None if is_torch(target) else self._module_of(target)
+            found = None if is_torch(target) else self.module_of(target)
             if found is not None:
                 yield from self._other(found[0]).behind(found[1])
             elif is_torch(target):
@@ -207,11 +207,11 @@ class View:
         """See `Elsewhere.is_own`."""
         if is_torch(name):
             return False
-        return self.modules.finder.find(name, self.path) is not None or self._module_of(name) is not None
+        return self.modules.finder.find(name, self.path) is not None or self.module_of(name) is not None
 
     def defines(self, name: str) -> bool | None:
         """See `Elsewhere.defines`."""
-        found = self._module_of(name)
+        found = self.module_of(name)
         if found is None:
             return None
         facts = self.modules.facts(found[0], self.torch)
@@ -226,18 +226,18 @@ class View:
             outer, inner = split(name)
             path = self.finds(outer) if outer.strip(".") else None
             module = None if path is None else self.modules.sketch(path)
-            return self._module_of(outer) is not None if module is None else module.is_late(inner)
+            return self.module_of(outer) is not None if module is None else module.is_late(inner)
         sketch = self.modules.sketch(found[0])
         return sketch is not None and bool(sketch.assigned(found[1])) and not sketch.is_function(found[1])
 
     def names_fsdp(self, name: str) -> bool:
         """See `Elsewhere.names_fsdp`."""
-        found = None if is_torch(name) else self.origin(name) or self._module_of(name)
+        found = None if is_torch(name) else self.origin(name) or self.module_of(name)
         path = self.finds(name) if found is None else found[0]
         if path is None or path == self.path:
             return False
         self.asked.add(path)
-        return _FSDP_CLASS.encode() in (self.modules.raw(path) or b"")
+        return FSDP_CLASS.encode() in (self.modules.raw(path) or b"")
 
     def finds(self, module: str) -> str | None:
         """The file of a module as this file imports it, None when it is not in the project."""
@@ -247,73 +247,19 @@ class View:
         """See `Elsewhere.subclass`."""
         if name not in self._subclasses:
             self._subclasses[name] = None
-            found = self._class_of(name, set())
-            self._subclasses[name] = None if found is None else self._foreign(*found)
+            self._subclasses[name] = foreign_class(self, name)
         return self._subclasses[name]
 
     def members(self, name: str) -> frozenset[str]:
         """See `Elsewhere.members`."""
         if name not in self._members:
             self._members[name] = frozenset()
-            if (found := self._module_of(name)) is not None:
+            if (found := self.module_of(name)) is not None:
                 self.asked.add(found[0])
                 facts = self.modules.facts(found[0], self.torch)
                 bound = [] if facts is None else facts.names.exported(found[1])
                 self._members[name] = frozenset() if facts is None else members_behind(facts.names, bound)
         return self._members[name]
-
-    def _foreign(self, path: str, name: str) -> ForeignClass | None:
-        facts = self.modules.facts(path, self.torch)
-        if facts is None:
-            return None
-        bindings = facts.names.exported(name)
-        cls = facts.fsdp.subclasses.get(name)
-        if cls is None or not any(binding.node is cls for binding in bindings):
-            return None
-        return ForeignClass(name, all_members(cls, facts.names))
-
-    def _class_of(self, name: str, seen: set[tuple[str, str]]) -> tuple[str, str] | None:
-        """The module and name of a class that, as far as the bytes tell, derives from FSDP."""
-        found = self._module_of(name)
-        if found is None or found in seen:
-            return None
-        seen.add(found)
-        path, inner = found
-        self.asked.add(path)
-        sketch = self.modules.sketch(path)
-        other = self.modules.view_at(path, self.torch)
-        if sketch is None or not other.may_bring(inner):
-            return None
-        if any(other.may_be_fsdp(base, seen) for base in sketch.bases(inner)):
-            return found
-        targets = (*sketch.imports.get(inner, ()), *other._starred(sketch, inner))
-        followed = (other._class_of(target, seen) for target in targets)
-        return next((one for one in followed if one is not None), None)
-
-    def may_be_fsdp(self, base: str, seen: set[tuple[str, str]]) -> bool:
-        """Whether a base as written in this file may be FSDP or a subclass of it."""
-        sketch = self.modules.sketch(self.path)
-        if sketch is None:
-            return False
-        if (self.path, f"base {base}") in seen:
-            return False
-        seen.add((self.path, f"base {base}"))
-        head, _, rest = base.partition(".")
-        if any(self.may_be_fsdp(inner, seen) for inner in sketch.bases(base) if inner != base):
-            return True
-        dotted = [f"{target}.{rest}" if rest else target for target in sketch.imports.get(head, ())]
-        if any(is_torch(target) and target.endswith(_FSDP_CLASS) for target in dotted):
-            return True
-        if any(alias.endswith(_FSDP_CLASS) or alias == "FSDP" for alias in sketch.aliases(head)):
-            return True
-        stars = [joined(module, base) for module in sketch.stars]
-        project = [target for target in (*dotted, *stars) if not is_torch(target)]
-        if any(is_torch(module) for module in sketch.stars):
-            return True
-        return any(self._class_of(target, seen) is not None or self._is_fsdp(target) for target in project)
-
-    def _is_fsdp(self, target: str) -> bool:
-        return any(name is not None and name.endswith(_FSDP_CLASS) for name in self.meanings(target) or ())
 
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
         """See `Elsewhere.home`."""
@@ -337,7 +283,7 @@ class View:
 
     def origin(self, name: str) -> tuple[str, str] | None:
         """The file that defines or assigns what is imported as `name`, and its name there; None when none does."""
-        view, found = self, self._module_of(name)
+        view, found = self, self.module_of(name)
         for _ in range(_MOST_STEPS):
             if found is None:
                 return None
@@ -347,8 +293,8 @@ class View:
             if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
             view = self.modules.view_at(path, self.torch)
-            targets = (*sketch.imports.get(inner, ()), *view._starred(sketch, inner))
-            found = next((one for target in targets if (one := view._module_of(target)) is not None), None)
+            targets = (*sketch.imports.get(inner, ()), *view.star_targets(sketch, inner))
+            found = next((one for target in targets if (one := view.module_of(target)) is not None), None)
         return None
 
     def is_imported(self, name: str) -> bool:
@@ -372,7 +318,7 @@ class View:
         self.asked_all = True
         return callers(self.modules, self.path, name, self.torch)
 
-    def _module_of(self, name: str) -> tuple[str, str] | None:
+    def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""
         module, inner = split(name)
         path = self._file_of(module) if module and not is_torch(name) else None
