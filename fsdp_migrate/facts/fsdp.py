@@ -222,6 +222,10 @@ class Fsdp:
             return False
         return self._uses_fsdp or bool(hidden)
 
+    def may_be_unseen(self, method: str) -> bool:
+        """Whether an object out of sight may be FSDP, with a `method` of its own, as far as the file tells."""
+        return self._uses_fsdp and not self._defined_here(method)
+
     def _is_variable(self, name: str) -> bool:
         """Whether a name is what this file or its project assigns, so that any object may be behind it."""
         root, _, rest = name.partition(".")
@@ -326,9 +330,7 @@ class Fsdp:
 
     def type_name(self, node: ast.expr | None) -> str | None:
         """`FULL_STATE_DICT`, `SHARDED_STATE_DICT` or `LOCAL_STATE_DICT`, None when it cannot be read off."""
-        if node is None or not isinstance(node, (ast.Name, ast.Attribute)):
-            return None
-        qualified = self.names.qualified(node)
+        qualified = None if node is None else self.names.qualified(node)
         prefix = f"{STATE_DICT_TYPE}."
         return qualified.removeprefix(prefix) if qualified is not None and qualified.startswith(prefix) else None
 

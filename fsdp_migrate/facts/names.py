@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.binding import loops_to
+from fsdp_migrate.facts.members import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ class Names:
             return self._remembered(node, depth, lambda: self._attributes(node, depth))
         if isinstance(node, ast.IfExp):
             return self._meanings(node.body, depth + 1) + self._meanings(node.orelse, depth + 1)
+        if isinstance(node, (ast.Subscript, ast.Call)):
+            return self._looked_up(node, depth)
         if isinstance(node, ast.BoolOp):
             return tuple(meaning for value in node.values for meaning in self._meanings(value, depth + 1))
         return () if isinstance(node, ast.Constant) and node.value is None else (UNKNOWN,)
@@ -237,6 +240,15 @@ class Names:
         if found is None:
             return (Meaning(qualified, base.binding, node.value),)
         return tuple(Meaning(other, base.binding) for other in found)
+
+    def _looked_up(self, node: ast.Subscript | ast.Call, depth: int) -> tuple[Meaning, ...]:
+        """The members of torch's enums that an item or `getattr` with a string may be."""
+        found = look_up(node)
+        if found is None or (found.function and self._meanings(found.function, depth)[0].binding is not None):
+            return (UNKNOWN,)
+        owners = self._meanings(found.owner, depth + 1)
+        members = [Meaning(f"{owner.qualified}.{found.name}", owner.binding) for owner in owners]
+        return tuple(m if is_enum_member(m.qualified or "") else UNKNOWN for m in members)
 
     def _name(self, node: ast.Name, depth: int) -> tuple[Meaning, ...]:
         scope = self.structure.scopes[node]

@@ -29,7 +29,7 @@ def check_hybrid(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         strategy, sync = arguments.get(_STRATEGY), arguments.get(_SYNC)
         if strategy is None or not (isinstance(sync, ast.Constant) and sync.value is True):
             continue
-        name = facts.names.qualified(strategy) if isinstance(strategy, ast.Attribute) else None
+        name = facts.names.qualified(strategy)
         releases = facts.gates.alive(call)
         spans = any(one < _OUTER_FIRST for one in releases) and any(one >= _OUTER_FIRST for one in releases)
         if spans and _HYBRID in (name or ""):

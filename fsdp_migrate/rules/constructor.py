@@ -177,12 +177,10 @@ def _no_shard(facts: ModuleFacts, node: ast.expr) -> ast.expr | None:
     """Where a value is, or may be, ShardingStrategy.NO_SHARD."""
     if isinstance(node, ast.IfExp):
         return _no_shard(facts, node.body) or _no_shard(facts, node.orelse)
-    if isinstance(node, ast.Attribute):
-        return node if facts.names.qualified(node) in _NO_SHARD_NAMES else None
     if isinstance(node, ast.Name):
         found = (_no_shard(facts, value) for value in facts.names.definitions(node) if not isinstance(value, ast.Name))
         return next((place for place in found if place is not None), None)
-    return None
+    return node if facts.names.qualified(node) in _NO_SHARD_NAMES else None
 
 
 _NO_SHARD_NAMES = tuple(

@@ -38,7 +38,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP500", "argument-not-in-every-torch", "unaccepted_arguments", (), changed=True),
     Entry("FSDP501", "fsdp-auto-wrap-policy-argument", "constructor", ("fsdp_auto_wrap_policy",), marks=("policy",), fixes=("safe",)),
     Entry("FSDP502", "ignored-parameters", "constructor", ("ignored_parameters",), marks=("ignored",), fixes=("safe",)),
-    Entry("FSDP503", "clip-grad-norm", "methods", ("clip_grad_norm_",), marks=("clip_grad_norm_",), fixes=("unsafe",)),
+    Entry("FSDP503", "clip-grad-norm", "methods", ("clip_grad_norm",), marks=("clip_grad_norm",), fixes=("unsafe",)),
     Entry("FSDP504", "constructor-positions", "constructor", ("CPUOffload", "BackwardPrefetch", "WrapPolicy", "wrap_policy", "MixedPrecision"), marks=("BackwardPrefetch", "CPUOffload", "CustomPolicy", "MixedPrecision", "ModuleWrapPolicy", "ShardingStrategy", "_policy"), fixes=("safe",)),
     Entry("FSDP505", "summon-full-params-without-module", "methods", ("summon_full_params",), marks=("summon_full_params",), fixes=("safe",)),
     Entry("FSDP506", "no-shard", "constructor", ("NO_SHARD",), marks=("NO_SHARD",)),

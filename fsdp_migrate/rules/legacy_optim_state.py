@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.members import look_up
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import RuleCard, finding, manual
 from fsdp_migrate.rules.legacy_methods import METHODS, Method
@@ -16,6 +17,8 @@ from fsdp_migrate.rules.residue import residue
 # A path such as `mock.patch` takes: into torch, or to where a module of the project has FSDP.
 _DOTTED_PATH = re.compile(r"(?:[A-Za-z_]\w*\.)+(?:FSDP|FullyShardedDataParallel)\.\w+")
 
+# What makes functions that read an attribute, or call a method, of what they are given later.
+_READERS = ("operator.attrgetter", "operator.methodcaller")
 _REPLACED = manual("no call of its successor gets there: bring it along when the calls are migrated")
 
 
@@ -59,13 +62,20 @@ def references(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[Find
 
 
 def _names_method(facts: ModuleFacts, constant: ast.Constant, method: str) -> bool:
-    """Whether a string names the method for `getattr(FSDP, ...)` or as a dotted path to patch."""
+    """Whether a string names the method for `getattr(FSDP, ...)` and the like or as a dotted path to patch."""
     if not isinstance(constant.value, str):
         return False
     if _DOTTED_PATH.fullmatch(constant.value) and constant.value.endswith(f".{method}"):
         return True
     call = facts.structure.parents.get(constant)
-    if constant.value != method or not isinstance(call, ast.Call) or constant not in call.args[1:2]:
+    if constant.value != method or not isinstance(call, (ast.Call, ast.Subscript)):
+        return False
+    if isinstance(call, ast.Subscript):
+        found = look_up(call)
+        return found is not None and facts.fsdp.is_class(found.owner)
+    if facts.names.qualified(call.func) in _READERS:
+        return facts.fsdp.may_be_unseen(method)
+    if constant not in call.args[1:2]:
         return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name not in ("getattr", "hasattr", "setattr", "object", "delattr"):

@@ -24,7 +24,8 @@ from fsdp_migrate.source import Span
 
 CLIP = "clip_grad_norm_"
 SUMMON = "summon_full_params"
-_CLIPS = (f"torch.nn.utils.{CLIP}", f"torch.nn.utils.clip_grad.{CLIP}")
+_OLD_CLIP = "clip_grad_norm"
+_CLIPS = tuple(f"torch.nn.utils.{path}{name}" for path in ("", "clip_grad.") for name in (CLIP, _OLD_CLIP))
 _PASSING_ON = ("builtins.list", "builtins.tuple", "builtins.iter", "builtins.filter")
 _INNER = "module"
 _MOST_STEPS = 5
@@ -44,7 +45,7 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         model = _outer(facts, model)
         built = _surely_built(facts, model)
         declared = not built and _is_declared(facts, model)
-        if not (built or declared) or any(_is_whole(made) for made in built) or is_excused(facts, call):
+        if not (built or declared) or any(_is_whole(facts, made) for made in built) or is_excused(facts, call):
             continue
         text = facts.source.segment(model)
         message = f"`{facts.source.segment(call.func)}` takes the norm of one rank's shards of `{text}`, not the whole"
@@ -165,10 +166,10 @@ def _class_around(facts: ModuleFacts, node: ast.AST) -> ast.AST | None:
     return current
 
 
-def _is_whole(call: ast.Call) -> bool:
+def _is_whole(facts: ModuleFacts, call: ast.Call) -> bool:
     """Whether a model is built without sharding, whose parameters are whole on every rank."""
-    text = [ast.unparse(node) for node in (*call.args[2:3], *(k.value for k in call.keywords))]
-    return any(part.endswith(f".{NO_SHARD}") for part in text)
+    values = (*call.args[2:3], *(keyword.value for keyword in call.keywords))
+    return any((facts.names.qualified(v) or ast.unparse(v)).endswith(f".{NO_SHARD}") for v in values)
 
 
 def _clip_verdict(facts: ModuleFacts, call: ast.Call, first: ast.expr | ast.keyword, model: str) -> Verdict:
@@ -275,7 +276,7 @@ opposite: there the function of `torch.nn.utils` is right.""",
         ),
         url=_URL,
     ),
-    needles=(CLIP,),
+    needles=(_OLD_CLIP,),
     check=check_clip,
 )
 

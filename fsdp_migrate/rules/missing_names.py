@@ -23,6 +23,7 @@ from fsdp_migrate.rules.torch_presence import (
     IMPORTING,
     READING,
     concerned,
+    errors_of,
     excused,
     having,
     lacking,
@@ -161,7 +162,7 @@ def _looked_up(facts: ModuleFacts) -> Iterator[_Lack]:
         lack = None if one.path in provided else _lack(facts, one.path, one.node, one.node)
         if lack is not None and one.reader is not None:
             lack = _past_import(one.path.rpartition(".")[0], lack)
-        if lack is not None and not _is_excused(facts, lack, READING if one.reader else IMPORTING | READING):
+        if lack is not None and not _is_excused(facts, lack, errors_of(one)):
             yield lack
 
 

@@ -15,7 +15,7 @@ from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_mod
 from fsdp_migrate.rules.moved_uses import argument_edits, trouble_with_import, trouble_with_use
 from fsdp_migrate.rules.moves import is_module, moved
 from fsdp_migrate.rules.torch_places import Chain, Import, Quoted, chains, imports, quoted
-from fsdp_migrate.rules.torch_presence import IMPORTING, READING, excused
+from fsdp_migrate.rules.torch_presence import IMPORTING, READING, errors_of, excused
 from fsdp_migrate.torch_api.data import exists
 
 _WORST_FIRST = tuple(Severity)
@@ -167,6 +167,6 @@ def _looked_up(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         case = case_of(facts, one.path, one.node, card.code)
         if case is None or not (case.gone or one.reader) or (one.reader and _is_told_of_owner(one, case)):
             continue
-        if not _is_guarded(facts, one.node, READING if one.reader else IMPORTING | READING, case):
+        if not _is_guarded(facts, one.node, errors_of(one), case):
             verdict = manual("a name in a string is not rewritten: it has to follow what the code imports")
             yield finding(facts, card, one.node, facts.statement(one.node), case.message, verdict, case.severity)

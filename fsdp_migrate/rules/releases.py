@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from fsdp_migrate.edits import ImportBinding, Release
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.members import look_up
 from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
 
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
@@ -17,6 +18,8 @@ _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
 
 def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
     """The release of the imported name that the name or attribute chain `node` starts with, empty for others."""
+    found = look_up(node)
+    node = node if found is None else found.owner
     while isinstance(node, ast.Attribute):
         node = node.value
     if not isinstance(node, ast.Name):

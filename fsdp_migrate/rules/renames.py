@@ -167,7 +167,7 @@ def _verdict(facts: ModuleFacts, node: ast.Name | ast.Attribute, rename: Rename)
     return Verdict(Fix(tuple(edits), release(facts, node) if isinstance(node, ast.Name) else ()))
 
 
-def _read_verdict(facts: ModuleFacts, node: ast.Constant, reader: ast.Call, rename: Rename) -> Verdict:
+def _read_verdict(facts: ModuleFacts, node: ast.Constant, reader: ast.Call | ast.Subscript, rename: Rename) -> Verdict:
     """How the name goes on that a `getattr` reads."""
     if (trouble := _trouble_with_read(facts, node, reader, rename)) is not None:
         return manual(trouble)
@@ -175,7 +175,9 @@ def _read_verdict(facts: ModuleFacts, node: ast.Constant, reader: ast.Call, rena
     return Verdict(Fix((Replace(Span(start + 1, end - 1), rename.new),)))
 
 
-def _trouble_with_read(facts: ModuleFacts, node: ast.Constant, reader: ast.Call, rename: Rename) -> str | None:
+def _trouble_with_read(
+    facts: ModuleFacts, node: ast.Constant, reader: ast.Call | ast.Subscript, rename: Rename
+) -> str | None:
     parent = facts.structure.parents[reader]
     if rename.members and not isinstance(parent, ast.Attribute):
         return f"only `{rename.old}.SUM` and the like can be rewritten: use `{rename.new}`"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.members import look_up
 from fsdp_migrate.facts.names import Meaning
 from fsdp_migrate.facts.scopes import Binding, Kind
 
@@ -68,12 +69,12 @@ class Chain:
 class Quoted:
     """A string that a call looks up as a name: `mock.patch("torch.distributed.fsdp.x")`.
 
-    `reader` is the call where it does what an attribute does, `getattr(dist, "x")` without a default.
+    `reader` is what does with it what an attribute does: `getattr(dist, "x")` without a default, `vars(dist)["x"]`.
     """
 
     node: ast.Constant
     path: str
-    reader: ast.Call | None = None
+    reader: ast.Call | ast.Subscript | None = None
 
 
 def imports(facts: ModuleFacts) -> tuple[Import, ...]:
@@ -91,8 +92,8 @@ def quoted(facts: ModuleFacts) -> tuple[Quoted, ...]:
     return facts.memo(quoted, lambda: tuple(_quoted(facts)))
 
 
-def reads(facts: ModuleFacts) -> tuple[tuple[Quoted, ast.Call], ...]:
-    """The calls `getattr(owner, "name")` of the file that read something of torch, with their strings."""
+def reads(facts: ModuleFacts) -> tuple[tuple[Quoted, ast.Call | ast.Subscript], ...]:
+    """What reads something of torch by a string, as `getattr(owner, "name")` does, with the strings."""
     return tuple((one, one.reader) for one in quoted(facts) if one.reader is not None)
 
 
@@ -157,6 +158,8 @@ def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
 
 def _root_name(facts: ModuleFacts, node: ast.expr) -> str | None:
     """The name that a chain of attributes starts from."""
+    if isinstance(node, (ast.Subscript, ast.Call)) and (found := look_up(node)) is not None:
+        node = found.owner
     return node.id if isinstance(node, ast.Name) else _roots(facts).get(node)
 
 
@@ -226,6 +229,8 @@ def _with_aliases(names: set[str], aliases: Sequence[tuple[str, str]]) -> frozen
 
 
 def _root_of(value: ast.expr | None) -> str | None:
+    found = None if value is None else look_up(value)
+    value = value if found is None else found.owner
     while isinstance(value, ast.Attribute):
         value = value.value
     return value.id if isinstance(value, ast.Name) else None
@@ -235,24 +240,27 @@ def _quoted(facts: ModuleFacts) -> Iterator[Quoted]:
     for constant in facts.structure.strings:
         parent = facts.structure.parents[constant]
         call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call) or not isinstance(constant.value, str):
+        if not isinstance(call, (ast.Call, ast.Subscript)) or not isinstance(constant.value, str):
             continue
         if _NAME.fullmatch(constant.value) is None:
             continue
-        if (path := _read(facts, call, constant, constant.value)) is not None:
+        if (path := _read(facts, call, constant)) is not None:
             yield Quoted(constant, path, call)
+        elif isinstance(call, ast.Subscript):
+            continue
         elif (path := _looked_up(facts, call, constant, constant.value) or "").startswith("torch."):
             yield Quoted(constant, path)
 
 
-def _read(facts: ModuleFacts, call: ast.Call, constant: ast.Constant, name: str) -> str | None:
-    """The full name that `getattr(owner, name)` reads off something of torch, None where `call` does not do that."""
-    if len(call.args) != 2 or call.args[1] is not constant or call.keywords or not name.isidentifier():
+def _read(facts: ModuleFacts, node: ast.Call | ast.Subscript, constant: ast.Constant) -> str | None:
+    """The full name that `node` reads off something of torch by a string, None where it does not do that."""
+    found = look_up(node)
+    if found is None or found.text is not constant or (isinstance(node, ast.Call) and len(node.args) != 2):
         return None
-    if facts.names.qualified(call.func) != "builtins.getattr":
+    if found.function is not None and facts.names.qualified(found.function) != f"builtins.{found.function.id}":
         return None
-    owner = torch_path(facts, call.args[0])
-    return None if owner is None else f"{owner}.{name}"
+    owner = torch_path(facts, found.owner)
+    return None if owner is None else f"{owner}.{found.name}"
 
 
 def _looked_up(facts: ModuleFacts, call: ast.Call, constant: ast.Constant, text: str) -> str | None:

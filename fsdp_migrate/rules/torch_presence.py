@@ -14,13 +14,14 @@ from fsdp_migrate.facts.fallbacks import attempts_around
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
-from fsdp_migrate.rules.torch_places import imports
+from fsdp_migrate.rules.torch_places import Quoted, imports
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import exists
 from fsdp_migrate.torch_api.words import since, span_of
 
 IMPORTING = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 READING = frozenset({"AttributeError", "Exception", "BaseException"})
+TAKING = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 CALLING = frozenset({"TypeError", "Exception", "BaseException"})
 # Parts of the names of decorators that keep a function from running where it cannot.
 _CHOOSY = ("skip", "require", "runif", "run_if", "xfail")
@@ -127,6 +128,13 @@ def excused(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], *, too_ne
             if _names_in(handler.type) & errors and (too_new or not isinstance(handler.body[-1], ast.Raise)):
                 return True
     return any(_expects(manager, errors) for manager in _managers_around(facts, node))
+
+
+def errors_of(one: Quoted) -> frozenset[str]:
+    """What looking a string up fails with where torch has no such name."""
+    if one.reader is None:
+        return IMPORTING | READING
+    return TAKING if isinstance(one.reader, ast.Subscript) else READING
 
 
 def _names_in(node: ast.expr | None) -> frozenset[str]:

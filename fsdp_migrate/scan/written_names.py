@@ -1,8 +1,8 @@
 """Whether a file may write one of some names of torch, found in its bytes without parsing them.
 
-Imports, attribute chains, what `getattr` reads, and assignments of these are recognised by their form alone, in
-comments and strings too and whatever the scope. So a file may be taken for one that writes a name although it does not,
-but not the other way round, however it is laid out, but for a comment in the middle of a chain.
+Imports, attribute chains, what `getattr` reads, items, and assignments of these are recognised by their form alone,
+in comments and strings too and whatever the scope. So a file may be taken for one that writes a name although it does
+not, but not the other way round, however it is laid out, but for a comment in the middle of a chain.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _COMMENT = re.compile(rb"#[^\r\n]*")
 _ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
 # A comment goes to the end of its line: if it could stop before, a row of `#` could be taken apart in 2**n ways.
 _BETWEEN = rb"(?:\s|\\|#[^\r\n]*(?![^\r\n]))*"
-# What `getattr(module, "name")` reads off the module.
-_READ = re.compile(_BETWEEN + rb"," + _BETWEEN + rb"""[uUrR]?(["'])([A-Za-z_]\w*)\1""")
+# What `getattr(module, "name")`, `vars(module)["name"]` and an item of an enum read.
+_READ = re.compile(_BETWEEN + rb"(?:,|\[|\)" + _BETWEEN + rb"\[)" + _BETWEEN + rb"""[uUrR]?(["'])([A-Za-z_]\w*)\1""")
+_NAMESPACE = b".__dict__"
 # The target of an assignment, at the end of what stands in front of its value.
 _ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
 _BLANK = re.compile(rb"[\s\\]+")
@@ -129,7 +130,8 @@ def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         attributes = _ATTRIBUTES.match(raw, end)
         after = end if attributes is None else attributes.end()
         if (read := _READ.match(raw, after)) is not None:
-            yield None, (b"" if attributes is None else _BLANK.sub(b"", attributes[0])) + b"." + read[2]
+            owner = b"" if attributes is None else _BLANK.sub(b"", attributes[0]).removesuffix(_NAMESPACE)
+            yield None, owner + b"." + read[2]
         line = raw[max(0, start - _LONGEST_TARGET) : start].rstrip(b" \t\r\n\\(")
         assigned = _ASSIGNED.search(line[line.rfind(b"\n") + 1 :]) if line.endswith(b"=") else None
         if attributes is not None or assigned is not None:

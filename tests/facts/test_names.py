@@ -128,3 +128,30 @@ def test_a_name_that_a_loop_binds_in_many_ways_has_no_more_meanings_than_can_be_
     assert 1 < len(meanings) <= 101
     assert None in {meaning.qualified for meaning in meanings}
     assert ("torch.a.b0.x" in {meaning.qualified for meaning in meanings}) is (start == "torch.a")
+
+
+STRATEGY = "torch.distributed.fsdp.ShardingStrategy"
+ENUM = "from torch.distributed.fsdp import ShardingStrategy, FullyShardedDataParallel as FSDP"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("probe(ShardingStrategy['NO_SHARD'])", {f"{STRATEGY}.NO_SHARD"}),
+        ("probe(getattr(ShardingStrategy, 'NO_SHARD'))", {f"{STRATEGY}.NO_SHARD"}),
+        ("probe(ShardingStrategy.__dict__['NO_SHARD'])", {f"{STRATEGY}.NO_SHARD"}),
+        ("s = ShardingStrategy['NO_SHARD']\nprobe(s)", {f"{STRATEGY}.NO_SHARD"}),
+        ("probe(ShardingStrategy['MINE'])", {None}),
+        ("probe(ShardingStrategy[name])", {None}),
+        ("probe(getattr(FSDP, 'no_sync'))", {None}),
+        ("probe(FSDP['no_sync'])", {None}),
+        ("probe(mesh['NO_SHARD'])", {None}),
+        ("def getattr(a, b):\n    return b\nprobe(getattr(ShardingStrategy, 'NO_SHARD'))", {None}),
+        (
+            "import torch.distributed as dist\nprobe(getattr(dist.ReduceOp, 'SUM'))",
+            {"torch.distributed.ReduceOp.SUM"},
+        ),
+    ],
+)
+def test_a_member_of_an_enum_is_known_by_its_string(text: str, expected: set[str | None]) -> None:
+    assert symbols(f"{ENUM}\n{text}") == expected

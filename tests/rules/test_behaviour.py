@@ -13,6 +13,8 @@ HYBRID = "sharding_strategy=ShardingStrategy.HYBRID_SHARD"
     [
         f"FSDP(m, {HYBRID}, sync_module_states=True)\n",
         "FSDP(m, sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2, sync_module_states=True)\n",
+        "FSDP(m, sharding_strategy=ShardingStrategy['HYBRID_SHARD'], sync_module_states=True)\n",
+        "s = ShardingStrategy.HYBRID_SHARD\nFSDP(m, sharding_strategy=s, sync_module_states=True)\n",
         f"kw = dict({HYBRID}, sync_module_states=True)\nFSDP(m, **kw)\n",
     ],
 )

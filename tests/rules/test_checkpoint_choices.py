@@ -52,9 +52,10 @@ def test_torchs_own_choice_is_a_hint_where_it_changed(call: str) -> None:
     check_noop(f"{WRAP}f = {call}\n", "FSDP836", torch=">=2.2")
 
 
+@pytest.mark.parametrize("form", ["CheckpointImpl.REENTRANT", "CheckpointImpl['REENTRANT']"])
 @pytest.mark.parametrize("call", ["checkpoint_wrapper(m, {0})", "partial(checkpoint_wrapper, checkpoint_impl={0})"])
-def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: str) -> None:
-    text = f"{WRAP}f = {call.format('CheckpointImpl.REENTRANT')}\n"
+def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: str, form: str) -> None:
+    text = f"{WRAP}f = {call.format(form)}\n"
     assert [finding.severity for finding in lint(text, "FSDP836", ">=2.1")] == [Severity.HINT]
     assert [finding.severity for finding in lint(text, "FSDP836", ">=2.1,<2.11")] == [Severity.DEPRECATED]
     check_noop(text, "FSDP836", torch=">=2.11")

@@ -198,6 +198,10 @@ def test_positions_that_do_not_say_what_they_are_are_reported() -> None:
         "sharding_strategy=ShardingStrategy.NO_SHARD",
         "g, ShardingStrategy.NO_SHARD",
         "sharding_strategy=ShardingStrategy.NO_SHARD if one else ShardingStrategy.FULL_SHARD",
+        'sharding_strategy=ShardingStrategy["NO_SHARD"]',
+        'g, getattr(ShardingStrategy, "NO_SHARD")',
+        'sharding_strategy=getattr(ShardingStrategy, "NO_SHARD", None)',
+        'sharding_strategy=ShardingStrategy["NO_SHARD"] if one else ShardingStrategy.FULL_SHARD',
     ],
 )
 def test_a_model_without_sharding_is_reported(use: str) -> None:

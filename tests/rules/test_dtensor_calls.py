@@ -17,8 +17,9 @@ def test_a_reduction_becomes_its_name(name: str) -> None:
     check_transformed(text.format(f"dist.ReduceOp.{name}"), after, "FSDP612", torch=">=2.5")
 
 
-def test_an_import_that_nothing_else_uses_goes() -> None:
-    text = "from torch.distributed import ReduceOp\n" + PARTIAL + "x = Partial(ReduceOp.SUM)\n"
+@pytest.mark.parametrize("op", ["ReduceOp.SUM", "getattr(ReduceOp, 'SUM')"])
+def test_an_import_that_nothing_else_uses_goes(op: str) -> None:
+    text = "from torch.distributed import ReduceOp\n" + PARTIAL + f"x = Partial({op})\n"
     check_transformed(text, PARTIAL + 'x = Partial("sum")\n', "FSDP612", torch=">=2.5")
 
 

@@ -381,6 +381,10 @@ def test_what_only_looks_alike_is_left_alone(text: str) -> None:
     [
         f"{IMPORT}save = FSDP.full_optim_state_dict\n",
         f"{IMPORT}save = getattr(FSDP, 'full_optim_state_dict')\n",
+        f"{IMPORT}save = vars(FSDP)['full_optim_state_dict']\n",
+        f"{IMPORT}save = FSDP.__dict__['full_optim_state_dict']\n",
+        f"{IMPORT}import operator\nsave = operator.methodcaller('full_optim_state_dict', model, optim)(FSDP)\n",
+        f"{IMPORT}from operator import attrgetter\nsave = attrgetter('full_optim_state_dict')(FSDP)\n",
         f"{IMPORT}import functools\nsave = functools.partial(FSDP.full_optim_state_dict, rank0_only=False)\n",
         "from unittest import mock\n"
         "mock.patch('torch.distributed.fsdp.FullyShardedDataParallel.full_optim_state_dict')\n",

@@ -23,6 +23,7 @@ CLIP = "nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n"
             "if not cfg.fsdp: pass\nelse: nn.utils.clip_grad_norm_(m.parameters(), c)",
             "if not cfg.fsdp: pass\nelse: m.clip_grad_norm_(c)",
         ),
+        ("nn.utils.clip_grad_norm(m.parameters(), 1.0)", "m.clip_grad_norm_(1.0)"),
         ("nn.utils.clip_grad_norm_(m.parameters(), norm_type=1)", "m.clip_grad_norm_(norm_type=1)"),
         ("nn.utils.clip_grad_norm_(parameters=m.parameters(), max_norm=c)", "m.clip_grad_norm_(max_norm=c)"),
         ("f = lambda: nn.utils.clip_grad_norm_(m.parameters(), c)", "f = lambda: m.clip_grad_norm_(c)"),
@@ -81,6 +82,7 @@ def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, para
         "def f(m):\n    " + CLIP,
         "m = fully_shard(x)\n" + CLIP,
         "m = FSDP(x, sharding_strategy=ShardingStrategy.NO_SHARD)\n" + CLIP,
+        "m = FSDP(x, sharding_strategy=ShardingStrategy['NO_SHARD'])\n" + CLIP,
         "m = FSDP(x)\nif isinstance(m, FSDP):\n    m.clip_grad_norm_(1.0)\nelse:\n    " + CLIP,
         "m = FSDP(x)\nif not isinstance(m, FSDP):\n    " + CLIP,
         "m = FSDP(x)\ndef f():\n    if hasattr(m, 'clip_grad_norm_'):\n        return m.clip_grad_norm_(1.0)\n    "

@@ -5,7 +5,7 @@ import pytest
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_source
 from fsdp_migrate.torch_api import TorchRange
-from tests.rules.checks import check_noop, lint
+from tests.rules.checks import check_manual, check_noop, lint
 
 NEW = "from torch.distributed.fsdp import fully_shard"
 GONE = "from torch.distributed.fsdp._runtime_utils import _clear_grads_if_needed"
@@ -268,6 +268,21 @@ def test_a_name_that_getattr_reads_is_as_good_as_an_attribute() -> None:
     check_noop(head + "m = getattr(fsdp, 'flat_param', None)\n", "FSDP600")
     check_noop(head + "m = getattr(fsdp, 'flat_param') if hasattr(fsdp, 'flat_param') else None\n", "FSDP600")
     check_noop(head + "try:\n    m = getattr(fsdp, 'flat_param')\nexcept AttributeError:\n    m = None\n", "FSDP600")
+
+
+@pytest.mark.parametrize("read", ["vars(fsdp)['flat_param']", "fsdp.__dict__['flat_param']"])
+def test_an_item_of_a_namespace_is_as_good_as_an_attribute(read: str) -> None:
+    check_manual(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", "", torch=">=2.2")
+    check_noop(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", torch=">=1.13,<2.2")
+
+
+def test_a_member_of_an_enum_may_be_new() -> None:
+    text = "from torch.distributed.fsdp import ShardingStrategy as S\ns = S['HYBRID_SHARD']\n"
+    check_manual(text, "FSDP600", "support torch>=2.0", torch=">=1.13")
+    check_noop(text, "FSDP600", torch=">=2.0")
+    caught = text.replace("s = ", "try:\n    s = ") + "except {}:\n    s = None\n"
+    check_noop(caught.format("KeyError"), "FSDP600", torch=">=1.13")
+    check_manual(caught.format("AttributeError"), "FSDP600", "support torch>=2.0", torch=">=1.13")
 
 
 def test_what_getattr_reads_off_a_module_that_is_gone_is_told_of_the_module_alone() -> None:
