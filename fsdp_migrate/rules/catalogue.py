@@ -143,7 +143,7 @@ _TENSOR = (
         "603 600 500 610",
         beyond="slices by several names, which torch 2.3 refuses, are subscripts of what may be anything",
     ),
-    _change("dt-distribute-module-fns", "callbacks with two parameters", "613"),
+    _change("dt-distribute-module-fns", "callbacks with and without the module", "613"),
     _change("tp-styles", "styles and helpers of tensor parallelism", "609 600 500"),
 )
 _CHECKPOINTING = (

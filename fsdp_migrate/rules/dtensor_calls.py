@@ -18,6 +18,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, m
 from fsdp_migrate.rules.moved_uses import reduction
 from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.rules.torch_places import torch_path
+from fsdp_migrate.rules.torch_presence import running, severity
 from fsdp_migrate.source import Span
 
 _TENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
@@ -46,23 +47,32 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = Verdict(Fix(edits, releases=release(facts, values[0])))
         message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"
         strict = any(one >= _STRICT for one in facts.gates.alive(call))
-        severity = Severity.BREAKS if strict else Severity.CHANGES
-        yield finding(facts, card, values[0], facts.statement(call), message, verdict, severity)
+        grade = Severity.BREAKS if strict else Severity.CHANGES
+        yield finding(facts, card, values[0], facts.statement(call), message, verdict, grade)
 
 
 def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find callbacks of `distribute_module` that do not take the module first."""
+    """Find callbacks of `distribute_module` that take other arguments than some release hands them."""
     for call in facts.structure.calls:
         if torch_path(facts, call.func) not in _DISTRIBUTE or any(isinstance(a, ast.Starred) for a in call.args):
             continue
-        if not any(one >= _THREE for one in facts.gates.alive(call)):
-            continue
+        releases = running(facts, call)
+        early = tuple(sorted(release for release in releases if release < _THREE))
         for name, value in _callbacks(call):
-            function = _function(facts, value)
-            if function is not None and _takes_two(function.args, bound=isinstance(value, ast.Attribute)):
+            function, bound = _function(facts, value), isinstance(value, ast.Attribute)
+            if function is None:
+                continue
+            if _takes_two(function.args, bound) and len(early) < len(releases):
                 message = f"`distribute_module` hands its `{name}` the module first since torch 2.3"
                 verdict = _with_module(facts, function, value)
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
+            elif _needs_three(function.args, bound) and early:
+                message = (
+                    f"`distribute_module` hands its `{name}` no module before torch 2.3: it lacks an argument there"
+                )
+                verdict = manual("take `*args` and look how many there are, or support torch>=2.3 only")
+                grade = severity(facts, call, early, releases)
+                yield finding(facts, card, value, facts.statement(call), message, verdict, grade)
 
 
 def _callbacks(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
@@ -93,6 +103,11 @@ def _method(facts: ModuleFacts, node: ast.Attribute) -> ast.FunctionDef | None:
 def _takes_two(arguments: ast.arguments, bound: bool) -> bool:
     plain = [*arguments.posonlyargs, *arguments.args]
     return len(plain) == _OLD_COUNT + bound and not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs)
+
+
+def _needs_three(arguments: ast.arguments, bound: bool) -> bool:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    return len(plain) - len(arguments.defaults) > _OLD_COUNT + bound
 
 
 def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, value: ast.expr) -> Verdict:
@@ -168,11 +183,12 @@ CALLBACKS = Rule(
     RuleCard(
         code="FSDP613",
         name="distribute-module-callbacks",
-        summary="an `input_fn` or `output_fn` of `distribute_module` with two parameters",
+        summary="an `input_fn` or `output_fn` of `distribute_module` with other parameters than some torch hands it",
         explanation="""\
 Since torch 2.3 the callbacks of `distribute_module` take the module, the inputs (or outputs) and the mesh; those with
 two parameters still work and give a FutureWarning (a UserWarning in 2.3). A lambda, or a function of the file that is
-used for nothing else, gets the parameter.""",
+used for nothing else, gets the parameter. Before 2.3 they are called without the module: three parameters that have
+to be given are reported where such a release is supported.""",
         applicability="safe or manual",
         deprecated="2.3",
         floor="2.3",

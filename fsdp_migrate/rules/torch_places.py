@@ -177,11 +177,12 @@ def _find_roots(facts: ModuleFacts) -> dict[ast.expr, str | None]:
 
 
 def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
+    """What a node stands for, the first of several imports of the same thing."""
     meanings = facts.names.meanings(node)
     if len(meanings) > 1:
         # Of several imports of one name the old arm of a version check does not count.
         meanings = tuple(m for m in meanings if m.binding is None or facts.reached(m.binding.node))
-    return meanings[0] if len(meanings) == 1 else None
+    return meanings[0] if len({meaning.qualified for meaning in meanings}) == 1 else None
 
 
 def may_end_in(facts: ModuleFacts, node: ast.expr, words: Container[str]) -> bool:

@@ -84,3 +84,27 @@ def test_the_older_place_has_the_callbacks_from_torch_2_3_on() -> None:
 )
 def test_other_callbacks_are_left_alone(text: str) -> None:
     check_noop(MODULE + text, "FSDP613", torch=">=2.5")
+
+
+OLD_PLACE = "from torch.distributed._tensor import distribute_module\n"
+
+
+@pytest.mark.parametrize("torch", [">=2.0", ">=2.1,<2.3"])
+def test_a_callback_that_needs_the_module_fails_before_torch_2_3(torch: str) -> None:
+    text = OLD_PLACE + DEF.format("module, ") + "distribute_module(m, mesh, input_fn=enter)\n"
+    check_manual(text, "FSDP613", "support torch>=2.3 only", torch=torch)
+    assert [finding.severity for finding in lint(text, "FSDP613", torch)] == [Severity.BREAKS]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OLD_PLACE + "distribute_module(m, mesh, input_fn=lambda *args: args[0])\n",
+        OLD_PLACE + "distribute_module(m, mesh, input_fn=lambda inputs, mesh, x=0: inputs)\n",
+        OLD_PLACE + "import torch\nif torch.__version__ >= '2.3':\n"
+        "    distribute_module(m, mesh, input_fn=lambda module, inputs, mesh: inputs)\n",
+        MODULE + "distribute_module(m, mesh, input_fn=lambda module, inputs, mesh: inputs)\n",
+    ],
+)
+def test_a_callback_that_fits_before_torch_2_3_is_left_alone(text: str) -> None:
+    check_noop(text, "FSDP613", torch=">=2.0")

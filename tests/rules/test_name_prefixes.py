@@ -69,6 +69,10 @@ def test_up_to_torch_1_13_the_second_wrapper_is_there() -> None:
     ("before", "after"),
     [
         (f"{PREFIX}x = n.replace(_CHECKPOINT_PREFIX + '.', '')\n", f"{PREFIX}x = n.replace(_CHECKPOINT_PREFIX, '')\n"),
+        (
+            f"if a:\n    {PREFIX}else:\n    {PREFIX}x = n.replace(_CHECKPOINT_PREFIX + '.', '')\n",
+            f"if a:\n    {PREFIX}else:\n    {PREFIX}x = n.replace(_CHECKPOINT_PREFIX, '')\n",
+        ),
         (f"{PREFIX}x = 'a.' + _CHECKPOINT_PREFIX + '.'\n", f"{PREFIX}x = 'a.' + _CHECKPOINT_PREFIX\n"),
         (
             "from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as w\n"
