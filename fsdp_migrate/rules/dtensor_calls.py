@@ -29,6 +29,7 @@ _THREE = Version("2.3")
 _CALLBACKS = ("input_fn", "output_fn")
 _FIRST_CALLBACK = 3  # module, device_mesh and partition_fn stand in front of them
 _OLD_COUNT = 2
+_BOTH = "take `*args` and look how many there are, or support torch>=2.3 only"
 
 
 def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -67,10 +68,8 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 verdict = _with_module(facts, function, value)
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
             elif _needs_three(function.args, bound) and early:
-                message = (
-                    f"`distribute_module` hands its `{name}` no module before torch 2.3: it lacks an argument there"
-                )
-                verdict = manual("take `*args` and look how many there are, or support torch>=2.3 only")
+                message = f"`distribute_module` hands its `{name}` no module before torch 2.3, so that it fails there"
+                verdict = Verdict(manual=_BOTH, below_floor=True)
                 grade = severity(facts, call, early, releases)
                 yield finding(facts, card, value, facts.statement(call), message, verdict, grade)
 
