@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from fsdp_migrate.edits import (
     Edit,
@@ -19,16 +19,7 @@ from fsdp_migrate.edits import (
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
 from fsdp_migrate.rewrite.imports import added_behind, edited, moved
 from fsdp_migrate.source import Replacement, Source
-from fsdp_migrate.splicing import TooDeepError, splice
-
-
-def apply(source: Source, edits: Sequence[Edit]) -> bytes:
-    """The text of `source` after `edits`, as UTF-8 (`Source.encode` gives the bytes for the disk).
-
-    Raises:
-        RewriteError: the plan cannot be carried out.
-    """
-    return splice(source.data, replacements(source, edits))
+from fsdp_migrate.splicing import TooDeepError
 
 
 def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:

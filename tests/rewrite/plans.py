@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fsdp_migrate.edits import Argument, Context, Edit, EditImport, Hoist, Release, Replace, RewriteCall, Wrap
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.rewrite.materialise import replacements
 from fsdp_migrate.source import Source, Span
+from fsdp_migrate.splicing import splice
 
 FULL = Context("FSDP.state_dict_type", ("model", "StateDictType.FULL_STATE_DICT"))
 SHARDED = Context("FSDP.state_dict_type", ("model", "StateDictType.SHARDED_STATE_DICT"))
@@ -25,6 +29,11 @@ def span(source: Source, text: str, occurrence: int = 1) -> Span:
         start = source.data.index(wanted, end)
         end = start + len(wanted)
     return Span(start, end)
+
+
+def apply(source: Source, edits: Sequence[Edit]) -> bytes:
+    """The text after `edits`, as UTF-8."""
+    return splice(source.data, replacements(source, edits))
 
 
 def arguments(*plan: int | str | tuple[str, int]) -> tuple[Argument, ...]:

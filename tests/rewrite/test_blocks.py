@@ -6,10 +6,9 @@ import pytest
 
 from fsdp_migrate.edits import Context, Edit, Hoist, Replace, RewriteCall, Unwrap, Wrap
 from fsdp_migrate.rewrite.blocks import with_header
-from fsdp_migrate.rewrite.materialise import apply
 from fsdp_migrate.source import Source, Span
 
-from .plans import FULL, SHARDED, WIDE, arguments, hoist, renamed, replace, span, wrap
+from .plans import FULL, SHARDED, WIDE, apply, arguments, hoist, renamed, replace, span, wrap
 
 HEADER = "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):"
 

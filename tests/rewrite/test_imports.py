@@ -6,11 +6,10 @@ import pytest
 
 from fsdp_migrate.edits import EditImport, MoveImport
 from fsdp_migrate.reading import read_source
-from fsdp_migrate.rewrite.materialise import apply
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.splicing import RewriteError
 
-from .plans import add, remove
+from .plans import add, apply, remove
 
 
 def applied(text: str, *plan: Callable[[Source], EditImport]) -> str:
