@@ -1,4 +1,4 @@
-"""The table in CONTRIBUTING.md says which part of the package may know which."""
+"""The tables in CONTRIBUTING.md say what is where, and the first of them which part may know which."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ PACKAGE = ROOT / "fsdp_migrate"
 OUTSIDE = {"__init__", "__main__"}
 
 
-def layers() -> list[list[str]]:
-    """The rows of the table, top first."""
-    table = (
-        (ROOT / "CONTRIBUTING.md").read_text().partition("| `fsdp_migrate/` | |\n|---|---|\n")[2].partition("\n\n")[0]
-    )
-    return [re.findall(r"`(\w+)(?:/|\.py)`", row.split("|")[1]) for row in table.splitlines()]
+def table(folder: str) -> list[list[str]]:
+    """What the rows of the table of a folder name, top first."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = text.partition(f"| `{folder}/` | |\n|---|---|\n")[2].partition("\n\n")[0]
+    return [re.findall(r"`(\w+)(?:/|\.py)`", row.split("|")[1]) for row in rows.splitlines()]
 
 
 def parts() -> list[str]:
@@ -42,13 +41,20 @@ def imported(part: str) -> Iterator[str]:
             yield from (module.split(".")[1] for module in modules if module.startswith("fsdp_migrate."))
 
 
+@pytest.mark.parametrize("folder", ["facts", "rules"])
+def test_the_tables_of_folders_name_every_module_once_but_for_those_that_start_with_codes(folder: str) -> None:
+    named = sorted(name for row in table(f"fsdp_migrate/{folder}") for name in row)
+    modules = {path.stem: path.read_text() for path in (PACKAGE / folder).glob("*.py") if path.stem not in OUTSIDE}
+    assert named == sorted(name for name, text in modules.items() if not text.startswith('"""FSDP'))
+
+
 def test_the_table_names_every_part_once() -> None:
-    assert sorted(part for row in layers() for part in row) == parts()
+    assert sorted(part for row in table("fsdp_migrate") for part in row) == parts()
 
 
 @pytest.mark.parametrize("part", parts())
 def test_a_part_imports_only_what_stands_beside_or_below_it(part: str) -> None:
-    rows = layers()
+    rows = table("fsdp_migrate")
     own = next(number for number, row in enumerate(rows) if part in row)
     below = {name for row in rows[own:] for name in row}
     assert {name for name in imported(part) if name in parts()} <= below
