@@ -292,7 +292,7 @@ _FIELDS = (
 def _name() -> str:
     """What the file is called: it is another one for another folder, Python, or version of this program."""
     parts = [os.getcwd(), sys.version, __version__, str(_FORMAT)]
-    package = os.path.dirname(__file__)
+    package = os.path.dirname(os.path.dirname(__file__))
     for folder, _, names in os.walk(package):
         if not folder.endswith("__pycache__"):
             for name in sorted(names):

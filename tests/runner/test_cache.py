@@ -4,9 +4,11 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import fsdp_migrate
 from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
 from fsdp_migrate.config import Layer
@@ -202,6 +204,20 @@ def test_a_link_in_the_place_of_the_cache_is_not_followed(project: Project) -> N
     (project.store / f"{name}.json").symlink_to(elsewhere)
     project.lint()
     assert project.linted == ["a.py"]
+
+
+@pytest.mark.parametrize("part", ["rules/card.py", "runner/cache.py", "source.py", "torch_api/fsdp.json.gz"])
+def test_another_program_has_another_cache(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed, stat, name = Path(fsdp_migrate.__file__).parent / part, os.stat, cache._name()
+    assert cache._name() == name
+
+    def touched(path: str) -> object:
+        found = stat(path)
+        later = Path(path) == changed
+        return SimpleNamespace(st_size=found.st_size, st_mtime_ns=found.st_mtime_ns + later)
+
+    monkeypatch.setattr(cache.os, "stat", touched)
+    assert cache._name() != name
 
 
 def test_a_folder_that_cannot_be_one_is_an_error(tmp_path: Path) -> None:
