@@ -28,6 +28,7 @@ from fsdp_migrate.rules.amp_names import (
     places,
     takes_keywords,
     text_trouble,
+    told_apart,
     torch_spelling,
 )
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
@@ -108,7 +109,7 @@ def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         else:
             verdict = scaler_verdict(facts, binding, here) if here[0].device == "cuda" else None
         if verdict is not None:
-            yield _import_finding(facts, card, binding, here[0], verdict)
+            yield _import_finding(facts, card, binding, here[0], told_apart(facts, here, verdict))
             found = [place for place in found if place not in here]
     for place in found:
         call = call_of(facts, place)
@@ -117,7 +118,7 @@ def check_scaler(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         elif isinstance(facts.structure.parents[place.node], ast.ClassDef):
             verdict = manual(f'derive from `{place.new}` and give "{place.device}" to `super().__init__` first')
         elif is_type(facts, place.node):
-            verdict = _renamed(facts, place)
+            verdict = told_apart(facts, [place], _renamed(facts, place))
         else:
             verdict = manual(f'only a call can be rewritten: use `{place.new}` with "{place.device}" first')
         yield _finding(facts, card, place, verdict)
@@ -128,8 +129,8 @@ def _scaler_arguments(place: Place, call: ast.Call) -> tuple[Argument, ...]:
 
 
 def _scaler_follows(facts: ModuleFacts, place: Place) -> CallEdits | None:
-    call, parent = call_of(facts, place), facts.structure.parents[place.node]
-    if call is not None:
+    parent = facts.structure.parents[place.node]
+    if (call := call_of(facts, place)) is not None:
         return (RewriteCall(facts.source.span(call), None, _scaler_arguments(place, call)),)
     if isinstance(parent, ast.ClassDef):
         return () if place.device == "cuda" and takes_keywords(facts, parent) else None
@@ -205,8 +206,7 @@ def _rewritten(facts: ModuleFacts, place: Place, call: ast.Call, arguments: tupl
 def _renamed(facts: ModuleFacts, place: Place, behind: str = "") -> Verdict:
     """The new name in the place of the old one, with some text `behind` it."""
     torch = torch_spelling(facts, place)
-    trouble = _trouble(facts, place) or (NO_TORCH if torch is None else None)
-    if trouble is not None:
+    if (trouble := _trouble(facts, place) or (NO_TORCH if torch is None else None)) is not None:
         return manual(trouble)
     edit = Replace(facts.source.span(place.node), f"{torch}.amp.{place.name}{behind}")
     return Verdict(Fix((edit,), _released(facts, place, torch)))
@@ -307,13 +307,13 @@ SCALER = Rule(
         explanation="""\
 `torch.cuda.amp.GradScaler` warns since torch 2.4; `torch.amp.GradScaler` is there since 2.3 and takes the device
 first. Since 2.3 the old class, like `ShardedGradScaler`, is a subclass of the new one: tests with `isinstance` and
-annotations have to name the new class, and do after the fix. Tests in files that do not use torch.distributed are
-reached with `--select FSDP8`. A subclass follows where its base is seen to get keywords only; otherwise it is
-reported, since a position would be taken for the device.
+annotations have to name the new class, and do after the fix (unsafe where a `ShardedGradScaler` is told apart). Tests
+in files that do not use torch.distributed are reached with `--select FSDP8`. A subclass follows where its base is seen
+to get keywords only; otherwise it is reported, since a position would be taken for the device.
 
 Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
 new one first (or asks for the version as the file does), and positions become keywords, which both take.""",
-        applicability="safe or manual",
+        applicability="safe, unsafe or manual",
         deprecated=DEPRECATED,
         floor="2.3",
         flags=(

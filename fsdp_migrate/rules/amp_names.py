@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
@@ -12,8 +12,10 @@ from fsdp_migrate.edits import Argument
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.releases import uses_of
+from fsdp_migrate.rules.torch_places import imports
 
 DEPRECATED = "2.4"
 NEW_MODULE = "torch.amp"
@@ -24,6 +26,7 @@ _MODULES = {
     for inner in ("", ".autocast_mode", ".grad_scaler")
 }
 _ASSERTIONS = ("assertIsInstance", "assertNotIsInstance")
+_SHARDED = "ShardedGradScaler"
 NO_TORCH = "`torch` itself is not imported here: import it"
 
 
@@ -130,6 +133,25 @@ def is_type(facts: ModuleFacts, node: ast.expr) -> bool:
         tested = asserted or facts.names.qualified(parent.func) in ("builtins.isinstance", "builtins.issubclass")
         return tested and child in parent.args[1:]
     return child in (getattr(parent, "annotation", None), getattr(parent, "returns", None))
+
+
+def told_apart(facts: ModuleFacts, places: Iterable[Place], verdict: Verdict) -> Verdict:
+    """The verdict of a scaler, unsafe where a test tells it from `ShardedGradScaler`, which is one of the new class."""
+    if verdict.fix is None or not any(taken.path.endswith(_SHARDED) for taken in imports(facts)):
+        return verdict
+    tests = [_test_of(facts, place.node) for place in places if is_type(facts, place.node)]
+    if all(test is None or _SHARDED in ast.unparse(test) for test in tests):
+        return verdict
+    return replace(verdict, unsafe=f"since torch 2.3 a {_SHARDED} passes the test for the new class, but not the old")
+
+
+def _test_of(facts: ModuleFacts, node: ast.AST) -> ast.Call | None:
+    """The call of `isinstance` or the like around a class, None for an annotation."""
+    while isinstance(node, (ast.expr, ast.keyword)):
+        node = facts.structure.parents[node]
+        if isinstance(node, ast.Call):
+            return node
+    return None
 
 
 def call_of(facts: ModuleFacts, place: Place) -> ast.Call | None:

@@ -65,7 +65,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP613", "distribute-module-callbacks", "dtensor_calls", ("distribute_module",), marks=("distribute_module",), fixes=("safe",)),
     Entry("FSDP690", "dead-version-gate", "dead_gate", (), everywhere=True, fixes=("unsafe",)),
     Entry("FSDP801", "device-autocast", "amp", ("autocast",), marks=("autocast",), neighbour=True, fixes=("safe",)),
-    Entry("FSDP802", "device-grad-scaler", "amp", ("GradScaler",), marks=("GradScaler",), neighbour=True, fixes=("safe",)),
+    Entry("FSDP802", "device-grad-scaler", "amp", ("GradScaler",), marks=("GradScaler",), neighbour=True, fixes=("safe", "unsafe")),
     Entry("FSDP803", "device-custom-fwd", "amp", ("custom_fwd", "custom_bwd"), marks=("custom_bwd", "custom_fwd"), neighbour=True, fixes=("safe",)),
     Entry("FSDP804", "positional-sharded-grad-scaler", "sharded_scaler", ("ShardedGradScaler",), marks=("ShardedGradScaler",), fixes=("safe",)),
     Entry("FSDP811", "gather-base", "c10d", ("_all_gather_base", "_reduce_scatter_base"), marks=("_all_gather_base", "_reduce_scatter_base"), neighbour=True, fixes=("safe",)),

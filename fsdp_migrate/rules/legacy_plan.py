@@ -10,8 +10,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from packaging.version import Version
-
 from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind
@@ -24,9 +22,9 @@ from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.comments import loses_comment
-from fsdp_migrate.rules.floors import newest
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
-from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, SHARDED, Method
+from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, Method
+from fsdp_migrate.rules.meshes import mesh_doubt
 from fsdp_migrate.rules.optimizer import find_optimizer, loaded_into
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
@@ -34,7 +32,6 @@ from fsdp_migrate.rules.swallowed import goes_on_after_error, swallowing_handler
 from fsdp_migrate.rules.usable import NoOptimizer
 
 FULL_CONFIG = "FullOptimStateDictConfig"
-MESH_SINCE = Version("2.2")
 _DROPPED = ("optim_input", "rank0_only")
 # What an argument is called when it gets a name of its own.
 _ARGUMENT_LOCALS = {
@@ -102,7 +99,7 @@ class _Planner:
         rank0_only = self._rank0_only(method, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
-        unsafe = self._mesh_doubt(call, method) or self._order_doubt(method, bound)
+        unsafe = mesh_doubt(self.facts, call, method, model) or self._order_doubt(method, bound)
         if is_printed_as_code(self.facts, call):
             raise _Manual("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
         if matching_context(self.facts, call, model, method.type_name, rank0_only):
@@ -305,17 +302,6 @@ class _Planner:
         name = fresh_name(scope, stem, given)
         given.add(name)
         return name
-
-    def _mesh_doubt(self, call: ast.Call, method: Method) -> str | None:
-        """Why a sharded save may give another tensor type: with a device mesh it is DTensor from torch 2.2 on."""
-        if method.loads or method.type_name != SHARDED or newest(self.facts, call) < MESH_SINCE:
-            return None
-        if self.facts.fsdp.builds_without_mesh:
-            return None
-        return (
-            "if the model was built with a `device_mesh`, the new call returns DTensor where the old one "
-            "returned ShardedTensor"
-        )
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import Severity
+from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.torch_api import TorchRange
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
@@ -386,3 +386,21 @@ def test_by_default_only_files_with_torch_distributed_or_fsdp_are_looked_at() ->
     assert _by_default(f"import torch\ntorch.distributed.barrier()\n{region}") == [AUTOCAST]
     assert _by_default(f"import torch\nfrom fairscale.nn import FullyShardedDataParallel\n{region}") == [AUTOCAST]
     assert _by_default(f"import torch\nfrom torch.nn.parallel import DistributedDataParallel\n{region}") == []
+
+
+def test_a_test_that_tells_a_scaler_from_the_sharded_one_is_not_given_the_new_class_unasked() -> None:
+    head = (
+        "import torch\nfrom torch.cuda.amp import GradScaler\n"
+        "from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler\n\n"
+        "def kind(scaler: GradScaler):\n    return isinstance(scaler, {})\n"
+    )
+    for tested, grade in (
+        ("GradScaler", Applicability.UNSAFE),
+        ("torch.cuda.amp.GradScaler", Applicability.UNSAFE),
+        ("(GradScaler, ShardedGradScaler)", Applicability.SAFE),
+        ("int", Applicability.SAFE),
+    ):
+        found = lint(head.format(tested), "FSDP802", ">=2.3")
+        assert grade in {one.applicability for one in found}, tested
+    (known,) = lint(head.format("GradScaler"), "FSDP802", ">=2.1")
+    assert known.reason == "since torch 2.3 a ShardedGradScaler passes the test for the new class, but not the old"

@@ -276,10 +276,14 @@ def test_sharded_is_safe_only_where_the_model_is_built_without_a_mesh() -> None:
         ("model = FSDP(module, **mesh)", Applicability.UNSAFE),
         ("model = FSDP(module); wrap = partial(FSDP, device_mesh=mesh)", Applicability.UNSAFE),
         ("model = FSDP(module); kwargs = {'device_mesh': mesh}", Applicability.UNSAFE),
-        ("model = module", Applicability.UNSAFE),
+        ("small = FSDP(module); model, _ = builders.build(module)", Applicability.UNSAFE),
+        ("self.small = FSDP(module); model = make(module)", Applicability.SAFE),
     ):
-        (finding,) = lint(text.format(imports=IMPORT, build=build), "FSDP102")
+        imports = f"import builders\n{IMPORT}\ndef make(module):\n    return FSDP(module)\n"
+        (finding,) = lint(text.format(imports=imports, build=build), "FSDP102")
         assert finding.applicability is grade, build
+    (finding,) = lint(text.format(imports=IMPORT, build="model = module"), "FSDP102")
+    assert finding.applicability is Applicability.UNSAFE
     (finding,) = lint(text.format(imports=IMPORT, build="model = module"), "FSDP102", ">=2.1,<2.2")
     assert finding.applicability is Applicability.SAFE
 
