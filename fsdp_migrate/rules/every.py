@@ -34,6 +34,7 @@ from fsdp_migrate.rules import (
     sharded_scaler,
     state_dict_config,
     state_dict_type,
+    storage_classes,
     to_load_order,
     type_is_flat_parameter,
     unaccepted_arguments,
@@ -100,5 +101,6 @@ _RULES = (
     *activation_checkpoint.RULES,
     *checkpoint_choices.RULES,
     loading.RULE,
+    storage_classes.RULE,
 )
 RULES: tuple[Rule, ...] = tuple(sorted(_RULES, key=lambda rule: rule.card.code))

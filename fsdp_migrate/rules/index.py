@@ -64,6 +64,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP612", "partial-of-reduce-op", "dtensor_calls", ("ReduceOp",), marks=("ReduceOp",), fixes=("safe",)),
     Entry("FSDP613", "distribute-module-callbacks", "dtensor_calls", ("distribute_module",), marks=("distribute_module",), fixes=("safe",)),
     Entry("FSDP690", "dead-version-gate", "dead_gate", (), everywhere=True, fixes=("unsafe",)),
+    Entry("FSDP701", "storage-without-new-methods", "storage_classes", ("StorageWriter", "StorageReader"), marks=("StorageReader", "StorageWriter")),
     Entry("FSDP801", "device-autocast", "amp", ("autocast",), marks=("autocast",), neighbour=True, fixes=("safe",)),
     Entry("FSDP802", "device-grad-scaler", "amp", ("GradScaler",), marks=("GradScaler",), neighbour=True, fixes=("safe", "unsafe")),
     Entry("FSDP803", "device-custom-fwd", "amp", ("custom_fwd", "custom_bwd"), marks=("custom_bwd", "custom_fwd"), neighbour=True, fixes=("safe",)),

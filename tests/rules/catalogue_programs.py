@@ -156,6 +156,10 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         "from torch.distributed.tensor.parallel import parallelize_module as apply\napply(m, d, p, tp_mesh_dim=1)\n",
     ),
     # Checkpointing
+    ("dcp-storage-abstract", "FSDP701"): (
+        DEFAULT,
+        "from torch.distributed.checkpoint import StorageReader\nclass Reader(StorageReader): ...\n",
+    ),
     ("dcp-shard-checkpoint", "FSDP605"): (
         DEFAULT,
         "from torch.distributed._shard.checkpoint import FileSystemReader\n",

@@ -12,7 +12,7 @@ from fsdp_migrate.rules.moves import MOVES
 from tests.rules.catalogue_programs import PROGRAMS
 from tests.rules.checks import lint
 
-FAMILIES = ("FSDP4", "FSDP5", "FSDP6", "FSDP8")
+FAMILIES = ("FSDP4", "FSDP5", "FSDP6", "FSDP7", "FSDP8")
 # It is about version checks, whatever they check for.
 OF_NO_CHANGE = {"FSDP690"}
 CLAIMS = [(change.entry, code) for change in CHANGES for code in change.codes]
