@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from fsdp_migrate.config import Settings
+from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
@@ -122,7 +123,7 @@ def test_attributes_that_are_written_alike_hold_the_same() -> None:
 def test_more_code_than_fits_into_memory_is_named_and_not_analysed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdp_migrate.source.LONGEST_TEXT", 1_000_000)
     (finding,) = lint_bytes(f"{IMPORT}{CALL}\n".encode() + b"x = 1\n" * 200_000, "x.py", SETTINGS).findings
-    assert finding.code == "FSDP001"
+    assert (finding.code, finding.applicability) == ("FSDP001", Applicability.MANUAL)
     assert (
         finding.message == "the file is not parsed: it has more than 1 million characters, which take too much memory"
     )

@@ -5,7 +5,14 @@ from textwrap import dedent
 
 import pytest
 
-from fsdp_migrate.facts.evaluation import evaluated_before, evaluated_conditionally, is_neutral, is_reading, pure
+from fsdp_migrate.facts.evaluation import (
+    calls_in,
+    evaluated_before,
+    evaluated_conditionally,
+    is_neutral,
+    is_reading,
+    pure,
+)
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import build
 
@@ -39,6 +46,24 @@ def test_what_runs_before_follows_the_order_of_evaluation(text: str, before: lis
     call, statement, names = probe(text)
     found = [ast.unparse(node) for node in evaluated_before(call, statement, names.structure.parents)]
     assert sorted(found) == sorted(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("f(g(), [h(i()) for x in j()])", ["f", "g", "h", "i", "j"]),
+        ("f(lambda: g())", ["f"]),
+        ("def f(a=g()):\n    h()", []),
+        ("async def f():\n    h()", []),
+        ("class A(f()):\n    g()", []),
+    ],
+)
+def test_what_is_only_defined_calls_nothing(text: str, calls: list[str]) -> None:
+    (statement,) = ast.parse(text).body
+    found = [
+        call.func.id for call in calls_in(statement) if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    ]
+    assert sorted(found) == calls
 
 
 @pytest.mark.parametrize(

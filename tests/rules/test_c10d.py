@@ -79,6 +79,17 @@ def test_code_that_chooses_by_itself_is_left_alone() -> None:
     )
 
 
+def test_a_check_of_the_version_leaves_the_old_gather_to_older_releases() -> None:
+    text = """\
+        import torch
+        from packaging.version import Version
+        if Version(torch.__version__) < Version("{}"):
+            torch.distributed._all_gather_base(a, b)
+        """
+    check_noop(text.format("1.13"), BASES, torch=">=1.11")
+    check_manual(text.format("2.0"), BASES, "also runs on torch 1.11 to 1.12", torch=">=1.11")
+
+
 def test_what_only_names_the_old_gather_besides_is_no_choice() -> None:
     text = """\
         import torch.distributed as dist

@@ -58,6 +58,7 @@ def test_the_signatures_are_as_the_rules_say() -> None:
         "m = FSDP(x, **(other | {{'{}': p}}))\n",
         "m = FSDP(x, **dict(other, **dict({}=p)))\n",
         "m = FSDP(x, **(dict({}=p) if other else {{}}))\n",
+        "m = FSDP(x, **{{**settings(), '{}': p}})\n",
     ],
 )
 def test_the_argument_is_renamed_wherever_fsdp_gets_it(code: str, old: str, new: str, text: str) -> None:

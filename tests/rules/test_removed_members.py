@@ -21,6 +21,17 @@ def test_the_data_agrees_with_the_rows(member: Member) -> None:
     assert min(release for release in PUBLISHED if release > having[-1]) == Version(f"{member.removed}.0")
 
 
+def test_what_only_instances_have_and_no_data_knows_is_gone_since() -> None:
+    # Set in __init__ up to the release before (1.13.1 and 2.0.1 fully_sharded_data_parallel.py, _init_utils.py).
+    assert {member.name: member.removed for member in MEMBERS if not member.method} == {
+        "_handles": "2.1",
+        "_communication_hook": "2.1",
+        "_communication_hook_state": "2.1",
+        "gradient_predivide_factor": "1.13",
+        "numel_padded_per_param": "1.13",
+    }
+
+
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_a_member_of_a_model_built_here_breaks(member: Member) -> None:
     (finding,) = lint(f"{BUILT}x = model.{member.name}\n", "FSDP611")

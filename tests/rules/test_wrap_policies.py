@@ -155,6 +155,7 @@ def test_or_policy_is_imported_from_its_home() -> None:
     text = "from {} import _or_policy as either\n"
     check_transformed(text.format(FULL), text.format(WRAP), "FSDP406")
     check_manual(f"import {FULL} as f\np = f._or_policy\n", "FSDP406", f"import it from `{WRAP}`")
+    check_noop(f"import {FULL} as f\nf._or_policy = p\n", "FSDP406")
     check_noop(text.format(WRAP), "FSDP406")
     check_noop(text.format(WRAP), "FSDP406", torch=">=1.11")
 

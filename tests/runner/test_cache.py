@@ -216,8 +216,10 @@ def test_another_program_has_another_cache(part: str, monkeypatch: pytest.Monkey
         later = Path(path) == changed
         return SimpleNamespace(st_size=found.st_size, st_mtime_ns=found.st_mtime_ns + later)
 
-    monkeypatch.setattr(cache.os, "stat", touched)
-    assert cache._name() != name
+    with monkeypatch.context() as patched:
+        patched.setattr(cache.os, "stat", touched)
+        other = cache._name()
+    assert other != name
 
 
 def test_a_folder_that_cannot_be_one_is_an_error(tmp_path: Path) -> None:
