@@ -93,6 +93,7 @@ def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, para
         "m = FSDP(x)\nnn.utils.clip_grad_norm_(x.parameters(), 1.0)\n",
         "m = FSDP(x)\nm.clip_grad_norm_(1.0)\n",
         "nn.utils.clip_grad_norm_(FSDP(x).parameters(), 1.0)\n",
+        "m = FSDP(x)\nnn.utils.clip_grad_norm_(m.trainable(), 1.0)\n",
         "m = FSDP(x)\ndef clip_grad_norm_(p, c):\n    pass\nclip_grad_norm_(m.parameters(), 1.0)\n",
         "class T:\n    def __init__(self, m):\n        self.m = m\n        if a:\n            self.m = FSDP(m)\n"
         "    def f(self):\n        nn.utils.clip_grad_norm_(self.m.parameters(), 1.0)\n",
