@@ -120,6 +120,11 @@ def test_attributes_that_are_written_alike_hold_the_same() -> None:
     assert not is_known("other.parts[0].net")
 
 
+def test_what_is_deleted_is_what_it_was() -> None:
+    text = f"{IMPORT}self.net = FSDP(m)\nself.net.full_optim_state_dict(self.net, optim)\ndel self.net\n"
+    assert [finding.reason for finding in lint_bytes(text.encode(), "x.py", SETTINGS).findings] == [None]
+
+
 def test_more_code_than_fits_into_memory_is_named_and_not_analysed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdp_migrate.source.LONGEST_TEXT", 1_000_000)
     (finding,) = lint_bytes(f"{IMPORT}{CALL}\n".encode() + b"x = 1\n" * 200_000, "x.py", SETTINGS).findings

@@ -31,6 +31,25 @@ NEW = "FSDP.optim_state_dict(model, optim)"
 
 
 @pytest.mark.parametrize(
+    ("code", "call", "told"),
+    [
+        ("FSDP101", "full_optim_state_dict(m, o)", "optim_state_dict` under `FULL_STATE_DICT`{}"),
+        ("FSDP102", "sharded_optim_state_dict(m, o)", "optim_state_dict` under `SHARDED_STATE_DICT`"),
+        ("FSDP103", "shard_full_optim_state_dict(osd, m)", "optim_state_dict_to_load` under `FULL_STATE_DICT`{}"),
+        ("FSDP104", "scatter_full_optim_state_dict(osd, m)", "optim_state_dict_to_load` under `FULL_STATE_DICT`{}"),
+        ("FSDP105", "flatten_sharded_optim_state_dict(osd, m)", "optim_state_dict_to_load` under `SHARDED_STATE_DICT`"),
+    ],
+)
+def test_the_message_says_what_takes_the_place_of_a_method(code: str, call: str, told: str) -> None:
+    (found,) = lint(f"{IMPORT}\nx = FSDP.{call}\n", code)
+    old = call.partition("(")[0]
+    assert found.message == f"`{old}` is deprecated since torch 2.0: use `FSDP." + told.format(
+        " with an optimizer config"
+    )
+    assert found.severity is Severity.DEPRECATED
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("osd = {}", "osd = {}"),
