@@ -21,6 +21,15 @@ class ForeignClass:
 
 
 @dataclass(frozen=True)
+class Use:
+    """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
+
+    facts: ModuleFacts
+    node: ast.Name | ast.Attribute
+    shown: str
+
+
+@dataclass(frozen=True)
 class Caller:
     """A call in another module: the facts of that module, the call, and what to call its file in a message."""
 
@@ -84,5 +93,16 @@ class Elsewhere(Protocol):
     def is_written(self, word: str) -> bool:
         """Whether a word is in another module of the project."""
 
-    def callers(self, name: str) -> Sequence[Caller] | None:
-        """The calls in other modules of the asking module's function `name`, None when there may be more of them."""
+    def uses(self, name: str) -> Sequence[Use] | None:
+        """Where other modules read the asking module's `name`, None when there may be more such places."""
+
+
+def calls_among(uses: Sequence[Use] | None) -> Sequence[Caller] | None:
+    """The calls that some uses are, None when there may be others: something else is done with the function."""
+    found: list[Caller] = []
+    for use in uses or ():
+        parent = use.facts.structure.parents[use.node]
+        if not isinstance(parent, ast.Call) or parent.func is not use.node:
+            return None
+        found.append(Caller(use.facts, parent, use.shown))
+    return None if uses is None else found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.facts.scopes import Kind, Scope
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Caller, Elsewhere
+    from fsdp_migrate.facts.elsewhere import Elsewhere, Use
     from fsdp_migrate.facts.flags import ScopedNames
     from fsdp_migrate.facts.gates import Gates
 
@@ -111,18 +111,16 @@ class Helpers:
             return 0
         if home.is_class:
             return self.gates.everywhere if elsewhere.is_written(function.name) else 0
-        callers = elsewhere.callers(function.name)
-        if callers is None:
-            return self.gates.everywhere
-        found = 0
-        for caller in callers:
-            found |= self._translated(caller)
+        uses = elsewhere.uses(function.name)
+        found = self.gates.everywhere if uses is None else 0
+        for use in uses or ():
+            found |= self._translated(use)
         return found
 
-    def _translated(self, caller: Caller) -> int:
-        """The releases that get to a call in another module, as bits of this one."""
-        foreign = caller.facts.gates
-        mask = foreign.mask(caller.call)
+    def _translated(self, use: Use) -> int:
+        """The releases that get to a place in another module, as bits of this one."""
+        foreign = use.facts.gates
+        mask = foreign.mask(use.node)
         bits = self.gates.bits
         return sum(bits[release] for release in bits if mask & foreign.bits.get(release, mask))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.elsewhere import Caller
+from fsdp_migrate.facts.elsewhere import Use
 from fsdp_migrate.files import FileError, read
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 
@@ -82,14 +82,14 @@ def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
     return as_module and f".{name}".encode() in sketch.raw
 
 
-def callers(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Caller, ...] | None:
-    """The calls in other files of the top-level function `name` of the module at `path`.
+def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
+    """Where other files read the top-level `name` of the module at `path`, imports left out.
 
-    None when a file does something else with it than call it or import it, so that more calls may be out of sight.
+    None when one of them cannot be parsed, so that more uses may be out of sight.
     """
-    found: list[Caller] = []
+    found: list[Use] = []
     shown = {file.path: file.shown for file in modules.files}
-    for other in _candidates(modules, path, name):
+    for other in _readers(modules, path, name):
         sketch = modules.sketch(other)
         if sketch is None or name.encode() not in sketch.raw:
             continue
@@ -99,13 +99,22 @@ def callers(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[
         view = modules.view(other, torch)
         for node in _uses(facts.source.tree, name, sketch):
             qualified = facts.names.qualified(node)
-            if qualified is None or view.origin(qualified) != (path, name):
-                continue
-            parent = facts.structure.parents[node]
-            if not isinstance(parent, ast.Call) or parent.func is not node:
-                return None
-            found.append(Caller(facts, parent, shown.get(other, other)))
+            if qualified is not None and view.origin(qualified) == (path, name):
+                found.append(Use(facts, node, shown.get(other, other)))
     return tuple(found)
+
+
+def _readers(modules: Modules, path: str, name: str) -> list[str]:
+    """Files that may read `name` of the module at `path`, also from a package that takes it from there."""
+    found: set[str] = set()
+    waiting = [path]
+    while waiting:
+        current = waiting.pop()
+        new = set(_candidates(modules, current, name)) - found - {path}
+        found |= new
+        packages = (other for other in new if other.endswith("__init__.py"))
+        waiting += [other for other in packages if _takes(modules, other, current, name)]
+    return sorted(found)
 
 
 def _uses(tree: ast.Module, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:

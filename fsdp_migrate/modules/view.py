@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.elsewhere import Caller, ForeignClass
+from fsdp_migrate.facts.elsewhere import ForeignClass, Use
 from fsdp_migrate.facts.held import members_behind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.modules.classes import FSDP_CLASS, foreign_class
@@ -311,12 +311,12 @@ class View:
         self.asked_all = True
         return is_written(self.modules, self.path, word)
 
-    def callers(self, name: str) -> Sequence[Caller] | None:
-        """See `Elsewhere.callers`."""
-        from fsdp_migrate.modules.importers import callers
+    def uses(self, name: str) -> Sequence[Use] | None:
+        """See `Elsewhere.uses`."""
+        from fsdp_migrate.modules.importers import uses
 
         self.asked_all = True
-        return callers(self.modules, self.path, name, self.torch)
+        return uses(self.modules, self.path, name, self.torch)
 
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind
-from fsdp_migrate.facts.elsewhere import Caller
+from fsdp_migrate.facts.elsewhere import Caller, calls_among
 
 OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 _MOST_NAMED = 3
@@ -40,7 +40,7 @@ def told_by_callers(facts: ModuleFacts, call: ast.Call) -> str | None:
 def _callers(facts: ModuleFacts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[Caller]:
     """Every call of the function in the project, none where there may be others."""
     elsewhere = facts.names.elsewhere
-    found = () if elsewhere is None else elsewhere.callers(function.name)
+    found = () if elsewhere is None else calls_among(elsewhere.uses(function.name))
     bindings = facts.structure.module.bindings.get(function.name, [])
     if found is None or len(bindings) != 1:
         return []

@@ -17,8 +17,9 @@ from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.argument_dicts import Given
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.construction import PARTIAL, Given, constructions, given
+from fsdp_migrate.rules.construction import PARTIAL, constructions, given
 from fsdp_migrate.torch_api.data import signature
 
 OLD_POLICY, POLICY = "fsdp_auto_wrap_policy", "auto_wrap_policy"

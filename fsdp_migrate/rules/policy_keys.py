@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.elsewhere import calls_among
 from fsdp_migrate.facts.scopes import Scope
 
 
@@ -26,8 +27,8 @@ def passed_elsewhere(facts: ModuleFacts, name: str, old: str) -> bool:
     elsewhere = facts.names.elsewhere
     if elsewhere is None or not elsewhere.is_imported(name):
         return False
-    callers = elsewhere.callers(name)
-    return callers is None or any(keyword.arg == old for caller in callers for keyword in caller.call.keywords)
+    found = calls_among(elsewhere.uses(name))
+    return found is None or any(keyword.arg == old for caller in found for keyword in caller.call.keywords)
 
 
 def _looked_up_in(facts: ModuleFacts, key: ast.Constant, name: str) -> bool:

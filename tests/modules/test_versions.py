@@ -128,3 +128,10 @@ def test_a_private_method_runs_where_the_project_uses_it(other: str, codes: list
     train = f"{READ}{PUBLIC}\nclass Saver:\n    {method}\n{use}"
     grow(tmp_path, {"mylib/__init__.py": "", "mylib/train.py": train, "mylib/other.py": other})
     assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == [*codes, "FSDP690"]
+
+
+def test_a_package_that_takes_a_private_function_hands_it_on(tmp_path: Path) -> None:
+    train = f"{READ}{PUBLIC}\n{HELPER}\n{OLD_ONLY.format('_save_old(1, 2)')}"
+    tree = {"mylib/__init__.py": "from .train import _save_old\n", "mylib/train.py": train}
+    grow(tmp_path, {**tree, "run.py": "import mylib\nmylib._save_old(1, 2)\n"})
+    assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == ["FSDP101", "FSDP690"]
