@@ -148,6 +148,7 @@ _TENSOR = (
 )
 _CHECKPOINTING = (
     _change("dcp-shard-checkpoint", "`_shard.checkpoint`, the first place of distributed checkpointing", "605"),
+    _change("dcp-save-load", "the storage of `save` and `load` by position", "702"),
     _change("dcp-storage-abstract", "abstract methods of storage classes", "701"),
     _change("ckptw-module", "the module `_checkpoint_wrapper`", "833"),
     _change("ckptw-offload", "`offload_to_cpu` of `checkpoint_wrapper`", "831"),

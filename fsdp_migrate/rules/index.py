@@ -65,6 +65,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP613", "distribute-module-callbacks", "dtensor_calls", ("distribute_module",), marks=("distribute_module",), fixes=("safe",)),
     Entry("FSDP690", "dead-version-gate", "dead_gate", (), everywhere=True, fixes=("unsafe",)),
     Entry("FSDP701", "storage-without-new-methods", "storage_classes", ("StorageWriter", "StorageReader"), marks=("StorageReader", "StorageWriter")),
+    Entry("FSDP702", "positional-checkpoint-storage", "checkpoint_storage", (), marks=("load", "save"), names=("torch.distributed.checkpoint.load", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.state_dict_loader.load", "torch.distributed.checkpoint.state_dict_saver.save"), fixes=("safe",)),
     Entry("FSDP801", "device-autocast", "amp", ("autocast",), marks=("autocast",), neighbour=True, fixes=("safe",)),
     Entry("FSDP802", "device-grad-scaler", "amp", ("GradScaler",), marks=("GradScaler",), neighbour=True, fixes=("safe", "unsafe")),
     Entry("FSDP803", "device-custom-fwd", "amp", ("custom_fwd", "custom_bwd"), marks=("custom_bwd", "custom_fwd"), neighbour=True, fixes=("safe",)),

@@ -156,6 +156,10 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         "from torch.distributed.tensor.parallel import parallelize_module as apply\napply(m, d, p, tp_mesh_dim=1)\n",
     ),
     # Checkpointing
+    ("dcp-save-load", "FSDP702"): (
+        ">=2.2",
+        "import torch.distributed.checkpoint as dcp\ndcp.save(state, writer)\n",
+    ),
     ("dcp-storage-abstract", "FSDP701"): (
         DEFAULT,
         "from torch.distributed.checkpoint import StorageReader\nclass Reader(StorageReader): ...\n",
