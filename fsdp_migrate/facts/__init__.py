@@ -51,7 +51,7 @@ class ModuleFacts:
         return self.gates_of(self.torch.releases)
 
     def gates_of(self, releases: tuple[Version, ...]) -> Gates:
-        """Which of some releases reach a node, as long as the facts are not closed."""
+        """Which of the given releases reach a node; to be asked only until the facts are closed."""
         from fsdp_migrate.facts.gates import Gates  # needed only where something is found
 
         apart = self.source.runs_apart
@@ -81,7 +81,7 @@ class ModuleFacts:
         return line[: len(line) - len(line.lstrip(b" \t\f"))].decode().replace("\f", "")
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
-        """What `compute` returns, computed once for this module; rules of one family share their work so."""
+        """What `compute` returns, computed once for each key, so that the rules of a family share their work."""
         if key not in self._memo:
             self._memo[key] = compute()
         return cast("T", self._memo[key])

@@ -31,7 +31,7 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[Loop]:
-    """The loops around `node` whose next turn gets there with the `name` that the one before has bound last."""
+    """The loops around `node` in which it may see what the turn before has bound to `name`."""
     found: list[Loop] = []
     if not any(isinstance(parent, Loop) for parent in _around(node, parents)):
         return found

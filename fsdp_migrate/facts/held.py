@@ -63,7 +63,7 @@ class Held:
         return found
 
     def _place(self, node: ast.expr) -> int:
-        """A number that expressions have in common which are written alike; of a long chain each link is seen once."""
+        """A number for an expression: all that are written alike have the same. Each link of a chain is seen once."""
         links = []
         while isinstance(node, ast.Attribute) and node not in self._places:
             links.append(node)

@@ -177,7 +177,7 @@ class Names:
         return [*_in_force(before), *later]
 
     def _brought_back(self, node: ast.Name, bindings: Sequence[Binding]) -> list[Binding]:
-        """The bindings behind a name that the next turn of a loop around both gets there with."""
+        """The bindings below the use of a name that get to it in the next turn of a loop around both."""
         bodies = [loop.body for loop in loops_to(node.id, node, self.structure.parents)]
         if not bodies:
             return []
@@ -213,7 +213,7 @@ class Names:
     def _remembered(
         self, key: ast.expr | tuple[Scope, str], depth: int, find: Callable[[], tuple[Meaning, ...]]
     ) -> tuple[Meaning, ...]:
-        """What `find` returns, found once; where it comes to an end before it has seen all, once for each depth."""
+        """What `find` returns, remembered: for good, or for this depth if it stopped at the limit of depth."""
         known = self._known.get(key)
         if known is not None:
             return known
@@ -353,7 +353,7 @@ class Names:
 
 
 def _thinned(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
-    """The same without what is in it more than twice: two alike are as uncertain as the thousands that loops can make.
+    """At most two of each meaning: these are as uncertain as the thousands that loops can make.
 
     Of more different ones than anybody can mean the first are left, and that there is something else.
     """

@@ -15,7 +15,7 @@ _SELF = ("self", "cls")
 
 
 def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
-    """The part of `model` that a setting around `node`, before it in its function, or for good elsewhere, is for.
+    """The part of `model` that has a type of its own: set around `node`, before it, or elsewhere for good.
 
     `model.encoder` is one, and so is what `model` is put together from: `model = nn.ModuleList([encoder, decoder])`.
 

@@ -81,7 +81,7 @@ class Modules:
         return self._raw[path]
 
     def starred(self, path: str) -> frozenset[str] | None:
-        """The names that a star import takes of a module; None when it does not say so, or cannot be read.
+        """The names that a star import takes by the `__all__` of a module; None when it has none, or cannot be read.
 
         The bytes of one that says so are not kept: there may be thousands that are asked for nothing else.
         """

@@ -22,7 +22,7 @@ class Reach(NamedTuple):
 
 
 def reach_of(view: View) -> Reach:
-    """The files that star imports of one lead to, over those of others."""
+    """The files that the star imports of one file lead to, directly and through others."""
     modules, waiting, is_open = view.modules, [view], False
     names: set[str] = set()
     paths, others = {view.path}, {view.path}

@@ -25,7 +25,7 @@ _BETWEEN = rb"(?:[\s\\]*\((?:[^)#]|#[^\r\n]*[\r\n])*?|(?:[^\n]|(?<=\\)\n|(?<=\\\
 
 
 class _Given(NamedTuple):
-    """What other files are given: the names, the paths of the modules that have them, and what these are called."""
+    """What modules have under names of their own: these names, and the paths and last names of the modules."""
 
     names: set[str]
     paths: set[str]
@@ -69,7 +69,7 @@ def overlooked(
 
 
 def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
-    """The names of a file that the byte test would not take for what of torch is behind them."""
+    """The names of a file that stand for something of torch without looking like it to the byte test."""
     for bound, target in view.everything_behind(view.gives):
         package, last = split(target)
         is_module = f"{package}.".startswith("torch.") and last in _MODULES

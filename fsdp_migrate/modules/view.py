@@ -124,7 +124,7 @@ class View:
 
     @property
     def reach(self) -> Reach:
-        """The files that star imports of this one lead to, over those of others."""
+        """The files that the star imports of this one lead to, directly and through others."""
         if self._reach is None:
             self._reach = reach_of(self)
         return self._reach

@@ -87,7 +87,7 @@ class Notebook(Source):
         return next(filter(None, ends), "\n")
 
     def newline_at(self, offset: int) -> str:
-        """As in a file, by the lines of the cell; the newline that ends it in the module is none of it."""
+        """How a new line at `offset` ends: as those of its cell do, whatever stands between cells in the module."""
         if not self.cells:
             return super().newline_at(offset)
         start, end = self.cell_at(offset).span
@@ -100,7 +100,7 @@ class Notebook(Source):
 
     @property
     def modules(self) -> tuple[Source, ...]:
-        """This module, then the Python files that cells write; all count their bytes alike."""
+        """This module, then the Python files that cells write; an offset means the same place in all of them."""
         return (self, *self._programs)
 
     @cached_property
@@ -153,7 +153,7 @@ class Notebook(Source):
         return next((split_lines(known.text) for known in self.cells if known.number == cell), [])
 
     def masks(self, span: Span) -> Iterator[Span]:
-        """What in a span the cells do not have like that."""
+        """The parts of a span that stand for magics: the cells have other text there."""
         for cell in self.cells[self._index(span.start) : self._index(span.end) + 1]:
             yield from (mask for mask in cell.masked if mask.overlaps(span))
 

@@ -117,7 +117,7 @@ class _Mask:
             self.hidden.append((start, end))
 
     def hide_as_names(self, start: int, end: int, operator: str) -> None:
-        """Leave of a part the names, once each, joined by `operator`, and backslashes that continue lines."""
+        """Put the names in a part in its place, each once and joined by `operator`; backslashes at line ends stay."""
         if not self.cell[start:end].strip():
             return
         self.hide(start, end)

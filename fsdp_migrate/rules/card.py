@@ -117,7 +117,7 @@ class Verdict:
         return self.unsafe if self.fix is not None else self.manual
 
     def within(self, card: RuleCard, facts: ModuleFacts, node: ast.AST) -> Verdict:
-        """This verdict at `node`: where a release below the card's floor runs it there is no fix, whatever else is so.
+        """This verdict at `node`, without its fix if a release below the card's floor runs it.
 
         Neither is there one that would change what such a release runs elsewhere.
         """
@@ -128,7 +128,7 @@ class Verdict:
 
 
 def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | None = None) -> bool:
-    """Whether a release on which what the card's fixes write does not run gets to one of the nodes.
+    """Whether a release below the card's floor, which cannot run what its fixes write, gets to one of the nodes.
 
     With a `fix`, also whether one runs what that would change.
     """
@@ -139,7 +139,7 @@ def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | 
 
 
 def _severity(facts: ModuleFacts, card: RuleCard, node: ast.AST) -> Severity:
-    """What happens on the releases that get to `node`; that the old arm of a version check warns is as it should be."""
+    """What happens on the releases that get to `node`; the old arm of a version check is there to use what warns."""
     severity = card.severity_up_to(newest(facts, node))
     is_old_arm = (
         severity is Severity.DEPRECATED
@@ -155,7 +155,7 @@ def manual(reason: str) -> Verdict:
 
 
 def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
-    """The verdict on what `place` reads, which has no fix where the file has put something of its own there."""
+    """The verdict, without its fix if the file replaces what `place` reads by something of its own, as patches do."""
     if verdict.fix is None:
         return verdict
     from fsdp_migrate.rules.replaced import replaced_at  # needed only where something can be fixed

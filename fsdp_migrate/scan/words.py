@@ -11,7 +11,7 @@ _STARTS = re.compile(rb"[_A-Z]")
 
 
 def found_by(words: Sequence[bytes]) -> tuple[list[re.Pattern[bytes]], list[bytes]]:
-    """Patterns for the words that have a byte to start at, shared with others if possible; and the other words."""
+    """Patterns that find the words, several with one where it is possible, and the words that none can be made for."""
     patterns, left = [], list(words)
     while starts := {start for word in left for start in _STARTS.findall(word)}:
         start = max(sorted(starts), key=lambda byte: sum(byte in word for word in left))
