@@ -66,7 +66,7 @@ def test_a_strategy_in_another_module_is_reported_there(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_gets_to_fsdp_by_another_module_is_one(tmp_path: Path) -> None:
-    config = "def mine(module, deep, unwrapped_params):\n    return True\nKW = dict(auto_wrap_policy=mine)\n"
+    config = "def mine(module, deep, unwrapped_params):\n    return True\nKW = {'auto_wrap_policy': mine}\n"
     project(tmp_path, config, "from .config import KW\nm = FSDP(x, **KW)\n")
     assert codes_of(tmp_path, "lib/config.py", ">=2.1") == ["FSDP401"]
     project(tmp_path, config, "from .config import KW\nm = other(x, **KW)\n")
