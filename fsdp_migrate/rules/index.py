@@ -14,7 +14,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP104", "scatter-full-optim-state-dict", "legacy_cards", ("scatter_full_optim_state_dict",), marks=("scatter_full_optim_state_dict",), fixes=("safe", "unsafe")),
     Entry("FSDP105", "flatten-sharded-optim-state-dict", "legacy_cards", ("flatten_sharded_optim_state_dict",), marks=("flatten_sharded_optim_state_dict",), fixes=("safe", "unsafe")),
     Entry("FSDP106", "optim-input", "optim_input", ("optim_input", "rekey_optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict", "shard_full_optim_state_dict", "scatter_full_optim_state_dict", "flatten_sharded_optim_state_dict"), marks=("full_optim_state_dict", "optim_input", "rekey_optim_state_dict", "sharded_optim_state_dict"), fixes=("safe",)),
-    Entry("FSDP107", "optim-state-dict-to-load-order", "to_load_order", ("optim_state_dict_to_load",), marks=("optim_state_dict_to_load",), fixes=("safe",)),
+    Entry("FSDP107", "optim-state-dict-to-load-order", "to_load_order", ("optim_state_dict_to_load",), marks=("optim_state_dict_to_load",), fixes=("safe", "unsafe")),
     Entry("FSDP108", "optim-state-dict-third-positional", "removed_hooks", ("optim_state_dict",), marks=("optim_state_dict",), fixes=("safe",)),
     Entry("FSDP109", "optim-state-dict-hooks", "removed_hooks", ("optim_state_dict_post_hook", "load_optim_state_dict_pre_hook"), marks=("load_optim_state_dict_pre_hook", "optim_state_dict_post_hook"), fixes=("safe", "unsafe")),
     Entry("FSDP110", "swallowed-legacy-error", "lost_state", ("full_optim_state_dict", "sharded_optim_state_dict", "shard_full_optim_state_dict", "scatter_full_optim_state_dict", "flatten_sharded_optim_state_dict"), marks=("full_optim_state_dict", "sharded_optim_state_dict")),

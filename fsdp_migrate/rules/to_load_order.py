@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -17,10 +18,13 @@ from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.evaluation import calls_in, is_reading
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.roles import is_group
 
 METHOD = "optim_state_dict_to_load"
 ROLES = ("model", "optim", "optim_state_dict")
 _OLD_ORDER = ("optim_state_dict", "model", "optim")
+# What torch 2.0 took by position, whatever the order of the first three.
+_REST = (*ROLES, "is_named_optimizer", "group")
 _NEW_ORDER_SINCE = Version("2.1")
 _FSDP_METHODS_GIVING_STATE = ("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
 
@@ -40,6 +44,12 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         wrong_old = (order is None or order[:count] != _OLD_ORDER[:count]) and oldest < _NEW_ORDER_SINCE
         if order is None and _fits(roles, ROLES) and not wrong_old:
             continue
+        if not (wrong_new or wrong_old) and len(call.args) == len(_REST) and is_group(facts, call.args[-1]):
+            verdict = replace(_verdict(facts, call, ROLES), unsafe="the optimizer is no longer loaded on the way")
+            message = (
+                f"the fifth position of `{METHOD}` was the process group in torch 2.0, and is `load_directly` since"
+            )
+            yield finding(facts, card, call.args[-1], facts.statement(call), message, verdict, Severity.CHANGES)
         if wrong_new or wrong_old:
             where = f"torch>={_NEW_ORDER_SINCE}" if wrong_new else f"torch<{_NEW_ORDER_SINCE}"
             message = f"the positional arguments of `{METHOD}` are not in the order that {where} takes: use keywords"
@@ -119,11 +129,12 @@ def _verdict(facts: ModuleFacts, call: ast.Call, order: tuple[str, ...] | None) 
         return manual(
             "which argument is the model, the optimizer and the state dict is not certain: write the keywords"
         )
-    if len(call.args) > 3:
-        return manual("the meaning of the fourth positional argument changed with the order: write it as a keyword")
+    if len(call.args) > len(_REST) or (len(call.args) == len(_REST) and not is_group(facts, call.args[-1])):
+        return manual("the fifth position is the group in torch 2.0 and `load_directly` since: write the keyword")
+    positions = (*order[: len(ROLES)], *_REST[len(ROLES) :])
     arguments = []
     for index, argument in enumerate(ordered_arguments(call)):
-        keyword = argument.arg if isinstance(argument, ast.keyword) else order[index]
+        keyword = argument.arg if isinstance(argument, ast.keyword) else positions[index]
         arguments.append(Argument(keyword, index))
     if not facts.source.has_comment(facts.source.span(call)) and _any_order(facts, call):
         arguments.sort(key=lambda a: ROLES.index(a.keyword) if a.keyword in ROLES else len(ROLES))
@@ -148,8 +159,9 @@ RULE = Rule(
 `FSDP.{METHOD}` took `(optim_state_dict, model, optim)` in torch 2.0 and takes `(model, optim, optim_state_dict)`
 since 2.1. Code in the old order fails only when a job resumes. The keywords are the same on every release, so the
 rewrite is to name them. Which argument is which is read from what the names are bound to and how they are called;
-where that is not certain, the finding is manual.""",
-        applicability="safe or manual",
+where that is not certain, the finding is manual. The fifth position was the group in 2.0 and is `load_directly` since:
+a group there makes the call load the optimizer by itself, on all ranks of the default group.""",
+        applicability="safe, unsafe or manual",
         removed="2.1",
         severity=Severity.BREAKS,
         flags=(

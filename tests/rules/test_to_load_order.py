@@ -4,7 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from tests.rules.checks import check_manual, check_noop, check_transformed
+from fsdp_migrate.findings import Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 CODE = "FSDP107"
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
@@ -67,8 +68,21 @@ def test_what_is_not_certain_is_manual(arguments: str) -> None:
     check_manual(load(arguments), CODE, "is not certain", torch=">=2.0")
 
 
-def test_a_fourth_position_is_manual() -> None:
-    check_manual(load("osd, model, optim, flag"), CODE, "the fourth positional argument")
+def test_what_torch_2_0_took_behind_the_three_gets_keywords_too() -> None:
+    after = "model=model, optim=optim, optim_state_dict=osd, is_named_optimizer=flag"
+    check_transformed(load("osd, model, optim, flag"), load(after), CODE)
+    check_transformed(load("osd, model, optim, flag, pg"), load(f"{after}, group=pg"), CODE)
+    check_manual(load("osd, model, optim, False, flag"), CODE, "the fifth position is the group in torch 2.0")
+    check_noop(load("model, optim, osd, False, flag"), CODE)
+    check_noop(load("model, optim, osd, flag"), CODE)
+
+
+def test_a_group_that_is_taken_for_load_directly_is_told() -> None:
+    before = load("model, optim, osd, False, c.group.WORLD")
+    (found,) = lint(before, CODE)
+    assert (found.severity, found.reason) == (Severity.CHANGES, "the optimizer is no longer loaded on the way")
+    after = load("model=model, optim=optim, optim_state_dict=osd, is_named_optimizer=False, group=c.group.WORLD")
+    check_transformed(before, after, CODE, unsafe=True)
 
 
 @pytest.mark.parametrize(
