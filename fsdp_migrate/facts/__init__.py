@@ -118,6 +118,13 @@ class ModuleFacts:
             current = self.structure.parents.get(current)
         return current if current is not None else self.source.tree
 
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class around `node` (itself, if it is one), None outside of any."""
+        current: ast.AST | None = node
+        while current is not None and not isinstance(current, ast.ClassDef):
+            current = self.structure.parents.get(current)
+        return current
+
     def function_name(self, node: ast.AST) -> str:
         """How a message calls the function around `node`: its name, or "this module"."""
         function = self.function(node)

@@ -24,6 +24,13 @@ def ordered_arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
     return sorted((*call.args, *call.keywords), key=lambda node: _start(node))
 
 
+def is_written_out(call: ast.Call) -> bool:
+    """Whether nothing is unpacked into a call: all its arguments are there to see."""
+    return not any(isinstance(one, ast.Starred) for one in call.args) and all(
+        one.arg is not None for one in call.keywords
+    )
+
+
 def bind(call: ast.Call, parameters: Sequence[str], required: int) -> dict[str, Bound]:
     """Which argument of `call` goes to which of `parameters`, the first `required` of which have no default.
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_neutral, is_reading
 from fsdp_migrate.facts.fsdp import TypeSetting
@@ -103,7 +104,7 @@ def matching_context(
     setting = next(enclosing_settings(facts, node), None)
     if setting is None or setting.type_name != type_name or not facts.fsdp.same_object(setting.model, model):
         return False
-    if not _is_plain(setting.call) or not _undisturbed(facts, setting, node, model):
+    if not is_written_out(setting.call) or len(setting.call.args) > 4 or not _undisturbed(facts, setting, node, model):
         return False
     if rank0_only is None:
         return setting.optim_config is None or _fields(facts, setting.optim_config) == {"offload_to_cpu": "True"}
@@ -113,12 +114,6 @@ def matching_context(
         return False
     wanted = {"offload_to_cpu": "True", "rank0_only": rank0_only}
     return _fields(facts, setting.optim_config) == wanted
-
-
-def _is_plain(call: ast.Call) -> bool:
-    """Whether every argument of a setting is written out."""
-    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-    return not starred and len(call.args) <= 4 and all(keyword.arg is not None for keyword in call.keywords)
 
 
 def _undisturbed(facts: ModuleFacts, setting: TypeSetting, node: ast.Call, model: ast.expr) -> bool:

@@ -230,10 +230,14 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[tuple[str, ..
 
 
 def _caught(handler: ast.ExceptHandler) -> frozenset[str]:
-    """The last names of the exceptions that a handler lists; a bare `except` is one of BaseException."""
-    if handler.type is None:
+    return names_of_exceptions(handler.type)
+
+
+def names_of_exceptions(listed: ast.expr | None) -> frozenset[str]:
+    """The last names of the exceptions that a handler or context manager lists; a bare `except` is of BaseException."""
+    if listed is None:
         return frozenset({"BaseException"})
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    types = listed.elts if isinstance(listed, ast.Tuple) else [listed]
     return frozenset(getattr(t, "attr", getattr(t, "id", "?")) for t in types)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.disk import digest
 from fsdp_migrate.files import FileError, SourceFile, discover, read
 from fsdp_migrate.modules.exports import exported
 from fsdp_migrate.modules.finder import Finder
@@ -91,13 +91,13 @@ class Modules:
             if names is None:
                 self._raw.setdefault(path, raw)
             elif self.noting:
-                self._digests.setdefault(path, _digest(raw))
+                self._digests.setdefault(path, digest(raw or b""))
         return self._starred[path]
 
     def digest(self, path: str) -> str:
         """A digest of the bytes of a file, of nothing when it cannot be read."""
         if path not in self._digests:
-            self._digests[path] = _digest(self.raw(path))
+            self._digests[path] = digest(self.raw(path) or b"")
         return self._digests[path]
 
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
@@ -172,7 +172,3 @@ def _bytes(path: str) -> bytes | None:
         return read(SourceFile(path, path))
     except FileError:
         return None
-
-
-def _digest(raw: bytes | None) -> str:
-    return hashlib.blake2b(raw or b"", digest_size=16).hexdigest()

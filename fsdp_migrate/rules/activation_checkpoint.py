@@ -17,7 +17,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import without
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.renames import Rename, check_renames
 from fsdp_migrate.rules.torch_presence import lacking
@@ -90,14 +90,7 @@ def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
         )
     if any(keyword.arg in ("checkpoint_fn", None) for keyword in call.keywords):
         return manual("it may be meant for `checkpoint_fn`, which gets all further keywords now: say which")
-    if loses_comment(facts, call, offload):
-        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
-    kept = tuple(
-        Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)
-        for index, argument in enumerate(ordered_arguments(call))
-        if index != offload.index
-    )
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, kept),)))
+    return without(facts, call, offload)
 
 
 def check_old_module(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

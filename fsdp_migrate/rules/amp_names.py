@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from packaging.version import Version
-
 from fsdp_migrate.edits import Argument
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
 from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.floors import only_older
 from fsdp_migrate.rules.releases import uses_of
 from fsdp_migrate.rules.torch_places import imports
 
@@ -64,7 +63,7 @@ def places(facts: ModuleFacts, names: tuple[str, ...]) -> Iterator[Place]:
         known = {wanted[name] for name in qualified if name in wanted}
         new_is_tried = any(name is not None and f"{name}.".startswith(f"{NEW_MODULE}.") for name in qualified)
         asked_for = isinstance(facts.structure.parents[node], ast.Compare)  # `autocast is None`
-        if len(known) != 1 or new_is_tried or asked_for or _only_older(facts, node):
+        if len(known) != 1 or new_is_tried or asked_for or only_older(facts, node, DEPRECATED):
             continue
         name, device = next(iter(known))
         others = len(known) != len({wanted.get(other or "") for other in qualified})
@@ -80,12 +79,6 @@ def _uses(facts: ModuleFacts, names: tuple[str, ...], wanted: object) -> Iterato
                 if binding.kind is Kind.IMPORT and binding.target in wanted:  # type: ignore[operator]
                     seen.update(uses_of(binding))
     yield from seen
-
-
-def _only_older(facts: ModuleFacts, node: ast.AST) -> bool:
-    alive = facts.gates.alive(node)
-    first = Version(DEPRECATED)
-    return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < first)
 
 
 def torch_spelling(facts: ModuleFacts, place: Place) -> str | None:

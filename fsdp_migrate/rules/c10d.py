@@ -12,7 +12,8 @@ from functools import partial
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.rules.renames import Rename, check_renames, only_older, uses
+from fsdp_migrate.rules.floors import only_older
+from fsdp_migrate.rules.renames import Rename, check_renames, uses
 from fsdp_migrate.rules.torch_places import reads
 from fsdp_migrate.rules.torch_presence import READING, excused
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, ordered_arguments
-from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
 from fsdp_migrate.rules.construction import PARTIAL
+from fsdp_migrate.rules.dropped import without
 from fsdp_migrate.rules.torch_places import torch_path
 
 _COMPOSABLE = frozenset(f"torch.distributed._composable{inner}.checkpoint" for inner in ("", ".checkpoint_activation"))
@@ -52,14 +51,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keywo
     value = argument.value if isinstance(argument, ast.keyword) else argument
     if not (isinstance(value, ast.Constant) and value.value is False):
         return manual("there is no reentrant form any more: torch 2.5 raises NotImplementedError for True")
-    if loses_comment(facts, call, Bound(value, index)):
-        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
-    kept = tuple(
-        Argument(one.arg if isinstance(one, ast.keyword) else None, number)
-        for number, one in enumerate(ordered_arguments(call))
-        if number != index
-    )
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, kept),)))
+    return without(facts, call, Bound(value, index))
 
 
 def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

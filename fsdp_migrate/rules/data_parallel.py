@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, ordered_arguments
-from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import without
 from fsdp_migrate.rules.torch_places import torch_path
 
 _DDP = frozenset(f"torch.nn.parallel{inner}.DistributedDataParallel" for inner in ("", ".distributed"))
@@ -59,14 +58,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int) -> Verdict:
     assert isinstance(argument, ast.keyword)
     if not isinstance(argument.value, ast.Constant):
         return manual(f"drop `{argument.arg}`, unless computing it does something else")
-    if loses_comment(facts, call, Bound(argument.value, index)):
-        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
-    kept = tuple(
-        Argument(one.arg if isinstance(one, ast.keyword) else None, number)
-        for number, one in enumerate(arguments)
-        if number != index
-    )
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, kept),)))
+    return without(facts, call, Bound(argument.value, index))
 
 
 _IMPORT = "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"

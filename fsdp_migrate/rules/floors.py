@@ -10,12 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from fsdp_migrate.edits import Replace, touched
 from fsdp_migrate.torch_api.words import span_of
 
 if TYPE_CHECKING:
-    from packaging.version import Version
-
     from fsdp_migrate.edits import Edit
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.source import Span
@@ -35,6 +35,12 @@ def is_only_for_older(facts: ModuleFacts, node: ast.AST, floor: Version) -> bool
     """Whether a version check lets only releases before `floor` get to `node`."""
     alive = facts.gates.alive(node)
     return bool(alive) and max(alive) < floor and len(alive) < len(facts.torch.releases)
+
+
+def only_older(facts: ModuleFacts, node: ast.AST, since: str) -> bool:
+    """Whether only releases before `since` run `node`, in a range that has newer ones too, or none does."""
+    alive = facts.gates.alive(node)
+    return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < Version(since))
 
 
 def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[Edit]) -> str | None:

@@ -21,7 +21,7 @@ from fsdp_migrate.facts.parts import type_set_on_part
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import loses_comment
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, Method
 from fsdp_migrate.rules.meshes import mesh_doubt

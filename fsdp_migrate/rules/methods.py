@@ -156,14 +156,7 @@ def _built_attribute(facts: ModuleFacts, model: ast.Attribute) -> list[ast.Call]
 
 def _same_class(facts: ModuleFacts, node: ast.AST, calls: list[ast.Call]) -> bool:
     """Whether a place and all constructions lie in the same class (or all outside of any)."""
-    return len({_class_around(facts, place) for place in (node, *calls)}) == 1
-
-
-def _class_around(facts: ModuleFacts, node: ast.AST) -> ast.AST | None:
-    current: ast.AST | None = node
-    while current is not None and not isinstance(current, ast.ClassDef):
-        current = facts.structure.parents.get(current)
-    return current
+    return len({facts.class_around(place) for place in (node, *calls)}) == 1
 
 
 def _is_whole(facts: ModuleFacts, call: ast.Call) -> bool:

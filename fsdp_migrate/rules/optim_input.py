@@ -10,12 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
-from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.facts.calls import BindingError, Bound, bind
+from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import without
 from fsdp_migrate.rules.legacy_methods import METHODS
 from fsdp_migrate.rules.legacy_plan import plans
 from fsdp_migrate.rules.roles import has_effect
@@ -62,22 +61,7 @@ def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bo
     given = bound["optim_input"]
     if has_effect(facts, given.value):
         return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
-    if loses_comment(facts, call, given):
-        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, _kept(call, parameters, given)),)))
-
-
-def _kept(call: ast.Call, parameters: tuple[str, ...], dropped: Bound) -> tuple[Argument, ...]:
-    """All arguments but one; positional ones behind it become keywords."""
-    kept = []
-    for index, argument in enumerate(ordered_arguments(call)):
-        if index == dropped.index:
-            continue
-        keyword = argument.arg if isinstance(argument, ast.keyword) else None
-        if keyword is None and index > dropped.index:
-            keyword = parameters[index]
-        kept.append(Argument(keyword, index))
-    return tuple(kept)
+    return without(facts, call, given, parameters)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -79,15 +79,8 @@ def _other(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr) -> str | Non
     if not isinstance(optimizer, ast.Attribute):
         return None
     beside = (node for node in facts.structure.attributes if ast.dump(node.value) == ast.dump(optimizer.value))
-    same = (node for node in beside if _class_of(facts, node) is _class_of(facts, optimizer))
+    same = (node for node in beside if facts.class_around(node) is facts.class_around(optimizer))
     return next((f"`{ast.unparse(n)}`" for n in same if n.attr != optimizer.attr and is_called_optimizer(n)), None)
-
-
-def _class_of(facts: ModuleFacts, node: ast.AST) -> ast.AST | None:
-    current: ast.AST | None = node
-    while current is not None and not isinstance(current, ast.ClassDef):
-        current = facts.structure.parents.get(current)
-    return current
 
 
 def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:

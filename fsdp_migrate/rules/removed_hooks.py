@@ -15,7 +15,7 @@ from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_argument
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import loses_comment
 from fsdp_migrate.rules.roles import is_group
 from fsdp_migrate.torch_api.data import exists
 

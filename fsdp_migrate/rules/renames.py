@@ -15,7 +15,7 @@ from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.fallback_arms import is_old_arm
-from fsdp_migrate.rules.floors import newest
+from fsdp_migrate.rules.floors import newest, only_older
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.rules.torch_places import reads
@@ -127,12 +127,6 @@ def _aliased(facts: ModuleFacts, targets: set[str]) -> Iterator[Binding]:
                 continue
             if binding.target in targets and binding.target.rpartition(".")[2] != binding.name:
                 yield binding
-
-
-def only_older(facts: ModuleFacts, node: ast.AST, since: str) -> bool:
-    """Whether only releases before `since` run `node`, in a range that has newer ones too, or none does."""
-    alive = facts.gates.alive(node)
-    return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < Version(since))
 
 
 def _finding(facts: ModuleFacts, card: RuleCard, node: ast.AST, rename: Rename, verdict: Verdict) -> Finding:

@@ -17,7 +17,7 @@ from fsdp_migrate.facts.calls import Bound, ordered_arguments
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.comments import loses_comment
+from fsdp_migrate.rules.dropped import without
 
 _FULL_FIELDS = ("offload_to_cpu", "rank0_only")
 _FULL_CLASSES = ("FullStateDictConfig", "FullOptimStateDictConfig")
@@ -99,14 +99,7 @@ def check_use_dtensor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _without(facts: ModuleFacts, call: ast.Call, field: Bound) -> Verdict:
     if not (isinstance(field.value, ast.Constant) and field.value.value is False):
         return manual("since torch 2.2 DTensor state comes from `FSDP(..., device_mesh=...)`: build the model with one")
-    if loses_comment(facts, call, field):
-        return manual("a comment stands at the argument: move it out, or drop the argument by hand")
-    kept = tuple(
-        Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)
-        for index, argument in enumerate(ordered_arguments(call))
-        if index != field.index
-    )
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, kept),)))
+    return without(facts, call, field)
 
 
 _IMPORT = "from torch.distributed.fsdp import FullStateDictConfig\n\n"

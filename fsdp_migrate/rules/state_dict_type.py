@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.facts.calls import is_written_out, ordered_arguments
 from fsdp_migrate.facts.contexts import enclosing_settings
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
@@ -111,7 +111,7 @@ def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | N
     if isinstance(setting.config, ast.Name) and not isinstance(rank0_only, ast.Constant):
         text = ast.unparse(rank0_only)
         return manual(f"`{text}` belongs to where `{setting.config.id}` is made: add `optim_state_dict_config=`")
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+    if not is_written_out(call):
         return manual("the call passes `*args` or `**kwargs`: add `optim_state_dict_config=`")
     if any(isinstance(part, ast.Call) for part in ast.walk(rank0_only)):
         return manual(f"`{ast.unparse(rank0_only)}` would be evaluated twice: bind it to a name first")

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import DISTRIBUTED, uses_distributed
-from fsdp_migrate.facts.fallbacks import attempts_around
+from fsdp_migrate.facts.fallbacks import attempts_around, names_of_exceptions
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
@@ -125,7 +125,7 @@ def excused(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], *, too_ne
     """
     for attempt in attempts_around(node, facts.structure.parents):
         for handler in attempt.handlers:
-            if _names_in(handler.type) & errors and (too_new or not isinstance(handler.body[-1], ast.Raise)):
+            if names_of_exceptions(handler.type) & errors and (too_new or not isinstance(handler.body[-1], ast.Raise)):
                 return True
     return any(_expects(manager, errors) for manager in _managers_around(facts, node))
 
@@ -135,14 +135,6 @@ def errors_of(one: Quoted) -> frozenset[str]:
     if one.reader is None:
         return IMPORTING | READING
     return TAKING if isinstance(one.reader, ast.Subscript) else READING
-
-
-def _names_in(node: ast.expr | None) -> frozenset[str]:
-    """The last names of the exceptions that a handler or a context manager lists."""
-    if node is None:
-        return frozenset({"BaseException"})
-    types = node.elts if isinstance(node, ast.Tuple) else [node]
-    return frozenset(getattr(t, "attr", getattr(t, "id", "?")) for t in types)
 
 
 def _managers_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.expr]:
@@ -157,7 +149,7 @@ def _expects(manager: ast.expr, errors: frozenset[str]) -> bool:
     if not isinstance(manager, ast.Call):
         return False
     name = getattr(manager.func, "attr", getattr(manager.func, "id", None))
-    return name in _EXPECTING and any(_names_in(argument) & errors for argument in manager.args)
+    return name in _EXPECTING and any(names_of_exceptions(argument) & errors for argument in manager.args)
 
 
 def severity(facts: ModuleFacts, node: ast.AST, missing: Sequence[Version], releases: Iterable[Version]) -> Severity:

@@ -13,6 +13,7 @@ from functools import cache
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
@@ -62,7 +63,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         callee = _callee(facts, call, methods)
         if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
             continue
-        if not _is_plain(call) or not _misfits(callee, call, facts.torch.releases):
+        if not is_written_out(call) or not _misfits(callee, call, facts.torch.releases):
             continue
         releases = running(facts, call)
         if isinstance(call.func, ast.Attribute) and lacking(callee.path, releases):
@@ -78,12 +79,6 @@ def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str])
         return _Callee(methods[call.func], bound=True)
     path = torch_path(facts, call.func) if may_end_in(facts, call.func, changed_words()) else None
     return None if path is None else _Callee(path)
-
-
-def _is_plain(call: ast.Call) -> bool:
-    """Whether all arguments of a call are written out."""
-    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-    return not starred and all(keyword.arg is not None for keyword in call.keywords)
 
 
 def _misfits(callee: _Callee, call: ast.Call, releases: Iterable[Version]) -> dict[Version, Misfit]:

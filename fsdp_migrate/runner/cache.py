@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate import __version__
+from fsdp_migrate.disk import digest
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.runner.gathering import CacheError
 from fsdp_migrate.source import Span
@@ -87,13 +88,13 @@ class Cache:
         `around` stands for the files of the run and their folders: what a file imports depends on them.
         """
         entry = self._known.get(os.path.abspath(file.path))
-        held = None if entry is None or entry[1] != _digest(raw) else entry[3].get(_key(file, settings))
+        held = None if entry is None or entry[1] != digest(raw) else entry[3].get(_key(file, settings))
         if held is None:
             return None
         try:
             if held["names"] != around[:_HALF] or held["all"] not in (None, around) or (fixes and held["fixes"]):
                 return None
-            if any(self._digest_now(path) != digest for path, digest in held["consulted"]):
+            if any(self._digest_now(path) != then for path, then in held["consulted"]):
                 return None
             if any(self._modules_in(folder) != modules for folder, modules in held["folders"]):
                 return None
@@ -136,12 +137,12 @@ class Cache:
 
     def _modules_in(self, folder: str) -> str:
         if folder not in self._modules:
-            self._modules[folder] = _digest("\0".join(_modules_in(folder)).encode("utf-8", "surrogateescape"))
+            self._modules[folder] = digest("\0".join(_modules_in(folder)).encode("utf-8", "surrogateescape"))
         return self._modules[folder]
 
     def overlooked(self, around: str, ranges: list[str], find: Callable[[], Iterable[str]]) -> list[str]:
         """The files of a run that only others show to be worth a look; `find` finds them where that is not known."""
-        key = _digest("\0".join([around, *ranges]).encode())
+        key = digest("\0".join([around, *ranges]).encode())
         known = self._runs.get(key)
         if isinstance(known, list) and all(isinstance(path, str) for path in known):
             return known
@@ -189,10 +190,10 @@ class Cache:
         """The entry of a file that has just been looked at, None where it cannot be told from what it may become."""
         if mark is None or mark[0] != len(raw) or time.time_ns() - mark[1] < _FRESH_NS:
             return None
-        path, digest = os.path.abspath(file.path), _digest(raw)
+        path, now = os.path.abspath(file.path), digest(raw)
         entry = self._seen.get(path) or self._known.get(path)
-        if entry is None or entry[1] != digest:
-            entry = [mark, digest, [], {}]
+        if entry is None or entry[1] != now:
+            entry = [mark, now, [], {}]
         entry[0] = mark
         self._seen[path] = entry
         return entry
@@ -208,7 +209,7 @@ def default_folder() -> str:
 @lru_cache(maxsize=16)
 def _rules_key(settings: Settings) -> str:
     """What of the settings chooses among the rules."""
-    return _digest(repr((settings.select, settings.ignore)).encode())
+    return digest(repr((settings.select, settings.ignore)).encode())
 
 
 def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Settings]) -> str:
@@ -256,20 +257,16 @@ def _modules_in(folder: str) -> list[str]:
 
 def _key(file: SourceFile, settings: Settings) -> str:
     chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades, settings.torch.assumed)
-    return _digest(repr((file.shown, str(settings.torch), chosen)).encode())
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.blake2b(raw, digest_size=16).hexdigest()
+    return digest(repr((file.shown, str(settings.torch), chosen)).encode())
 
 
 def _digest_of(path: str) -> str:
     """The digest of a file, of nothing when it cannot be read."""
     try:
         with open(path, "rb") as stream:
-            return _digest(stream.read())
+            return digest(stream.read())
     except OSError:
-        return _digest(b"")
+        return digest(b"")
 
 
 def _values(finding: Finding) -> list[Any]:
@@ -298,7 +295,7 @@ def _name() -> str:
             for name in sorted(names):
                 status = os.stat(os.path.join(folder, name))
                 parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")
-    return _digest("\0".join(parts).encode("utf-8", "surrogateescape"))
+    return digest("\0".join(parts).encode("utf-8", "surrogateescape"))
 
 
 def _secure(folder: str) -> None:
