@@ -42,7 +42,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         count = len(roles)
         wrong_new = (order is None or order[:count] != ROLES[:count]) and newest >= _NEW_ORDER_SINCE
         wrong_old = (order is None or order[:count] != _OLD_ORDER[:count]) and oldest < _NEW_ORDER_SINCE
-        if order is None and _fits(roles, ROLES) and not wrong_old:
+        if order is None and _fits(roles, _OLD_ORDER if wrong_old else ROLES) and not (wrong_new and wrong_old):
             continue
         if not (wrong_new or wrong_old) and len(call.args) == len(_REST) and is_group(facts, call.args[-1]):
             verdict = replace(_verdict(facts, call, ROLES), unsafe="the optimizer is no longer loaded on the way")

@@ -95,3 +95,11 @@ def test_a_group_that_is_taken_for_load_directly_is_told() -> None:
 )
 def test_arguments_change_places_only_where_nobody_can_tell(before: str, after: str) -> None:
     check_transformed(load(before), load(after), CODE)
+
+
+@pytest.mark.parametrize("arguments", ["osd, a, b", "a, b, c"])
+def test_an_arm_for_old_releases_alone_may_have_their_order(arguments: str) -> None:
+    gated = load(arguments, "    if torch.__version__ < '2.1':\n    ").replace("def load", "import torch\n\ndef load")
+    gated = f"{gated}    return FSDP.optim_state_dict_to_load(a, b, osd)\n"
+    check_noop(gated, CODE, torch=">=2.0")
+    check_manual(gated.replace(arguments, "a, b, osd"), CODE, "is not certain", torch=">=2.0")
