@@ -91,7 +91,7 @@ def _grouped(lacks: Sequence[_Lack]) -> list[list[_Lack]]:
     groups: dict[object, list[_Lack]] = defaultdict(list)
     for lack in lacks:
         owner = lack.path.rpartition(".")[0] if isinstance(lack.place, ast.alias) else lack.place
-        groups[(lack.node, owner, lack.missing)].append(lack)
+        groups[(lack.node, owner, lack.missing, presence(lack.path, lack.missing))].append(lack)
     return list(groups.values())
 
 

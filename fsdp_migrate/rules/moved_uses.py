@@ -27,6 +27,8 @@ def trouble_with_import(facts: ModuleFacts, taken: Import, case: Case) -> str | 
         return _first(_chain_trouble(chain, case) for chain in chains_through(facts, taken))
     bindings = bindings_of(facts, taken)
     if case.move.whole and is_module(taken.path):
+        if not case.gone and not any(True for binding in bindings for _ in uses_of(binding)):
+            return f"`{taken.bound}` is not used here, and whoever takes it from here may use anything of it"
         return _first(_module_trouble(facts, binding, case) for binding in bindings)
     uses = [use for binding in bindings for use in uses_of(binding)]
     return _first(trouble_with_use(facts, use, case) for use in uses)

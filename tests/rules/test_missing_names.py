@@ -288,3 +288,12 @@ def test_a_member_of_an_enum_may_be_new() -> None:
 def test_what_getattr_reads_off_a_module_that_is_gone_is_told_of_the_module_alone() -> None:
     text = "from torch.distributed.fsdp import flat_param as m\nf = getattr(m, 'FlatParamHandle')\n"
     assert [(one.code, one.line) for one in lint(text, "FSDP")] == [("FSDP303", 1)]
+
+
+def test_names_of_one_import_are_told_together_only_where_the_same_became_of_them() -> None:
+    text = "from torch.distributed.distributed_c10d import _set_pg_timeout, _check_for_nccl_backend\n"
+    messages = [found.message for found in lint(text, "FSDP600", ">=2.1,<2.2")]
+    assert messages == [
+        "`torch.distributed.distributed_c10d._set_pg_timeout` is new in torch 2.3",
+        "`torch.distributed.distributed_c10d._check_for_nccl_backend` is gone since torch 2.1",
+    ]

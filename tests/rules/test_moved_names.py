@@ -431,3 +431,9 @@ def test_a_moved_name_that_getattr_reads_is_told_at_its_string() -> None:
     # What it is read off has moved as a whole, which is told where that is imported.
     text = "from torch.distributed import _tensor\nshard = getattr(_tensor, 'Shard')\n"
     assert [(one.code, one.line) for one in lint(text, "FSDP6")] == [("FSDP601", 1)]
+
+
+def test_a_stand_in_that_others_may_take_from_here_stays() -> None:
+    text = f"import {OLD_TENSOR} as dt\n"
+    check_manual(text, "FSDP601", "`dt` is not used here", ">=2.1")
+    check_transformed(f"{text}dt.DTensor\n", f"import {TENSOR} as dt\ndt.DTensor\n", "FSDP601", torch=">=2.5")
