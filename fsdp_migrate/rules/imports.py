@@ -16,7 +16,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.names import PACKAGE, Meaning
-from fsdp_migrate.facts.scopes import TRIES, Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.facts.scopes import TRIES, Binding, Kind, Scope
 from fsdp_migrate.rules.floors import older
 from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
@@ -122,11 +122,10 @@ def _bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, 
 
 def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
     """Whether one of `imports`, all of one name in `home`, ran when control reaches `at` with FSDP at hand."""
-    limit = _reached_from(facts, home, at)
     usable = [
         binding
         for binding in imports
-        if not for_type_checking(facts, binding.node) and (home.is_module or binding.position < limit)
+        if not for_type_checking(facts, binding.node) and (home.is_module or binding.position < place_of(at))
     ]
     if any(not binding.conditional for binding in usable):
         return True
@@ -156,17 +155,6 @@ def _follows_imports(around: ast.AST, child: ast.AST) -> bool:
         return True
     before = itertools.takewhile(lambda statement: statement is not child, around.body)
     return child in around.body and all(isinstance(one, (ast.Import, ast.ImportFrom)) for one in before)
-
-
-def _reached_from(facts: ModuleFacts, home: Scope, at: ast.AST) -> tuple[int, int]:
-    """The place in `home` before which an import has to stand: `at`, or the nested function that holds it."""
-    node = at
-    for parent in _ancestors(facts, at):
-        if parent is home.node:
-            break
-        if isinstance(parent, FunctionNode) and facts.scope(parent) is home:
-            node = parent
-    return place_of(node)
 
 
 def _arm(facts: ModuleFacts, node: ast.AST) -> tuple[ast.AST, str]:

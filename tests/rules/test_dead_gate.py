@@ -42,6 +42,19 @@ def test_a_check_that_is_false_gives_way_to_its_else() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("check", "fate"),
+    [
+        (OLD_TORCH, f"`{OLD_TORCH}` is always false: its body never runs"),
+        (NEW_TORCH, f"`{NEW_TORCH}` is always true: its else never runs"),
+        (f"({OLD_TORCH}\n        or {OLDER_TORCH})", "this condition is always false: its body never runs"),
+    ],
+)
+def test_the_message_says_what_never_runs(check: str, fate: str) -> None:
+    (found,) = lint(program(f"if {check}:\n    a = 1\nelse:\n    a = 2\n"), CODE)
+    assert found.message == f"on torch>=2.1 {fate}"
+
+
 def test_an_elif_chain_behind_a_true_check_goes_whole() -> None:
     transformed(
         f"if {NEW_TORCH}:\n    a = 1\nelif OLD:\n    a = 2\nelse:\n    a = 3\n",

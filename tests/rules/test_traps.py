@@ -91,6 +91,8 @@ def test_an_optimizer_that_is_not_certain_is_never_taken(text: str) -> None:
             f"    self.{harmless}()\n    self.optimizer.load_state_dict(s)\n"
             for harmless in ("info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
         ),
+        # Bound by whoever runs the text, as cells and scripts of a driver are.
+        "def f(osd, model):\n    optim.load_state_dict(FSDP.shard_full_optim_state_dict(osd, model))\n",
         "def f(full, model):\n    optim = Adam(params=model.parameters())\n"
         "    optim.load_state_dict(FSDP.shard_full_optim_state_dict(full, model))\n",
         "optim = Adam(model)\nosd = FSDP.shard_full_optim_state_dict(full, model)\noptim.load_state_dict(osd)\n",
