@@ -16,6 +16,7 @@ from fsdp_migrate.facts.names import LOCAL
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.source import Span
 
 _MODULES = (
     "torch.distributed.checkpoint",
@@ -46,9 +47,14 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             listed = " and ".join(f"`{name}`" for name in missing)
             message = f"`{bases[0]}` asks for {listed} since torch 2.3: `{cls.name}` lacks that and cannot be made"
             stubs = " and ".join(f"`{METHODS[name]}`" for name in missing)
-            direct = (base for base in cls.bases if facts.names.symbols(base) & _TORCH.keys())
-            place = next(direct, cls.bases[0])
-            yield finding(facts, card, place, cls, message, manual(f"add {stubs}; older releases do not call them"))
+            verdict = manual(f"add {stubs}; older releases do not call them")
+            yield finding(facts, card, _name_of(facts, cls), cls, message, verdict)
+
+
+def _name_of(facts: ModuleFacts, cls: ast.ClassDef) -> Span:
+    """Where the name of a class stands: that a base is missing in some release is for other rules to tell there."""
+    start = facts.source.data.index(cls.name.encode(), facts.source.span(cls).start + len("class"))
+    return Span(start, start + len(cls.name.encode()))
 
 
 def _classes(facts: ModuleFacts) -> list[ast.ClassDef]:

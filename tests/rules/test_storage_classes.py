@@ -9,7 +9,7 @@ from fsdp_migrate.rules.storage_classes import METHODS, SINCE
 from fsdp_migrate.torch_api import RELEASES
 from fsdp_migrate.torch_api.data import exists
 from tests.modules.trees import codes_of, grow
-from tests.rules.checks import check_manual, check_noop
+from tests.rules.checks import check_manual, check_noop, lint
 
 IMPORT = "from abc import ABC, abstractmethod\nfrom torch.distributed.checkpoint import StorageReader, StorageWriter\n"
 BOTH = "    reset = None\n    def validate_checkpoint_id(cls, checkpoint_id): ...\n"
@@ -39,6 +39,16 @@ def test_the_methods_are_as_old_as_the_rule_says_and_abstract(name: str) -> None
 def test_a_class_without_the_methods_is_reported_once(text: str) -> None:
     check_manual(IMPORT + text, "FSDP701", "`def reset(self, checkpoint_id=None)` and `@classmethod def validate")
     check_noop(IMPORT + text, "FSDP701", torch=">=2.0,<2.3")
+
+
+def test_the_place_is_the_name_of_the_class() -> None:
+    (found,) = lint(f"{IMPORT}@register\nclass Mine(StorageWriter): ...\n", "FSDP701")
+    assert (found.line, found.column, found.end_column) == (4, 7, 11)
+
+
+def test_that_a_release_lacks_the_module_is_told_as_well() -> None:
+    text = "import torch.distributed.checkpoint as dcp\nclass Mine(dcp.StorageWriter): ...\n"
+    assert {finding.code for finding in lint(text, "FSDP", ">=1.13")} == {"FSDP600", "FSDP701"}
 
 
 def test_only_what_is_missing_is_named() -> None:
