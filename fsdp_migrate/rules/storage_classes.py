@@ -53,8 +53,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _name_of(facts: ModuleFacts, cls: ast.ClassDef) -> Span:
     """Where the name of a class stands: that a base is missing in some release is for other rules to tell there."""
-    start = facts.source.data.index(cls.name.encode(), facts.source.span(cls).start + len("class"))
-    return Span(start, start + len(cls.name.encode()))
+    keyword = facts.source.span(cls).start
+    start = facts.source.data.find(cls.name.encode(), keyword + len("class"))
+    # Letters may be written otherwise than they are read.
+    return Span(start, start + len(cls.name.encode())) if start >= 0 else Span(keyword, keyword + len("class"))
 
 
 def _classes(facts: ModuleFacts) -> list[ast.ClassDef]:
