@@ -110,11 +110,13 @@ class Sketch:
         """Whether a function of this name is defined."""
         return bool(self._found(name, "function", b"def", _CALLED))
 
+    def is_definition(self, name: str) -> bool:
+        """Whether a function or class of this name is defined."""
+        return self.is_function(name) or bool(self._found(name, "class", b"class", _ANYTHING))
+
     def tells(self, name: str) -> bool:
         """Whether a line that binds the name is among those that a sketch understands."""
-        if name in self.imports or name in self.unpacked or self.is_function(name) or self.assigned(name):
-            return True
-        return bool(self._found(name, "class", b"class", _ANYTHING))
+        return name in self.imports or name in self.unpacked or self.is_definition(name) or bool(self.assigned(name))
 
     def asks_version(self, name: str) -> bool:
         """Whether a constant or function may hang on torch's version."""

@@ -290,7 +290,7 @@ class View:
             path, inner = found
             view.asked.add(path)
             sketch = self.modules.sketch(path)
-            if sketch is None or sketch.is_function(inner) or sketch.assigned(inner):
+            if sketch is None or sketch.is_definition(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
             view = self.modules.view_at(path, self.torch)
             targets = (*sketch.imports.get(inner, ()), *view.star_targets(sketch, inner))

@@ -1,11 +1,10 @@
-"""The old keyword of wrap policies, looked up in `**kwargs` or passed by other modules."""
+"""The old keyword of wrap policies, looked up in `**kwargs`."""
 
 from __future__ import annotations
 
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.elsewhere import calls_among
 from fsdp_migrate.facts.scopes import Scope
 
 
@@ -20,15 +19,6 @@ def read_by_key(facts: ModuleFacts, scope: Scope, old: str, new: str) -> ast.Con
     if any(key.value == new for key in own):
         return None
     return next((key for key in own if _looked_up_in(facts, key, extra.arg)), None)
-
-
-def passed_elsewhere(facts: ModuleFacts, name: str, old: str) -> bool:
-    """Whether a module of the project takes the function `name` of this one, and may pass it the keyword `old`."""
-    elsewhere = facts.names.elsewhere
-    if elsewhere is None or not elsewhere.is_imported(name):
-        return False
-    found = calls_among(elsewhere.uses(name))
-    return found is None or any(keyword.arg == old for caller in found for keyword in caller.call.keywords)
 
 
 def _looked_up_in(facts: ModuleFacts, key: ast.Constant, name: str) -> bool:

@@ -17,9 +17,10 @@ from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.construction import PARTIAL, constructs, given
-from fsdp_migrate.rules.flat_classes import template_around
+from fsdp_migrate.rules.policies_abroad import POLICY_ARGUMENTS, POSITIONS, abroad
 from fsdp_migrate.rules.policy_both import takes_both
-from fsdp_migrate.rules.policy_keys import passed_elsewhere, read_by_key
+from fsdp_migrate.rules.policy_keys import read_by_key
+from fsdp_migrate.rules.policy_names import places_of
 from fsdp_migrate.source import Span
 
 OLD = "unwrapped_params"
@@ -35,10 +36,8 @@ _BUILT_IN = frozenset(
         "transformer_auto_wrap_policy",
     )
 )
-_POLICY_ARGUMENTS = ("auto_wrap_policy", "fsdp_auto_wrap_policy", "policy")
 # Their policies are still called with the old name.
 _RELATIVES = ("fairscale", "torch_xla")
-_POSITIONS = (3, 4)  # of the policy: torch 1.11, 1.12 and newer
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -132,8 +131,8 @@ class _Uses:
             return
         if len(home.bindings.get(name, ())) != 1:
             self.doubt = self.doubt or f"`{name}` is bound more than once"
-        elif home.is_module and passed_elsewhere(self.facts, name, OLD):
-            self.doubt = self.doubt or f"another module may call `{name}` by the old name"
+        elif home.is_module:
+            self._note_abroad(name, made=False)
         if node in self._seen:
             return
         self._seen.add(node)
@@ -141,6 +140,16 @@ class _Uses:
             if scope.lookup(name) is home:
                 for use in scope.uses.get(name, ()):
                     self._flow(use)
+
+    def _note_abroad(self, name: str, *, made: bool) -> bool:
+        """Note what other modules do with a function of this one, or with what its calls make: whether FSDP gets it."""
+        found = abroad(self.facts, name, OLD, made=made)
+        self.policy = self.policy or found.given
+        if found.unclear and made:
+            self._unclear()
+        elif found.unclear:
+            self.doubt = self.doubt or f"another module may call `{name}` by the old name"
+        return found.given
 
     def _follow_method(self, home: Scope, name: str) -> None:
         cls = home.node
@@ -158,9 +167,9 @@ class _Uses:
         """Note where the instances of a class or the results of a function go."""
         home, name = self.facts.scope(definition), definition.name
         uses = [use for scope in home.nested() if scope.lookup(name) is home for use in scope.uses.get(name, ())]
-        elsewhere = self.facts.names.elsewhere
         known = not home.is_class and not definition.decorator_list and len(home.bindings[name]) == 1
-        if not known or not uses or (elsewhere is not None and home.is_module and elsewhere.is_imported(name)):
+        given_abroad = known and home.is_module and self._note_abroad(name, made=True)
+        if not known or not (uses or given_abroad):
             self._unclear()
         elif definition not in self._seen:
             self._seen.add(definition)
@@ -211,7 +220,7 @@ class _Uses:
         elif call.args[:1] == [node] and _qualified(self.facts, call.func) == PARTIAL:
             self.calls += [_start_span(self.facts, k) for k in call.keywords if k.arg == OLD]
             self._flow(call)
-        elif constructs(self.facts, call.func) and call.args.index(node) in _POSITIONS:
+        elif constructs(self.facts, call.func) and call.args.index(node) in POSITIONS:
             self.policy = True
         else:
             self._unclear()
@@ -222,13 +231,13 @@ class _Uses:
         root = _qualified(self.facts, call.func) if isinstance(call, ast.Call) else None
         if root is not None and root.split(".")[0] in _RELATIVES:
             self.elsewhere = True
-        elif keyword.arg in _POLICY_ARGUMENTS[:2] or self._is_given(node) or _is_composable(keyword, root):
+        elif keyword.arg in POLICY_ARGUMENTS[:2] or self._is_given(node) or _is_composable(keyword, root):
             self.policy = True
         else:
             self._unclear()
 
     def _is_given(self, node: ast.expr) -> bool:
-        return any(one.value is node for one in given(self.facts) if one.name in _POLICY_ARGUMENTS)
+        return any(one.value is node for one in given(self.facts) if one.name in POLICY_ARGUMENTS)
 
     def _unclear(self) -> None:
         self.doubt = self.doubt or "not every use of it is as a wrap policy of FSDP"
@@ -272,7 +281,7 @@ def _verdict(facts: ModuleFacts, function: _Function, argument: ast.arg, uses: _
     if uses.doubt is not None:
         return manual(f"{uses.doubt}: {advice}")
     scope = _scope_of(facts, function)
-    spans = _renamed(facts, scope)
+    spans = places_of(facts, scope, OLD, NEW)
     if isinstance(spans, str):
         return manual(f"{spans}: {advice} by hand")
     every = dict.fromkeys([_start_span(facts, argument), *spans, *uses.calls])
@@ -281,33 +290,6 @@ def _verdict(facts: ModuleFacts, function: _Function, argument: ast.arg, uses: _
 
 def _scope_of(facts: ModuleFacts, function: _Function) -> Scope:
     return next(scope for scope in facts.scope(function).children if scope.node is function)
-
-
-def _renamed(facts: ModuleFacts, scope: Scope) -> list[Span] | str:
-    """Every place in the function that names the parameter, or why they cannot all be renamed."""
-    nodes: list[ast.Name] = []
-    for inner in scope.nested():
-        if NEW in inner.uses or NEW in inner.bindings:
-            return f"`{NEW}` is taken in it"
-        if OLD in inner.declared_nonlocal or OLD in inner.declared_global:
-            return f"a function inside it declares `{OLD}`"
-        if inner.lookup(OLD) is scope:
-            nodes += inner.uses.get(OLD, ())
-    bound = [binding.node for binding in scope.bindings[OLD]]
-    if any(not isinstance(node, (ast.Name, ast.arg)) for node in bound):
-        return f"`{OLD}` is bound in it by more than assignments"
-    nodes += [node for node in bound if isinstance(node, ast.Name)]
-    if any(template_around(facts, node) is not None for node in nodes):
-        return f"an f-string in it uses `{OLD}`"
-    if any(_inside(facts, string, scope.node) for string in facts.structure.strings if string.value == OLD):
-        return f"a string in it names `{OLD}`"
-    return [facts.source.span(node) for node in nodes]
-
-
-def _inside(facts: ModuleFacts, node: ast.AST, function: ast.AST) -> bool:
-    while node in facts.structure.parents and node is not function:
-        node = facts.structure.parents[node]
-    return node is function
 
 
 def _passed(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

@@ -124,7 +124,10 @@ def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) 
         raise NoOptimizer(f"`{root.id}` is declared global here and may change: pass `optim={text}`")
     if home is None or home.node is not facts.function(call):
         return
-    before = [binding for binding in home.bindings[root.id] if binding.position < place_of(call)]
+    bindings, own = home.bindings[root.id], facts.statement(call)
+    before = [one for one in bindings if one.position < place_of(call) and facts.statement(one.node) is not own]
+    if not before and any(facts.statement(one.node) is own for one in bindings):
+        raise NoOptimizer(f"`{text}` is only created by the statement of this call: create it in one before")
     if not before:
         raise NoOptimizer(f"`{text}` is only created after this call: create it before")
     if all(isinstance(b.value, ast.Constant) and b.value.value is None for b in before):

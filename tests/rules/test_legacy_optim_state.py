@@ -232,6 +232,10 @@ def test_the_optimizer_is_followed_through_one_assignment() -> None:
             "`o` is only created after this call",
         ),
         (
+            "    a, o = FSDP.scatter_full_optim_state_dict(osd, model), optim\n    o.load_state_dict(a)\n",
+            "`o` is only created by the statement of this call",
+        ),
+        (
             "    o = None\n    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
             "    o = make(model)\n    o.load_state_dict(a)\n",
             "`o` is still None",
