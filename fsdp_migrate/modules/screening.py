@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
 from fsdp_migrate.modules.sketch import Sketch, split, stem
+from fsdp_migrate.modules.through import bound_modules
 from fsdp_migrate.modules.view import View, reads
 from fsdp_migrate.source import lines_of
 
@@ -48,6 +49,7 @@ def overlooked(
     `is_worth` is the byte test, for a text in which these names are written as torch calls them.
     """
     waiting = list(passed)
+    packages = [file for file in (*seen, *passed) if file.path.endswith("__init__.py")]
     while seen and waiting:
         names: set[str] = set()
         paths: set[str] = set()
@@ -56,7 +58,7 @@ def overlooked(
             hidden = set(_hidden(view, cache(partial(is_worth, file))))
             names |= hidden
             paths |= {view.path} if hidden else set()
-        given = _Given(names, paths, {stem(path) for path in paths})
+        given = _with_packages(_Given(names, paths, {stem(path) for path in paths}), packages, view_of)
         importing = _importing(given)
         found = []
         for file in waiting if names else ():
@@ -66,6 +68,25 @@ def overlooked(
                 found.append(file)
                 yield file, raw
         seen, waiting = found, [file for file in waiting if file not in found]
+
+
+def _with_packages(given: _Given, packages: Sequence[SourceFile], view_of: Callable[[SourceFile], View]) -> _Given:
+    """The same with the packages that import one of the modules, and so give what it has as `package.module.name`."""
+    while given.names:
+        importing = _importing(given)
+        names, paths = set(given.names), set(given.paths)
+        for file in packages:
+            raw = _holding(file, importing)
+            if raw is not None:
+                view = view_of(file)
+                modules = bound_modules(view, Sketch(lines_of(raw, file.path)))
+                giving = {name for name, path in modules if path in given.paths}
+                names |= giving
+                paths |= {view.path} if giving else set()
+        if names == given.names and paths == given.paths:
+            break
+        given = _Given(names, paths, {stem(path) for path in paths})
+    return given
 
 
 def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from fsdp_migrate.modules.late import loaded_late
 from fsdp_migrate.modules.meanings import exported_meanings
 from fsdp_migrate.modules.reach import Reach, reach_of
 from fsdp_migrate.modules.sketch import Sketch, import_line, is_torch, joined, split
+from fsdp_migrate.modules.through import behind_modules
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -83,9 +84,10 @@ class View:
         found = None if bound == "*" else self.module_of(name)
         if found is not None:
             behind |= {(bound, target) for target in self._other(found[0]).all_behind(found[1])}
-        module = self.modules.finder.find(name, self.path)
-        if module is not None and module != self.path:
-            behind |= self._other(module).everything_behind(reads)
+        module = self._file_of(name)
+        if module is not None:
+            other = self._other(module)
+            behind |= other.everything_behind(reads) | behind_modules(other, reads)
         return "".join(import_line(alias, target) for alias, target in sorted(behind))
 
     def behind(self, name: str) -> frozenset[str]:
@@ -340,7 +342,7 @@ class View:
     def _renamed_module(self, module: str) -> str | None:
         """The file of a module that a package has under another name (`from . import distributed as dist`)."""
         outer, inner = split(module)
-        path = self.modules.finder.find(outer, self.path) if outer else None
+        path = self._file_of(outer) if outer else None
         sketch = None if path is None else self.modules.sketch(path)
         if path is None or sketch is None:
             return None

@@ -41,6 +41,19 @@ def found(root: Path) -> list[tuple[str, str]]:
         },
         {"mylib/api.py": "from .dist import *\n", "train.py": f"from mylib.api import Wrapper\n{BUILD}"},
         {"train.py": f"from mylib.dist import *\n{BUILD}"},
+        {
+            "mylib/__init__.py": "from . import dist\n",
+            "train.py": f"import mylib\n{BUILD.replace('Wrapper', 'mylib.dist.Wrapper')}",
+        },
+        {
+            "mylib/__init__.py": "from . import dist\n",
+            "outer/__init__.py": "import mylib as lib\n",
+            "train.py": f"import outer\n{BUILD.replace('Wrapper', 'outer.lib.dist.Wrapper')}",
+        },
+        {
+            "mylib/__init__.py": "from . import dist as d\n",
+            "train.py": f"from mylib import d\n{BUILD.replace('Wrapper', 'd.Wrapper')}",
+        },
         {"train.py": f"from mylib.dist import Derived as Wrapper\n{BUILD}"},
     ],
 )
