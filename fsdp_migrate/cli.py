@@ -9,11 +9,7 @@ from typing import NoReturn
 import click
 
 from fsdp_migrate import __version__, config, files, runner
-from fsdp_migrate.cli_verify import verify
-from fsdp_migrate.config import ConfigFileError
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.options import (
+from fsdp_migrate.cli_options import (
     CONFIG_FILE,
     TEXT_OR_JSON,
     Request,
@@ -23,6 +19,10 @@ from fsdp_migrate.options import (
     shared,
     usage_errors,
 )
+from fsdp_migrate.cli_verify import verify
+from fsdp_migrate.config import ConfigFileError
+from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.runner import Change

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsdp_migrate import files, runner
+from fsdp_migrate.cli_options import usage_errors
 from fsdp_migrate.config import Layer
 from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.options import usage_errors
 from fsdp_migrate.source import is_notebook
 
 if TYPE_CHECKING:

@@ -10,8 +10,11 @@ from tests.test_process import ENVIRONMENT
 
 OWN = {
     "fsdp_migrate",
-    *(f"fsdp_migrate.{name}" for name in "cli cli_verify config disk files findings gitignore lint options".split()),
-    *(f"fsdp_migrate.{name}" for name in "reading report runner runner.gathering runner.linting source".split()),
+    *(f"fsdp_migrate.{name}" for name in "cli cli_options cli_verify config disk files findings".split()),
+    *(
+        f"fsdp_migrate.{name}"
+        for name in "gitignore lint reading report runner runner.gathering runner.linting source".split()
+    ),
     *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings project_files".split()),
     *(
         f"fsdp_migrate.{name}"

@@ -166,7 +166,7 @@ class Suppressed(NamedTuple):
 
 def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
     """Write a `# noqa` for everything that `lint` reports."""
-    from fsdp_migrate.add_noqa import with_noqa
+    from fsdp_migrate.runner.noqa import with_noqa
     from fsdp_migrate.splicing import RewriteError
 
     before = lint(discovery, configuration)

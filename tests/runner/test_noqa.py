@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate.add_noqa import with_noqa
 from fsdp_migrate.cli import cli
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.runner.noqa import with_noqa
 from fsdp_migrate.torch_api import TorchRange
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"))
