@@ -43,8 +43,17 @@ def chains_through(facts: ModuleFacts, taken: Import) -> list[Chain]:
     return [chain for chain in chains(facts) if f"{chain.path}.".startswith(f"{taken.path}.") and chain.base == "torch"]
 
 
+def patch_trouble(chain: Chain, case: Case) -> str | None:
+    """Why a module that gets something else in place of its own cannot be another module, None when it does not."""
+    if not chain.patched or chain.path != case.moved.old or not is_module(case.moved.old):
+        return None
+    return f"the file replaces what `{chain.path}` has: see whether `{case.moved.new}` is what reads it"
+
+
 def _chain_trouble(chain: Chain, case: Case) -> str | None:
     """Why a chain through a module does not go on through the new one."""
+    if (trouble := patch_trouble(chain, case)) is not None:
+        return trouble
     rest = chain.path[len(case.moved.old) + 1 :].split(".")[0]
     return None if not rest or _offers(case, rest) else f"`{chain.path}` is used too: import what is needed by name"
 

@@ -46,12 +46,14 @@ class Chain:
     """A name with the attributes behind it, as far as they go: `dist.fsdp.FlatParameter`.
 
     `base` is what its root stands for, a name or what a module of the project has; `links` are the full names that
-    follow from it, each with its expression, the innermost first; the root is not among them.
+    follow from it, each with its expression, the innermost first; the root is not among them. What is `patched`
+    is given an attribute or loses one, which is no link: of `fsdp.wrap.x = f` the chain is `fsdp.wrap`.
     """
 
     root: ast.expr
     base: str
     links: tuple[tuple[str, ast.Attribute], ...]
+    patched: bool = False
 
     @property
     def path(self) -> str:
@@ -122,29 +124,30 @@ def _chains(facts: ModuleFacts) -> Iterator[Chain]:
     for node in facts.structure.attributes:
         if roots[node] not in names or isinstance(parents[node], ast.Attribute):
             continue
+        patched = not isinstance(node.ctx, ast.Load)
         links: list[ast.Attribute] = []
-        root: ast.expr = node
+        root = node.value if patched else node
         while isinstance(root, ast.Attribute):
             links.append(root)
             root = root.value
-        if isinstance(node.ctx, ast.Load) and (chain := _chain(facts, root, links[::-1])) is not None:
+        if links and (chain := _chain(facts, root, links[::-1], patched)) is not None:
             yield chain
 
 
-def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute]) -> Chain | None:
+def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute], patched: bool) -> Chain | None:
     meaning = _only_meaning(facts, root)
     if meaning is None or meaning.qualified is None:
         return None
     if meaning.qualified.split(".")[0] != "torch":
         # A module of the project may be what leads to torch.
         through_project = facts.names.elsewhere is not None and len(attributes) > 1
-        return _chain(facts, attributes[0], attributes[1:]) if through_project else None
+        return _chain(facts, attributes[0], attributes[1:], patched) if through_project else None
     path = base = meaning.qualified
     links = []
     for attribute in attributes:
         path = f"{path}.{attribute.attr}"
         links.append((path, attribute))
-    return Chain(root, base, tuple(links))
+    return Chain(root, base, tuple(links), patched)
 
 
 def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:

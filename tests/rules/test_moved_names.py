@@ -437,3 +437,28 @@ def test_a_stand_in_that_others_may_take_from_here_stays() -> None:
     text = f"import {OLD_TENSOR} as dt\n"
     check_manual(text, "FSDP601", "`dt` is not used here", ">=2.1")
     check_transformed(f"{text}dt.DTensor\n", f"import {TENSOR} as dt\ndt.DTensor\n", "FSDP601", torch=">=2.5")
+
+
+@pytest.mark.parametrize("change", ["_init_default_fully_shard_mesh.__code__ = f.__code__", "DeviceMesh.x += 1"])
+def test_what_a_chain_is_given_an_attribute_of_moves_as_what_is_read(change: str) -> None:
+    before = f"import torch\n\ndef patch(f):\n    torch.distributed._composable.fsdp._fsdp_init.{change}\n"
+    after = f"import torch\n\ndef patch(f):\n    torch.distributed.fsdp._fully_shard._fsdp_init.{change}\n"
+    check_transformed(before, after, "FSDP602", torch=">=2.6")
+
+
+def test_a_plain_import_moves_with_the_chains_that_only_patch_something() -> None:
+    old, new = f"{COMPOSABLE}._fsdp_init", f"{FSDP}._fully_shard._fsdp_init"
+    text = "import {0}\n\n{0}._init_default_fully_shard_mesh.__code__ = print\n"
+    check_transformed(text.format(old), text.format(new), "FSDP602", torch=">=2.6")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.distributed._shard.checkpoint\n\ntorch.distributed._shard.checkpoint.save_state_dict = print\n",
+        "import torch.distributed as dist\n\ndist._shard.checkpoint.save_state_dict = print\n",
+        "import torch.distributed as dist\n\ndel dist._shard.checkpoint.save_state_dict\n",
+    ],
+)
+def test_a_module_that_the_file_patches_stays(text: str) -> None:
+    check_manual(text, "FSDP605", "the file replaces what `torch.distributed._shard.checkpoint` has", torch=">=2.2")
