@@ -10,17 +10,14 @@ from tests.test_process import ENVIRONMENT
 
 OWN = {
     "fsdp_migrate",
-    *(f"fsdp_migrate.{name}" for name in "cli cli_options cli_verify config disk files findings".split()),
     *(
         f"fsdp_migrate.{name}"
-        for name in "gitignore lint reading report runner runner.gathering runner.linting source".split()
+        for name in """
+        cli cli_options cli_verify config config.configuration config.nearest config.settings disk files findings
+        gitignore lint project_files reading report report.output report.plain report.text rules rules.entry rules.index
+        runner runner.gathering runner.linting screen source torch_api
+        """.split()
     ),
-    *(f"fsdp_migrate.{name}" for name in "config.configuration config.nearest config.settings project_files".split()),
-    *(
-        f"fsdp_migrate.{name}"
-        for name in "report.output report.plain report.text rules rules.entry rules.index screen".split()
-    ),
-    "fsdp_migrate.torch_api",
 }
 # Beside what click loads anyway.
 STANDARD = {"bisect", "copy", "dataclasses", "gc"}

@@ -15,8 +15,11 @@ _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 def is_group(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether an argument is a process group, by its name or by what made it."""
-    if isinstance(node, ast.Name) and (definition := facts.names.definition(node)) is not None:
-        node = definition if isinstance(definition, (ast.Call, ast.Attribute)) else node
+    made = facts.names.definition(node) if isinstance(node, ast.Name) else None
+    return _speaks_of_group(node) or (isinstance(made, (ast.Call, ast.Attribute)) and _speaks_of_group(made))
+
+
+def _speaks_of_group(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute) and node.attr in _WORLD:
