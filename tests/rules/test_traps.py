@@ -102,6 +102,24 @@ def test_an_optimizer_that_is_certain_is_taken(text: str) -> None:
     assert grades(H + text, "FSDP103") == [Applicability.SAFE]
 
 
+def test_an_order_that_may_come_from_optim_input_is_unsafe_under_the_right_type_too() -> None:
+    text = f"""{H}from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType
+
+def load(model, osd, params, optim=None):
+    config = FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=False)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, None, config):
+        return FSDP.shard_full_optim_state_dict(osd, model, params, optim)
+"""
+    assert grades(text, "FSDP103") == [Applicability.UNSAFE]
+    assert grades(text.replace("=None)", ")"), "FSDP103") == [Applicability.SAFE]
+
+
+def test_an_import_below_a_function_of_the_module_has_run_when_that_is_called() -> None:
+    names = "FullOptimStateDictConfig, FullyShardedDataParallel as FSDP, StateDictType"
+    text = "def save(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n\n\n"
+    assert rewritten(f"{text}from torch.distributed.fsdp import {names}\n").count("import") == 1
+
+
 def test_an_order_that_may_come_from_optim_input_makes_the_fix_unsafe() -> None:
     text = f"{H}def f(model, osd, groups, optim=None):\n    return FSDP.shard_full_optim_state_dict(osd, model, groups, optim)\n"
     assert grades(text, "FSDP103") == [Applicability.UNSAFE]
