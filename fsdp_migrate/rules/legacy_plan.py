@@ -236,8 +236,9 @@ class _Planner:
             kept = tuple(Argument(name if index >= positional else None, index) for index, name in by_index)
             return RewriteCall(span, method.new, (*kept, *grouped))
         given = bound.get("optim")
-        is_given = given is not None and given.value is optimizer
-        optim = Argument("optim", given.index) if is_given and given else Argument("optim", text=self._text(optimizer))
+        optim = Argument("optim", text=self._text(optimizer))
+        if given is not None and given.value is optimizer:
+            optim = Argument("optim", given.index)
         arguments = [
             Argument("model", bound["model"].index),
             optim,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from packaging.version import Version
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import Applicability
+from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules import RULES, find
@@ -16,6 +18,22 @@ from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import TorchRange
 
 ALL = TorchRange.parse(">=2.1")
+
+
+@pytest.mark.parametrize(
+    ("newest", "severity"),
+    [
+        ("2.3.1", Severity.HINT),
+        ("2.4.0", Severity.DEPRECATED),
+        ("2.5.1", Severity.DEPRECATED),
+        ("2.6.0", Severity.BREAKS),
+        ("2.7.0", Severity.BREAKS),
+    ],
+)
+def test_the_first_releases_that_warn_and_fail_decide_on_the_severity(newest: str, severity: Severity) -> None:
+    card = RuleCard("FSDP999", "a-rule", "a summary", "", "manual", deprecated="2.4", removed="2.6")
+    assert card.severity_up_to(Version(newest)) is severity
+    assert replace(card, severity=Severity.CHANGES).severity_up_to(Version(newest)) is Severity.CHANGES
 
 
 def _settings(card: RuleCard, torch: TorchRange = ALL, unsafe: bool = False) -> Settings:

@@ -143,6 +143,7 @@ def test_ignored_modules_none_does_not_count() -> None:
 
 
 def test_releases_that_take_the_old_name_are_content() -> None:
+    check_manual(FSDP + f"m = FSDP(x, {OLD_POLICY}=p)\n", "FSDP501", "needs torch>=1.12", torch=">=1.11")
     check_noop(FSDP + f"m = FSDP(x, {OLD_IGNORED}=p)\n", "FSDP502", torch=">=2.0,<2.1")
     check_noop(FSDP + f"m = FSDP(x, {OLD_POLICY}=p)\n", "FSDP501", torch=">=1.11,<1.12")
     check_manual(FSDP + f"m = FSDP(x, {OLD_IGNORED}=p)\n", "FSDP502", "needs torch>=2.1", torch=">=2.0")

@@ -31,6 +31,37 @@ NEW = "FSDP.optim_state_dict(model, optim)"
 
 
 @pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('self.parts["net"]', 'self.parts["net"]'),
+        ("self.parts['net']", "self.parts['net']"),
+        ("self.parts[\n        0\n    ]", "self.parts[0]"),
+    ],
+)
+def test_a_model_is_written_into_the_context_as_it_stands_but_on_one_line(written: str, text: str) -> None:
+    before = f"{IMPORT}\ndef save(self, optim):\n    return FSDP.full_optim_state_dict({written}, optim)\n"
+    after = f"{FULL_IMPORT}\ndef save(self, optim):\n{context(4, model=text)}"
+    moved = written.replace("\n    ", "\n        ")
+    check_transformed(before, f"{after}        return FSDP.optim_state_dict({moved}, optim)\n", "FSDP101")
+
+
+@pytest.mark.parametrize("other", ["torch.no_grad()", "torch.inference_mode()", "contextlib.nullcontext()"])
+def test_a_context_that_has_nothing_to_do_with_types_does_not_disturb_one(other: str) -> None:
+    text = f"""{IMPORT}
+import contextlib
+import torch
+from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType
+
+def save(model, optim):
+    config = FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, None, config), {other}:
+        return FSDP.{{}}(model, optim)
+"""
+    after = text.format("optim_state_dict")
+    check_transformed(text.format("full_optim_state_dict"), after, "FSDP101")
+
+
+@pytest.mark.parametrize(
     ("code", "call", "told"),
     [
         ("FSDP101", "full_optim_state_dict(m, o)", "optim_state_dict` under `FULL_STATE_DICT`{}"),
