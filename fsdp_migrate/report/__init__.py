@@ -81,10 +81,12 @@ class Run:
 
     def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
         """What was fixed and what is left, file by file in order of path."""
-        paths = {finding.path for finding in (*self.fixed, *self.findings)}
-        for path in sorted(paths, key=lambda path: path.split(os.sep)):
-            fixed = [finding for finding in self.fixed if finding.path == path]
-            yield fixed, [finding for finding in self.findings if finding.path == path]
+        files: dict[str, tuple[list[Finding], list[Finding]]] = {}
+        for finding in self.fixed:
+            files.setdefault(finding.path, ([], []))[0].append(finding)
+        for finding in self.findings:
+            files.setdefault(finding.path, ([], []))[1].append(finding)
+        yield from (files[path] for path in sorted(files, key=lambda path: path.split(os.sep)))
 
     def source(self, path: str) -> Source | None:
         """The text that the findings of `path` are about, None if there is none or it cannot be decoded."""

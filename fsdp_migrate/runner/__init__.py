@@ -6,6 +6,7 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate import files
@@ -172,9 +173,10 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
     before = lint(discovery, configuration)
     failures: list[Failure] = []
     folders: list[str] = []
+    found = {path: list(findings) for path, findings in groupby(before.findings, lambda finding: finding.path)}
     for file in discovery.files:
-        findings = [finding for finding in before.findings if finding.path == file.shown]
-        if not findings:
+        findings = found.get(file.shown)
+        if findings is None:
             continue
         raw = before.sources[file.shown]
         try:
