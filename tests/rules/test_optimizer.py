@@ -71,6 +71,15 @@ def test_what_the_result_is_loaded_into_gets_it(body: str) -> None:
     assert is_taken("a", body)
 
 
+def test_the_optimizer_that_is_passed_is_taken_whatever_it_is_called() -> None:
+    call = "FSDP.scatter_full_optim_state_dict(osd, model, None, {})"
+    assert is_taken("other", f"return {call.format('other')}")
+    assert is_taken("other", f"s = {call.format('other')}\nother.load_state_dict(s)")
+    assert is_taken("other.optimizer", f"s = {call.format('other.optimizer')}\na.load_state_dict(s)")
+    text = load(f"s = {call.format('other')}\na.load_state_dict(s)")
+    check_manual(text, "FSDP104", "is loaded into `a`, and not into `other`")
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
