@@ -56,8 +56,8 @@ class Helpers:
             found |= self.gates.mask(use)
             if found == self.gates.everywhere:
                 return found
-        # What nothing gets to is used in a way that is not seen here.
-        return (found | self._beyond(function, home)) or self.gates.everywhere
+        # What nothing here gets to is used in a way that is not seen.
+        return found | self._beyond(function, home) if found else self.gates.everywhere
 
     def _is_private(self, function: Function, home: Scope) -> bool:
         name = function.name

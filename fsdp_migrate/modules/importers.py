@@ -16,6 +16,7 @@ from fsdp_migrate.files import FileError, read
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 
 if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.files import SourceFile
     from fsdp_migrate.modules.project import Modules
     from fsdp_migrate.torch_api import TorchRange
@@ -97,7 +98,7 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
         if facts is None:
             return None
         view = modules.view(other, torch)
-        for node in _uses(facts.source.tree, name, sketch):
+        for node in _uses(facts, name, sketch):
             qualified = facts.names.qualified(node)
             if qualified is not None and view.origin(qualified) == (path, name):
                 found.append(Use(facts, node, shown.get(other, other)))
@@ -117,11 +118,11 @@ def _readers(modules: Modules, path: str, name: str) -> list[str]:
     return sorted(found)
 
 
-def _uses(tree: ast.Module, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
+def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
     """Where a function of this name, or of one that it was imported under, is read."""
     known = {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        if node.id in known if isinstance(node, ast.Name) else node.attr == name:
-            yield node
+    users = facts.structure.module.users
+    for alias in sorted(known):
+        for scope in users.get(alias, ()):
+            yield from scope.uses[alias]
+    yield from (node for node in facts.structure.attributes if node.attr == name and isinstance(node.ctx, ast.Load))
