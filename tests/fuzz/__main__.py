@@ -24,9 +24,10 @@ def main() -> int:
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     hypothesis.settings.load_profile("round")
-    from tests.fuzz import test_rewriting  # tests take the profile that is loaded when they are made
+    from tests.fuzz import test_meaning, test_rewriting  # tests take the profile that is loaded when they are made
 
-    tests = [test for name, test in vars(test_rewriting).items() if name.startswith("test_") and arguments.k in name]
+    found = [one for module in (test_rewriting, test_meaning) for one in vars(module).values()]
+    tests = [one for one in found if hasattr(one, "hypothesis") and arguments.k in one.__name__]
     counts: Counter[str] = Counter()
     for test in tests:
         test.hypothesis.inner_test = _counted(test.hypothesis.inner_test, counts)
