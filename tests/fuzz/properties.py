@@ -18,7 +18,7 @@ from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.lint import Look, lint_bytes
+from fsdp_migrate.lint import FileCheck, lint_bytes
 from fsdp_migrate.notebook import Notebook
 from fsdp_migrate.reading import read_source
 from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
@@ -42,7 +42,7 @@ def check(raw: bytes, settings: Settings, file: str = PATH) -> RewriteResult:
     """Rewrite `raw` and raise AssertionError where anything is lost, broken, or left in silence."""
     seen: list[tuple[bytes, FileReport]] = []
 
-    class Watched(Look):
+    class Watched(FileCheck):
         def __init__(self, text: bytes, source: Source | None) -> None:
             super().__init__(text, file, settings, source=source)
             self.text = text
