@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from textwrap import indent
+from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Applicability, Severity
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from fsdp_migrate.rules.card import Example, RuleCard
+
+
+# Columns of prose where nobody renders it.
+_WIDTH = 100
 
 
 def facts(card: RuleCard) -> Iterator[tuple[str, str]]:
@@ -32,12 +36,23 @@ def card_text(card: RuleCard) -> str:
     labels = max(len(label) for label, _ in facts(card))
     blocks = [
         f"{card.code} {card.name}\n{card.summary}",
-        card.explanation.strip(),
+        _prose(card.explanation),
         "\n".join(f"{label:<{labels}}  {value}" for label, value in facts(card)),
         *(_example_text(example) for example in card.flags),
         *(f"Leaves alone:\n{_code(code)}" for code in card.leaves),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _prose(markdown: str) -> str:
+    """Paragraphs with lines of one width; lists, tables and code stay as they are."""
+    return "\n\n".join(map(_filled, markdown.strip().split("\n\n")))
+
+
+def _filled(block: str) -> str:
+    if any(line.startswith((" ", "* ", "- ", "|", "```")) for line in block.split("\n")):
+        return block
+    return fill(block, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:

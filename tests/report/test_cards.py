@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -81,3 +82,12 @@ def test_the_table_on_a_terminal_never_cuts_codes_and_names() -> None:
     assert lines[0].split() == ["Code", "Name", "Fix", "What", "it", "finds"]
     assert lines[1].startswith("FSDP104  scatter-full-optim-state-dict  safe")
     assert max(map(len, lines)) <= 72
+
+
+def test_prose_has_lines_of_one_width_and_lists_stay() -> None:
+    word = "`module.parameters()`"
+    card = replace(CARD, explanation=f"{word}\n" * 12 + "\nThere are:\n* one\n* two\n\n    code = 1\n")
+    _, first, listed, code, *_ = cards.card_text(card).split("\n\n")
+    assert first.split() == [word] * 12
+    assert [len(line) for line in first.split("\n")] == [4 * len(word) + 3] * 3
+    assert (listed, code) == ("There are:\n* one\n* two", "    code = 1")
