@@ -111,13 +111,24 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
 
 
 def _bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, list[Binding]]]:
-    """The names that are bound in `scope` by imports of `symbol` and by nothing else."""
+    """The names that are bound in `scope` by imports of `symbol`, and by nothing else but stand-ins for want of it."""
 
     def found() -> list[tuple[str, list[Binding]]]:
-        brings = facts.names.brings
-        return [(name, all_) for name, all_ in scope.bindings.items() if all(brings(one, symbol) for one in all_)]
+        result = []
+        for name, bindings in scope.bindings.items():
+            imports = [one for one in bindings if facts.names.brings(one, symbol)]
+            if imports and all(one in imports or _stands_in(facts, one, imports) for one in bindings):
+                result.append((name, imports))
+        return result
 
     return facts.memo((_bringing, scope, symbol), found)
+
+
+def _stands_in(facts: ModuleFacts, binding: Binding, imports: list[Binding]) -> bool:
+    """Whether the handler of a `try` that all `imports` of a name stand in binds it: `except ...: NAME = None`."""
+    handler = facts.structure.parents.get(facts.statement(binding.node))
+    block = facts.structure.parents.get(handler) if isinstance(handler, ast.ExceptHandler) else None
+    return block is not None and all(_arm(facts, one.node) == (block, "body") for one in imports)
 
 
 def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:

@@ -519,3 +519,23 @@ def test_a_type_that_another_function_sets_on_a_part_of_the_model_stays(whole: s
     other = text.replace(f"type({part}", f"type({part.rpartition('.')[0]}_2.critic")
     (found,) = lint(other, "FSDP101")
     assert found.applicability is Applicability.SAFE
+
+
+@pytest.mark.parametrize(
+    ("imports", "kind"),
+    [
+        ("try:\n    {fsdp}, StateDictType\nexcept ImportError:\n    FSDP = StateDictType = None\n", "StateDictType"),
+        ("{fsdp}\ntry:\n    {type}\nexcept ImportError:\n    StateDictType = None\n", "StateDictType"),
+        (
+            "{fsdp}\ntry:\n    import other\n    {type}\nexcept ImportError:\n    StateDictType = None\n",
+            "FSDPStateDictType",
+        ),
+        ("{fsdp}\ntry:\n    {type}\nexcept ImportError:\n    pass\nStateDictType = None\n", "FSDPStateDictType"),
+    ],
+)
+def test_a_name_with_a_stand_in_for_want_of_it_is_used_where_it_surely_is_there(imports: str, kind: str) -> None:
+    fsdp = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP"
+    head = imports.format(fsdp=fsdp, type="from torch.distributed.fsdp import StateDictType")
+    after = rewritten(f"{head}def f(m, o):\n    return FSDP.sharded_optim_state_dict(m, o)\nx = FSDP(net)\n")
+    assert f"state_dict_type(m, {kind}.SHARDED_STATE_DICT)" in after
+    assert (head in after) is (kind == "StateDictType")
