@@ -323,7 +323,5 @@ def _collides(facts: ModuleFacts, home: Scope, at: Scope, name: str) -> bool:
 
 
 def _is_used_inside(home: Scope, name: str) -> bool:
-    """Whether a use of `name` would see a binding of it in `home`, which has none."""
-    if home.lookup(name) is not None and not home.is_module:
-        return any(name in inner.uses for inner in home.nested())
+    """Whether a use of `name`, which neither `home` nor what is around it binds, would see a binding in `home`."""
     return any(name in inner.uses and inner.lookup(name) is None for inner in home.nested())

@@ -71,6 +71,15 @@ def test_what_the_result_is_loaded_into_gets_it(body: str) -> None:
     assert is_taken("a", body)
 
 
+@pytest.mark.parametrize("display", ["{{'optim': {}}}", "({}, b)", "[{}]", "{{'a': ({}, b)}}"])
+def test_a_result_that_is_returned_in_a_display_goes_nowhere_else(display: str) -> None:
+    assert is_taken("a", f"FSDP.optim_state_dict(model, a)\nreturn {display.format(CONVERTED)}")
+    assert is_taken("a", f"FSDP.optim_state_dict(model, a)\ns = {CONVERTED}\nreturn {display.format('s')}")
+    check_manual(
+        load(f"FSDP.optim_state_dict(model, a)\nkeep({display.format(CONVERTED)})"), "FSDP103", "is not visible"
+    )
+
+
 def test_the_optimizer_that_is_passed_is_taken_whatever_it_is_called() -> None:
     call = "FSDP.scatter_full_optim_state_dict(osd, model, None, {})"
     assert is_taken("other", f"return {call.format('other')}")
