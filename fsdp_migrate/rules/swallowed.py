@@ -13,11 +13,12 @@ from fsdp_migrate.facts.scopes import TRIES
 
 # What saving or loading optimizer state may raise in torch (2.0 to 2.15), and what catches it as well.
 _RAISED = frozenset(
-    f"builtins.{name}"
-    for name in (
-        "BaseException Exception RuntimeError ValueError KeyError IndexError LookupError TypeError AttributeError "
-        "AssertionError"
-    ).split()
+    """
+    builtins.BaseException builtins.Exception builtins.RuntimeError builtins.ValueError builtins.KeyError
+    builtins.IndexError builtins.LookupError builtins.TypeError builtins.AttributeError builtins.AssertionError
+    torch.OutOfMemoryError torch.cuda.OutOfMemoryError torch.distributed.DistError torch.distributed.DistBackendError
+    torch.distributed.DistNetworkError torch.distributed.DistStoreError
+    """.split()
 )
 _BROAD = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException"})
 _PROBING = frozenset({"builtins.TypeError", "builtins.AttributeError", "builtins.NotImplementedError"})
