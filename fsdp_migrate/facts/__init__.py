@@ -133,7 +133,7 @@ class ModuleFacts:
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which `node` is evaluated."""
-        return self.structure.scopes[node]
+        return self.structure.scope(node)
 
     def header(self, statement: ast.stmt) -> Span:
         """The span of a statement without the blocks inside it, whose lines may carry a suppression."""

@@ -158,7 +158,7 @@ class Names:
 
     def bindings(self, node: ast.Name) -> list[Binding]:
         """The bindings that the name may have where it is used."""
-        scope = self.structure.scopes[node]
+        scope = self.structure.scope(node)
         home = scope.lookup(node.id)
         return [] if home is None else self._bindings(node, home, here=home is scope)
 
@@ -251,7 +251,7 @@ class Names:
         return tuple(m if is_enum_member(m.qualified or "") else UNKNOWN for m in members)
 
     def _name(self, node: ast.Name, depth: int) -> tuple[Meaning, ...]:
-        scope = self.structure.scopes[node]
+        scope = self.structure.scope(node)
         home = scope.lookup(node.id)
         if home is None or not home.bindings[node.id]:
             return self._unbound(scope, node.id)

@@ -65,9 +65,9 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     uses: dict[str, list[ast.Name]] = field(default_factory=dict)
     children: list[Scope] = field(default_factory=list)
-    declared_global: set[str] = field(default_factory=set)
-    declared_nonlocal: set[str] = field(default_factory=set)
-    star_imports: list[str] = field(default_factory=list)
+    declared_global: frozenset[str] = frozenset()
+    declared_nonlocal: frozenset[str] = frozenset()
+    star_imports: tuple[str, ...] = ()
 
     @property
     def is_module(self) -> bool:
@@ -128,22 +128,87 @@ class Scope:
         return None
 
 
+# The nodes that rules ask for.
+_COLLECTED = (
+    ast.Call,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Constant,
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.If,
+    ast.Yield,
+    ast.YieldFrom,
+)
+
+
 @dataclass
 class Structure:
-    """What one walk over a module collects."""
+    """What one walk over a module collects.
+
+    `starts` has the nodes that are evaluated in another scope than what they are a part of, with that scope; `found`
+    the nodes that rules ask for.
+    """
 
     tree: ast.Module
     module: Scope
-    parents: Mapping[ast.AST, ast.AST]
-    scopes: Mapping[ast.AST, Scope]
-    calls: list[ast.Call]
-    attributes: list[ast.Attribute]
-    subscripts: list[ast.Subscript]
-    strings: list[ast.Constant]
-    imports: list[ast.Import | ast.ImportFrom]
-    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
-    choices: list[ast.If]
-    yields: list[ast.Yield | ast.YieldFrom]
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    starts: dict[ast.AST, Scope] = field(default_factory=dict)
+    found: dict[type[ast.AST], list[Any]] = field(default_factory=lambda: {kind: [] for kind in _COLLECTED})
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which `node` is evaluated."""
+        starts, parents = self.starts, self.parents
+        scope = starts.get(node)
+        while scope is None:
+            node = parents[node]
+            scope = starts.get(node)
+        return scope
+
+    def _in_order(self, *kinds: type[ast.AST]) -> list[Any]:
+        return sorted((node for kind in kinds for node in self.found[kind]), key=_BY_PLACE)
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls, in source order, as everything below."""
+        return self._in_order(ast.Call)
+
+    @cached_property
+    def attributes(self) -> list[ast.Attribute]:
+        """All attributes."""
+        return self._in_order(ast.Attribute)
+
+    @cached_property
+    def subscripts(self) -> list[ast.Subscript]:
+        """All subscripts."""
+        return self._in_order(ast.Subscript)
+
+    @cached_property
+    def strings(self) -> list[ast.Constant]:
+        """All constants, strings among them."""
+        return self._in_order(ast.Constant)
+
+    @cached_property
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """All imports."""
+        return self._in_order(ast.Import, ast.ImportFrom)
+
+    @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """All functions, lambdas apart."""
+        return self._in_order(ast.FunctionDef, ast.AsyncFunctionDef)
+
+    @cached_property
+    def choices(self) -> list[ast.If]:
+        """All `if` statements."""
+        return self._in_order(ast.If)
+
+    @cached_property
+    def yields(self) -> list[ast.Yield | ast.YieldFrom]:
+        """All expressions that make a function a generator."""
+        return self._in_order(ast.Yield, ast.YieldFrom)
 
     @cached_property
     def stores(self) -> list[ast.Attribute]:
@@ -189,142 +254,137 @@ class _Plan(NamedTuple):
     """What a walk does at nodes of one kind."""
 
     found: list[ast.AST] | None
-    bind: _Step | None
-    enter: _Step | None
+    step: _Step | None
     fields: tuple[str, ...]
-    conditional: bool
 
 
 class _Walk:
+    """A walk that goes on in the scope that was begun last; each has the nodes that are left to be looked at in it."""
+
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
-        self.module = Scope(tree, None)
-        self.parents: dict[ast.AST, ast.AST] = {}
-        self.scopes: dict[ast.AST, Scope] = {tree: self.module}
-        self.found: dict[type[ast.AST], list[ast.AST]] = {kind: [] for kind in _COLLECTED}
+        module = Scope(tree, None)
+        self.structure = Structure(tree, module)
+        self.parents, self.starts = self.structure.parents, self.structure.starts
+        self.starts[tree] = module
         self.plans: dict[type[ast.AST], _Plan] = {}
-        self.pending: list[tuple[ast.AST, Scope, bool]] = [(tree, self.module, False)]
+        self.open: list[tuple[Scope, list[ast.AST]]] = [(module, [tree])]
 
     def run(self) -> Structure:
-        self._walk()
-        return Structure(
-            tree=self.tree,
-            module=self.module,
-            parents=self.parents,
-            scopes=self.scopes,
-            calls=self._nodes(ast.Call),
-            attributes=self._nodes(ast.Attribute),
-            subscripts=self._nodes(ast.Subscript),
-            strings=self._nodes(ast.Constant),
-            imports=self._nodes(ast.Import, ast.ImportFrom),
-            functions=self._nodes(ast.FunctionDef, ast.AsyncFunctionDef),
-            choices=self._nodes(ast.If),
-            yields=self._nodes(ast.Yield, ast.YieldFrom),
-        )
+        while self.open:
+            scope, pending = self.open[-1]
+            if pending:
+                self._go_on(scope, pending)
+            else:
+                self.open.pop()
+        return self.structure
 
-    def _walk(self) -> None:
-        pending, parents, scopes, plans = self.pending, self.parents, self.scopes, self.plans
-        push, pop = pending.append, pending.pop
+    def _go_on(self, scope: Scope, pending: list[ast.AST]) -> None:
+        """Look at what is left in a scope, up to where another one begins."""
+        parents, plans, uses = self.parents, self.plans, scope.uses
+        push, pop, depth = pending.append, pending.pop, len(self.open)
         while pending:
-            node, scope, conditional = pop()
-            scopes[node] = scope
+            node = pop()
             kind = type(node)
             if kind is ast.Name and type(node.ctx) is ast.Load:  # type: ignore[attr-defined]
                 name = node.id  # type: ignore[attr-defined]
-                if name in scope.uses:
-                    scope.uses[name].append(node)  # type: ignore[arg-type]
+                if name in uses:
+                    uses[name].append(node)  # type: ignore[arg-type]
                 else:
-                    scope.uses[name] = [node]  # type: ignore[list-item]
+                    uses[name] = [node]  # type: ignore[list-item]
                 continue
             plan = plans.get(kind)
-            found, bind, enter, fields, may_skip = self._plan(kind) if plan is None else plan
+            found, step, fields = self._plan(kind) if plan is None else plan
             if found is not None:
                 found.append(node)
-            if bind is not None:
-                bind(self, node, scope, conditional)
-            if enter is not None:
-                enter(self, node, scope, conditional)
-                continue
-            conditional = conditional or may_skip
+            if step is not None:
+                step(self, node, scope)
+                if len(self.open) > depth:
+                    return
             for name in fields:
                 value = getattr(node, name, None)
                 if value.__class__ is list:
                     for child in reversed(value):
                         if child is not None:
                             parents[child] = node
-                            push((child, scope, conditional))
+                            push(child)
                 elif value is not None:
                     parents[value] = node
-                    push((value, scope, conditional))
+                    push(value)
 
     def _plan(self, kind: type[ast.AST]) -> _Plan:
-        plan = self.plans[kind] = _Plan(
-            self.found.get(kind),
-            _BINDERS.get(kind),
-            _ENTRIES.get(kind),
-            _find_child_fields(kind),
-            kind in _CONDITIONAL,
-        )
+        plan = self.plans[kind] = _Plan(self.structure.found.get(kind), _STEPS.get(kind), _find_child_fields(kind))
         return plan
 
-    def _nodes(self, *types: type[ast.AST]) -> list:  # type: ignore[type-arg]
-        return sorted((node for kind in types for node in self.found[kind]), key=_BY_PLACE)
+    def _push(self, parent: ast.AST, *parts: ast.AST | None) -> None:
+        """Look at parts of a node in the scope that the node is in."""
+        for part in parts:
+            if part is not None:
+                self.parents[part] = parent
+                self.open[-1][1].append(part)
 
-    def _push(self, parent: ast.AST, node: ast.AST | None, scope: Scope, conditional: bool) -> None:
-        if node is not None:
-            self.parents[node] = parent
-            self.pending.append((node, scope, conditional))
+    def _begin(self, node: ast.AST, scope: Scope, *parts: ast.AST | None) -> Scope:
+        """Go on with the scope of a node, in which these parts of it are evaluated."""
+        inner = Scope(node, scope)
+        scope.children.append(inner)
+        self.open.append((inner, []))
+        for part in reversed(parts):
+            if part is not None:
+                self.starts[part] = inner
+                self._push(node, part)
+        return inner
 
-    def _enter_class(self, node: ast.ClassDef, scope: Scope, conditional: bool) -> None:
-        inner = self._scope(node, scope)
-        for child in (*node.decorator_list, *node.bases, *node.keywords):
-            self._push(node, child, scope, conditional)
-        for statement in reversed(node.body):
-            self._push(node, statement, inner, False)
+    def _enter_class(self, node: ast.ClassDef, scope: Scope) -> None:
+        self._bind_definition(node, scope)
+        self._push(node, *node.decorator_list, *node.bases, *node.keywords)
+        self._begin(node, scope, *node.body)
 
-    def _scope(self, node: ast.AST, parent: Scope) -> Scope:
-        scope = Scope(node, parent)
-        parent.children.append(scope)
-        return scope
+    def _enter_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        self._bind_definition(node, scope)
+        self._push_arguments(node, scope)
+        self._push(node, *node.decorator_list, node.returns, *getattr(node, "type_params", ()))
+        self._bind_parameters(self._begin(node, scope, *node.body), node.args)
 
-    def _enter_function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope, conditional: bool
-    ) -> None:
-        inner = self._scope(node, scope)
+    def _enter_lambda(self, node: ast.Lambda, scope: Scope) -> None:
+        self._push_arguments(node, scope)
+        self._bind_parameters(self._begin(node, scope, node.body), node.args)
+
+    def _push_arguments(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> None:
+        """Look at what the parameters of a function bring that is evaluated around it."""
         arguments = node.args
         self.parents[arguments] = node
-        self.scopes[arguments] = scope
-        everyone = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        everyone += [extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None]
-        for argument in everyone:
+        for argument in _parameters(arguments):
+            if argument.annotation is not None:
+                self._push(argument, argument.annotation)
+                self.starts[argument.annotation] = scope
+        self._push(arguments, *arguments.defaults, *arguments.kw_defaults)
+
+    def _bind_parameters(self, inner: Scope, arguments: ast.arguments) -> None:
+        for argument in _parameters(arguments):
             self.parents[argument] = arguments
-            self.scopes[argument] = inner
+            self.starts[argument] = inner
             self._add(Binding(argument.arg, Kind.PARAMETER, argument, inner))
-            self._push(argument, argument.annotation, scope, conditional)
-        for default in (*arguments.defaults, *arguments.kw_defaults):
-            self._push(arguments, default, scope, conditional)
-        if isinstance(node, ast.Lambda):
-            self._push(node, node.body, inner, False)
-            return
-        for child in (*node.decorator_list, node.returns, *getattr(node, "type_params", ())):
-            self._push(node, child, scope, conditional)
-        for statement in reversed(node.body):
-            self._push(node, statement, inner, False)
 
     def _enter_comprehension(
-        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope, conditional: bool
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
     ) -> None:
-        inner = self._scope(node, scope)
-        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        for element in elements:
-            self._push(node, element, inner, True)
-        for number, generator in enumerate(node.generators):
+        elements = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+        first = node.generators[0]
+        self._push(first, first.iter)
+        self.starts[first.iter] = scope
+        inner = self._begin(node, scope, *reversed(elements))
+        for generator in node.generators:
             self.parents[generator] = node
-            self.scopes[generator] = inner
-            self._push(generator, generator.target, inner, True)
-            self._push(generator, generator.iter, inner if number else scope, True)
-            for condition in generator.ifs:
-                self._push(generator, condition, inner, True)
+            self.starts[generator] = inner
+            self._push(generator, generator.target, generator.iter if generator is not first else None, *generator.ifs)
+
+    def _is_conditional(self, node: ast.AST) -> bool:
+        """Whether something around `node` in its scope may skip it."""
+        starts, parents = self.starts, self.parents
+        while node not in starts:
+            node = parents[node]
+            if type(node) in _CONDITIONAL:
+                return True
+        return isinstance(starts[node].node, _COMPREHENSIONS)
 
     def _add(self, binding: Binding) -> None:
         scope = binding.scope
@@ -334,52 +394,42 @@ class _Walk:
             scope = next((s for s in scope.enclosing() if s is not scope and binding.name in s.bindings), scope)
         scope.bindings.setdefault(binding.name, []).append(binding)
 
-    def _bind_name_or_use(self, node: ast.Name, scope: Scope, conditional: bool) -> None:
-        if isinstance(node.ctx, ast.Load):
-            uses = scope.uses.get(node.id)
-            if uses is None:
-                scope.uses[node.id] = [node]
-            else:
-                uses.append(node)
-        else:
-            self._bind_name(node, scope, conditional)
-
-    def _bind_modules(self, node: ast.Import, scope: Scope, conditional: bool) -> None:
+    def _bind_modules(self, node: ast.Import, scope: Scope) -> None:
+        conditional = self._is_conditional(node)
         for alias in node.names:
             name = alias.asname or alias.name.split(".")[0]
             target = alias.name if alias.asname else name
             self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
 
-    def _bind_imported(self, node: ast.ImportFrom, scope: Scope, conditional: bool) -> None:
+    def _bind_imported(self, node: ast.ImportFrom, scope: Scope) -> None:
         module = "." * node.level + (node.module or "")
         prefix = module if module.endswith(".") else f"{module}."
+        conditional = self._is_conditional(node)
         for alias in node.names:
             if alias.name == "*":
-                scope.star_imports.append(module)
+                scope.star_imports += (module,)
                 continue
             target = prefix + alias.name
             name = alias.asname or alias.name
             self._add(Binding(name, Kind.IMPORT, node, scope, target=target, conditional=conditional))
 
-    def _bind_definition(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope, conditional: bool
-    ) -> None:
-        self._add(Binding(node.name, Kind.DEFINITION, node, scope, conditional=conditional))
+    def _bind_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Scope) -> None:
+        self._add(Binding(node.name, Kind.DEFINITION, node, scope, conditional=self._is_conditional(node)))
 
-    def _declare_global(self, node: ast.Global, scope: Scope, conditional: bool) -> None:
-        scope.declared_global.update(node.names)
+    def _declare_global(self, node: ast.Global, scope: Scope) -> None:
+        scope.declared_global |= {*node.names}
 
-    def _declare_nonlocal(self, node: ast.Nonlocal, scope: Scope, conditional: bool) -> None:
-        scope.declared_nonlocal.update(node.names)
+    def _declare_nonlocal(self, node: ast.Nonlocal, scope: Scope) -> None:
+        scope.declared_nonlocal |= {*node.names}
 
     def _bind_other(
-        self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping, scope: Scope, conditional: bool
+        self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping, scope: Scope
     ) -> None:
         name = node.rest if isinstance(node, ast.MatchMapping) else node.name
         if name is not None:
-            self._add(Binding(name, Kind.OTHER, node, scope, conditional=conditional))
+            self._add(Binding(name, Kind.OTHER, node, scope, conditional=self._is_conditional(node)))
 
-    def _bind_name(self, node: ast.Name, scope: Scope, conditional: bool) -> None:
+    def _bind_name(self, node: ast.Name, scope: Scope) -> None:
         parent = self.parents[node]
         value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) else None
         if isinstance(parent, ast.NamedExpr):
@@ -388,10 +438,10 @@ class _Walk:
         elif value is None:
             value = _unpacked_value(node, parent, self.parents)
         kind = Kind.OTHER if value is None else Kind.ASSIGNMENT
-        bare = isinstance(parent, ast.AnnAssign) and parent.value is None
-        if not bare:
+        if not isinstance(parent, ast.AnnAssign) or parent.value is not None:
+            conditional = self._is_conditional(node)
             self._add(Binding(node.id, kind, node, scope, value=value, conditional=conditional))
-        elif isinstance(parent, ast.AnnAssign) and not scope.is_module:
+        elif not scope.is_module:
             scope.bindings.setdefault(node.id, [])
 
 
@@ -408,31 +458,21 @@ def _unpacked_value(node: ast.Name, parent: ast.AST, parents: Mapping[ast.AST, a
     return elements[parent.elts.index(node)]
 
 
-_Step = Callable[[_Walk, Any, Scope, bool], None]
-_COLLECTED = (
-    ast.Call,
-    ast.Attribute,
-    ast.Subscript,
-    ast.Constant,
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.If,
-    ast.Yield,
-    ast.YieldFrom,
-)
-_BINDERS: dict[type[ast.AST], _Step] = {
-    ast.Name: _Walk._bind_name_or_use,
+def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None)
+
+
+_Step = Callable[[_Walk, Any, Scope], None]
+_STEPS: dict[type[ast.AST], _Step] = {
+    ast.Name: _Walk._bind_name,
     ast.Import: _Walk._bind_modules,
     ast.ImportFrom: _Walk._bind_imported,
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _Walk._bind_definition),
     ast.Global: _Walk._declare_global,
     ast.Nonlocal: _Walk._declare_nonlocal,
     **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping), _Walk._bind_other),
-}
-_ENTRIES: dict[type[ast.AST], _Step] = {
-    **dict.fromkeys(FunctionNode, _Walk._enter_function),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _Walk._enter_function),
+    ast.Lambda: _Walk._enter_lambda,
     ast.ClassDef: _Walk._enter_class,
     **dict.fromkeys(_COMPREHENSIONS, _Walk._enter_comprehension),
 }
