@@ -59,7 +59,8 @@ def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
     scope = binding.scope
     if len(scope.bindings[binding.name]) != 1 or scope.is_class or _is_guarded(facts, binding):
         return False
-    return not is_exported(facts, binding) and not _is_named_in_text(facts, binding.name)
+    # The other modules are asked last: to answer, all files of the project are read.
+    return not _is_named_in_text(facts, binding.name) and not is_exported(facts, binding)
 
 
 def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
