@@ -269,10 +269,34 @@ def _listed(name: str, number: int) -> str:
     return name if _row(name) is not None or not owner else f"{_find(owner, number)[1]}.{part}"
 
 
-@cache
-def _find(name: str, number: int, depth: int = 0) -> tuple[bool | None, str]:
-    """Whether a release has `name`, and the name it is defined under."""
-    if area_of(name) is None or depth > _MAX_DEPTH:
+class _Known(NamedTuple):
+    """What a name is in one release: whether it is there, and the name it is defined under."""
+
+    present: bool | None
+    real: str
+
+
+# By name and by the place of the release: there are many releases, and few of them differ.
+_KNOWN: dict[str, list[_Known | None]] = {}
+_SAME: dict[_Known, _Known] = {}
+
+
+def _find(name: str, number: int, depth: int = 0) -> _Known:
+    """What `name` is in a release."""
+    if depth > _MAX_DEPTH:
+        return _Known(None, name)
+    known = _KNOWN.get(name)
+    if known is None:
+        known = _KNOWN[name] = [None] * (len(PUBLISHED) + 1)  # the last one is for those older than all
+    found = known[number]
+    if found is None:
+        found = _Known(*_sought(name, number, depth))
+        found = known[number] = _SAME.setdefault(found, found)
+    return found
+
+
+def _sought(name: str, number: int, depth: int) -> tuple[bool | None, str]:
+    if area_of(name) is None:
         return None, name
     row = _row(name)
     if row is not None and _in(row, number):
