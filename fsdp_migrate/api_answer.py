@@ -118,9 +118,9 @@ def _plain(answer: Answer) -> dict[str, Any]:
         "in": [asdict(span) for span in answer.spans],
         "optional": [asdict(span) for span in answer.optional],
         "signatures": [asdict(span) | {"parameters": text} for span, text in answer.signatures if text is not None],
-        "deprecations": [asdict(span) | asdict(found) for span, found in answer.deprecations],
+        "deprecations": [asdict(span) | found._asdict() for span, found in answer.deprecations],
         "deprecated_parameters": {
-            name: [asdict(span) | asdict(found) for span, found in runs] for name, runs in answer.parameters
+            name: [asdict(span) | found._asdict() for span, found in runs] for name, runs in answer.parameters
         },
         "places": [{"name": place.name, "in": [asdict(span) for span in place.spans]} for place in answer.places],
         "rules": [code for code, _ in answer.rules],

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdp_migrate.config.nearest import ConfigFile, ConfigFiles
 from fsdp_migrate.config.table import SETTINGS, Setting
@@ -19,8 +18,7 @@ SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).parent / "config" / "schema.json"
 
 
-@dataclass(frozen=True)
-class Effective:
+class Effective(NamedTuple):
     """A setting as TOML has it (None where it has no value), and what decided on it."""
 
     key: str

@@ -7,12 +7,12 @@ overlap check see the same spans that rewriting will touch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fsdp_migrate.source import Span
 
 
-@dataclass(frozen=True)
-class Replace:
+class Replace(NamedTuple):
     """Put `text` where `span` is (an empty span inserts); a bare line feed in it becomes the newline of that line."""
 
     span: Span
@@ -31,8 +31,7 @@ class Argument:
     text: str | None = None
 
 
-@dataclass(frozen=True)
-class RewriteCall:
+class RewriteCall(NamedTuple):
     """Give the call at `span` another attribute name and other arguments, in the given order.
 
     `attribute` replaces the last name of the callee (`FSDP.old(...)` becomes `FSDP.attribute(...)`); None keeps it.
@@ -46,16 +45,14 @@ class RewriteCall:
     callee: str | None = None
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The context manager of a `with`, as text: `callee(arguments...)`."""
 
     callee: str
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Wrap:
+class Wrap(NamedTuple):
     """Put the statement at `span` into `with header:`; `inner` edits lie within it.
 
     Neighbours with the same header, nothing but blank lines and comments between them, share one `with`.
@@ -72,8 +69,7 @@ class Wrap:
     prologue: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Unwrap:
+class Unwrap(NamedTuple):
     """Put the statements at `block` in the place of the compound statement at `span` that they are a block of.
 
     Both spans start behind their first line's indentation, `old` for the block and `new` for the statement.
@@ -85,8 +81,7 @@ class Unwrap:
     new: str
 
 
-@dataclass(frozen=True)
-class Hoist:
+class Hoist(NamedTuple):
     """Evaluate the call at `call.span` before the statement that starts at `at`, and use its value through `name`.
 
     Emits `with header:` and the assignment in front of the statement; a second hoist to the same place with the
@@ -102,8 +97,7 @@ class Hoist:
     prologue: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class EditImport:
+class EditImport(NamedTuple):
     """Change the names that the import at `span` brings in.
 
     `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`), and are for
@@ -117,8 +111,7 @@ class EditImport:
     unit: str = "    "
 
 
-@dataclass(frozen=True)
-class EditComment:
+class EditComment(NamedTuple):
     """Put `text` where `span` is, which holds the comment `old` and nothing else but blank space.
 
     `text` is a comment too, or empty: this is the only edit that may take a comment away.
@@ -129,8 +122,7 @@ class EditComment:
     text: str
 
 
-@dataclass(frozen=True)
-class ImportBehind:
+class ImportBehind(NamedTuple):
     """Import the names `add` from `module` in a statement of its own, behind the import at `span`.
 
     That import stands alone on its lines. Edits of one statement and module are united.
@@ -143,8 +135,7 @@ class ImportBehind:
     unit: str = "    "
 
 
-@dataclass(frozen=True)
-class MoveImport:
+class MoveImport(NamedTuple):
     """Import the bound name `name` of the `from ... import` at `span` from `module` instead.
 
     The module is written in the usual way there. `before` are statements of one line that go in front. Edits of one
@@ -172,8 +163,7 @@ class ImportBinding:
     removable: bool
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """The use of an imported name, at `span`, that a fix takes away; the import goes with the last of them."""
 
     span: Span

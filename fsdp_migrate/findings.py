@@ -80,8 +80,7 @@ class Consulted(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True)
-class FileReport:
+class FileReport(NamedTuple):
     """What linting one file gave: findings in order of place, and how many a comment suppressed.
 
     `consulted` are the files that it looked into besides its own, the modules that it imports; which modules there are

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from fsdp_migrate import disk
 
@@ -17,8 +18,7 @@ NAME = ".gitignore"
 _FOLDER_GROUP = "ps_d"
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(NamedTuple):
     """One line of a `.gitignore`.
 
     A pattern without a slash (`by_name`) is about names, any other about the path from its folder; `folder/**`

@@ -4,7 +4,6 @@ import importlib.util
 import operator
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +168,7 @@ wrap = f.FullyShardedDataParallel
 model = [wrap(n, use_orig_params=False), wrap(n, use_orig_params=flag), other(n, use_orig_params=False)]
 """
     facts = ModuleFacts(Source(text.encode()), "x.py", TorchRange.parse(">=2.1"))
-    (finding,) = example["check"](facts, replace(CARD, floor=None))
+    (finding,) = example["check"](facts, CARD._replace(floor=None))
     assert (finding.line, finding.applicability) == (3, Applicability.UNSAFE)
     (edit,) = finding.fix.edits
     assert (facts.source.segment(edit.span), edit.text) == ("False", "True")

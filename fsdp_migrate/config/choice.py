@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate import gitignore
 from fsdp_migrate.gitignore import GitIgnore, Pattern
@@ -51,8 +50,7 @@ def _verdict(pattern: Pattern, path: str) -> bool | None:
     return pattern.include
 
 
-@dataclass(frozen=True)
-class Exemption:
+class Exemption(NamedTuple):
     """One line of `per-file-ignores`: the files in which rules are left out, and the starts of their codes.
 
     The files are those below `base` that the pattern fits or that lie in a folder that it fits; if `inverted`, all

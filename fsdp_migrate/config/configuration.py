@@ -72,7 +72,7 @@ class Configuration:
 
             self._exemptions[config.path] = exemptions(config.folder, config.layer.per_file_ignores)
         ignored = [code for found in self._exemptions[config.path] if found.holds_for(path) for code in found.codes]
-        return replace(settings, ignored_here=tuple(ignored)) if ignored else settings
+        return settings._replace(ignored_here=tuple(ignored)) if ignored else settings
 
     def choice(self, folder: str, names: Collection[str] | None) -> Choice | None:
         """What `include` and `exclude` say in a folder, an absolute path; None if nothing.

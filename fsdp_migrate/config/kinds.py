@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsdp_migrate.config.settings import ConfigError, closest, code_prefix
 from fsdp_migrate.findings import Applicability, Severity
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of values.
 
     `wanted` says to people what is expected; `schema` is a JSON schema, in which ``#/$defs/rule`` stands for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from fsdp_migrate.config.settings import ConfigError, ConfigFileError, Layer, closest
 from fsdp_migrate.project_files import FileFault, display, read_bytes
@@ -15,8 +15,7 @@ OWN_FILE = "fsdp-migrate.toml"
 TOOL = "fsdp-migrate"
 
 
-@dataclass(frozen=True)
-class ConfigFile:
+class ConfigFile(NamedTuple):
     """A configuration file: the values that stand in it, and what they mean."""
 
     path: str

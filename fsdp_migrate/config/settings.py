@@ -63,8 +63,7 @@ class Layer:
     baseline: Path | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Everything besides its bytes that decides what is reported for a file, and what follows from it.
 
     `select`, `ignore` and `ignored_here` are code prefixes such as ``FSDP1`` or ``FSDP104`` (`selectors` makes them of

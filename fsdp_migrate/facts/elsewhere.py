@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.findings import Consulted
 
 
-@dataclass(frozen=True)
-class ForeignClass:
+class ForeignClass(NamedTuple):
     """A subclass of FSDP in another module: its name, and the members that it and its bases in the project have."""
 
     name: str
     members: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
 
     facts: ModuleFacts
@@ -29,8 +26,7 @@ class Use:
     shown: str
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(NamedTuple):
     """A call in another module: the facts of that module, the call, and what to call its file in a message."""
 
     facts: ModuleFacts

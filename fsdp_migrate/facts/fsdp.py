@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
@@ -21,8 +21,7 @@ _CLASS_NAMES = ("FSDP", "FullyShardedDataParallel")
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
-@dataclass(frozen=True)
-class Receiver:
+class Receiver(NamedTuple):
     """The class (or instance) that a static FSDP method is called on.
 
     `meanings` are those that are torch's FSDP; `doubt` says, as a sentence, what else it may be, None when nothing.
@@ -33,16 +32,14 @@ class Receiver:
     doubt: str | None = None
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """A state-dict config as written: its class (last name) and its arguments; `fields` is None if unreadable."""
 
     cls: str
     fields: dict[str, ast.expr]
 
 
-@dataclass(frozen=True)
-class TypeSetting:
+class TypeSetting(NamedTuple):
     """One `FSDP.state_dict_type(...)` or `set_state_dict_type(...)` call with its arguments taken apart."""
 
     call: ast.Call

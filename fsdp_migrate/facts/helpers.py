@@ -48,7 +48,7 @@ class Helpers:
         return self._known[function]
 
     def _find(self, function: Function) -> int:
-        home = self.structure.scopes[function]
+        home = self.structure.scope(function)
         if not self._is_private(function, home):
             return self.gates.everywhere
         found = 0

@@ -6,9 +6,8 @@ import ast
 import builtins
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.members import is_enum_member, look_up
@@ -68,8 +67,7 @@ def is_in_package(module: str) -> bool:
     return f"{module}.".startswith(f"{PACKAGE}.")
 
 
-@dataclass(eq=False)
-class Meaning:
+class Meaning(NamedTuple):
     """One thing that an expression may refer to.
 
     `qualified` is its dotted name as imported, None when it is anything else (a value, a parameter); `binding` the

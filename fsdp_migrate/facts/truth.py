@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -37,8 +36,7 @@ class Role(Enum):
     PASSED_ON = "passed on"
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """The role of a truth value, and the collection of what it selects, where it is the condition of a filter."""
 
     role: Role
@@ -55,8 +53,7 @@ class _Shape(Enum):
     PREDICATE = "a function that returns a truth value"
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """The value goes on to the parent in this shape; `decides` if it has decided something on the way."""
 
     shape: _Shape

@@ -8,9 +8,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
@@ -45,8 +44,7 @@ _FUNCTION = re.compile(rf"{_SUBJECT}_(?:{_COMPARATOR})")
 _VERSION = re.compile(r"(?:get_)?(?:py)?torch_ver(?:sion)?")
 
 
-@dataclass(frozen=True)
-class NamedTest:
+class NamedTest(NamedTuple):
     """A comparison of torch's version that a name spells out; `operator` None when the name leaves it open."""
 
     operator: str | None

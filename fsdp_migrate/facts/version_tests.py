@@ -11,7 +11,7 @@ import ast
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from packaging.version import Version
 
@@ -73,8 +73,7 @@ class Flow(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A condition's value on a release (None: unknown), and whether another release could give another one."""
 
     value: bool | None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import total_ordering
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
@@ -107,8 +106,7 @@ class Present:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(NamedTuple):
     """torch as `pkg_resources.get_distribution` and `importlib.metadata.distribution` describe it."""
 
     version: str
@@ -119,8 +117,7 @@ class Distribution:
         return Version(self.version)
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The parameter names that `inspect.signature` or `inspect.getfullargspec` find."""
 
     names: tuple[str, ...]

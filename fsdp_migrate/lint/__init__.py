@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,7 @@ class FileCheck:
         if len(reports) == 1:
             return reports[0]
         findings = sorted((f for one in reports for f in one.findings), key=lambda f: (f.span.start, f.code))
-        return replace(reports[-1], findings=tuple(findings), suppressed=sum(one.suppressed for one in reports))
+        return reports[-1]._replace(findings=tuple(findings), suppressed=sum(one.suppressed for one in reports))
 
     def _read(self, raw: bytes) -> FileReport | None:
         """Read and parse the file; gives the report where no rule is needed for it."""

@@ -70,7 +70,7 @@ class ModuleCheck:
             return report
         elsewhere = self.elsewhere
         consulted, asked_all, asked_beyond = elsewhere.consulted, elsewhere.asked_all, elsewhere.asked_beyond
-        return replace(report, consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
+        return report._replace(consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
         return [entry for entry in entries if not entry.neighbour or uses_distributed(self.facts)]

@@ -6,7 +6,7 @@ import codecs
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fsdp_migrate.project_files import display, read_bytes
 from fsdp_migrate.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
@@ -14,8 +14,7 @@ from fsdp_migrate.projects.requirement import Bound, Requirement, UnreadableErro
 Written = TypeVar("Written")
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """A requirement on torch and the file that has it."""
 
     path: str

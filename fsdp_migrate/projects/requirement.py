@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -22,8 +22,7 @@ class UnreadableError(ValueError):
     """A requirement on torch that nobody can make sense of; the message is the requirement."""
 
 
-@dataclass(frozen=True, order=True)
-class Bound:
+class Bound(NamedTuple):
     """The oldest torch that a requirement admits, or with `exclusive` the newest of those that it shuts out."""
 
     version: Version
@@ -33,8 +32,7 @@ class Bound:
         return f"{'>' if self.exclusive else '>='}{self.version}"
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(NamedTuple):
     """A requirement on torch: its text without marker, and its lower bound if it has one.
 
     Upper bounds, exclusions and pins (`==`) give none: they name the torch that a project is about to leave.

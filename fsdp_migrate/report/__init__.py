@@ -24,8 +24,7 @@ class Tally(NamedTuple):
     hints: int
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What a baseline says of a run: how many findings it knows, and a line for each entry that no longer occurs."""
 
     path: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.report import Run
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """Lines and columns from 1, columns in code points, the end exclusive."""
 
     line: int

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fsdp_migrate.splicing import NEWLINE
 
 _COMMENT = re.compile(r"#[^\r\n]*")
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """What stands between an item and the next, or behind the last one: whitespace with comments, and the comma."""
 
     before: str = ""

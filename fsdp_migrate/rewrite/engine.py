@@ -6,8 +6,8 @@ import tokenize
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import EditComment, touched
@@ -42,8 +42,7 @@ class FileCheck(Protocol):
 Lint = Callable[[bytes, "Source | None"], FileCheck]
 
 
-@dataclass(frozen=True)
-class RewriteResult:
+class RewriteResult(NamedTuple):
     """What rewriting one file gave.
 
     `raw` is the new text, the old one if there was an `error`. `fixed` are the findings that are gone, at the place

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from fsdp_migrate.edits import (
     Edit,
@@ -122,7 +121,7 @@ def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
     if not isinstance(edit, (EditImport, ImportBehind)):
         return edit
     add = tuple(name for name in edit.add if first[name] == edit.span)
-    return replace(edit, add=add) if add or (isinstance(edit, EditImport) and edit.remove) else None
+    return edit._replace(add=add) if add or (isinstance(edit, EditImport) and edit.remove) else None
 
 
 def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:

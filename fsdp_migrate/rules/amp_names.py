@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument
 from fsdp_migrate.facts import ModuleFacts
@@ -29,8 +29,7 @@ _SHARDED = "ShardedGradScaler"
 NO_TORCH = "`torch` itself is not imported here: import it"
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
+class Place(NamedTuple):
     """A use of an old name: the name or attribute chain, its last part and the device that it stands for.
 
     `doubt` says what else it may be, None when nothing.
@@ -135,7 +134,7 @@ def told_apart(facts: ModuleFacts, places: Iterable[Place], verdict: Verdict) ->
     tests = [_test_of(facts, place.node) for place in places if is_type(facts, place.node)]
     if all(test is None or _SHARDED in ast.unparse(test) for test in tests):
         return verdict
-    return replace(verdict, unsafe=f"since torch 2.3 a {_SHARDED} passes the test for the new class, but not the old")
+    return verdict._replace(unsafe=f"since torch 2.3 a {_SHARDED} passes the test for the new class, but not the old")
 
 
 def _test_of(facts: ModuleFacts, node: ast.AST) -> ast.Call | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
@@ -15,8 +15,7 @@ _SETTING = ("update", "setdefault")
 _QUOTES = "\"'"
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """One argument of a construction: its name, the value, where the name is written and what holds it.
 
     `holder` is the call that takes it, or the display or `dict(...)` that is unpacked into one. `doubt` says why it may
@@ -40,8 +39,7 @@ class Given:
         return None
 
 
-@dataclass(frozen=True)
-class Construction:
+class Construction(NamedTuple):
     """A call that passes its keywords on to the constructor; `doubt` as in `Given`."""
 
     call: ast.Call

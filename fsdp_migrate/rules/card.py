@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.source import Span
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """Code that a rule flags; `after` is what rewriting makes of it, None when the finding is manual there.
 
     `torch` is the supported range for which that is so.
@@ -33,8 +32,7 @@ class Example:
     torch: str = DEFAULT_RANGE
 
 
-@dataclass(frozen=True)
-class RuleCard:
+class RuleCard(NamedTuple):
     """What a rule is about.
 
     `explanation` is Markdown. `deprecated` and `removed` are the first torch releases that warn and that fail, None
@@ -92,8 +90,7 @@ class Rule:
     marks: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """How a finding can be mended: the fix with its grade, or None with the reason why not.
 
     A fix that keeps old and new is right `below_floor` too.
@@ -124,7 +121,7 @@ class Verdict:
         if self.below_floor or card.floor is None or facts.torch.oldest >= Version(card.floor):
             return self
         reason = too_old(facts, Version(card.floor), node, () if self.fix is None else self.fix.edits)
-        return self if reason is None else replace(self, fix=None, manual=reason)
+        return self if reason is None else self._replace(fix=None, manual=reason)
 
 
 def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | None = None) -> bool:

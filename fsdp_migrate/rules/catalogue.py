@@ -7,11 +7,10 @@ finds a program with the change. `fsdp-migrate rules --output-format json` print
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A change of torch with the codes that report it; `beyond` says what of it, or that all of it, is not reported."""
 
     entry: str

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import pure
@@ -40,8 +41,7 @@ class _Kind(Enum):
     MANY = "a collection of them"
 
 
-@dataclass(frozen=True, eq=False)
-class _Clue:
+class _Clue(NamedTuple):
     """A node to look at; `subject` is what a test is about, which tells that it is one unless `negated`."""
 
     kind: _Kind

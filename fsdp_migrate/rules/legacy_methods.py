@@ -6,7 +6,7 @@ torch/distributed/fsdp/fully_sharded_data_parallel.py); the signatures are check
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 FULL = "FULL_STATE_DICT"
 SHARDED = "SHARDED_STATE_DICT"
@@ -14,8 +14,7 @@ SHARDED = "SHARDED_STATE_DICT"
 FLOOR = "2.1"
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """A legacy method: its parameters on torch 2.x, and what its replacement needs.
 
     `older` is the signature up to torch 1.13 where another one was in use that long; `rank0_only` the value that

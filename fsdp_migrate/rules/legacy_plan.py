@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
@@ -41,8 +42,7 @@ _ARGUMENT_LOCALS = {
 }
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A legacy call that is reached on the supported range, and what can be done about it."""
 
     call: ast.Call
@@ -281,7 +281,7 @@ class _Planner:
             text = self._text(argument.value)
             lines.append(f"{local} = ({text})" if isinstance(argument.value, ast.NamedExpr) else f"{local} = {text}")
             arguments = [replace(a, index=None, text=local) if a.index == argument.index else a for a in arguments]
-        return tuple(lines), replace(new_call, arguments=tuple(arguments))
+        return tuple(lines), new_call._replace(arguments=tuple(arguments))
 
     def _placed(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -51,8 +51,7 @@ _SUCCESSORS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Lack:
+class _Lack(NamedTuple):
     """A name that is missing on some of the releases that run the place where it is written."""
 
     path: str

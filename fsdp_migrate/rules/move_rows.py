@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ROOT = "torch.distributed"
 
@@ -16,8 +16,7 @@ COMPOSABLE = "FSDP607"
 TENSOR_PARALLEL = "FSDP609"
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """Where something is now.
 
     `new` is None for what is gone without a successor. A `whole` module takes along all that is in it and has no row of

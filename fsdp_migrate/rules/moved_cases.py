@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -18,8 +18,7 @@ from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, e
 from fsdp_migrate.torch_api.words import minor
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A moved name and the releases that run it, oldest first.
 
     `gone` are those that lack the old name and `early` those that lack the new one.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -40,8 +40,7 @@ from fsdp_migrate.source import Span
 _PATH = re.compile(rf"{re.escape(PACKAGE)}\.({'|'.join(HOMES)})((?:\.\w+)*)")
 
 
-@dataclass(frozen=True)
-class _Problem:
+class _Problem(NamedTuple):
     """Names that a module lacks in some supported release, or that have a better home."""
 
     home: Home

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Edit, EditImport, Replace
 from fsdp_migrate.facts import ModuleFacts
@@ -26,8 +26,7 @@ NAMES = (TEST, "_set_fsdp_flattened", "FSDP_FLATTENED")
 HOME = f"{PACKAGE}._common_utils"
 
 
-@dataclass(frozen=True)
-class _Name:
+class _Name(NamedTuple):
     """One imported name: the calls that become attribute tests, and whether an import is still needed then."""
 
     alias: ast.alias

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Release, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -19,8 +19,7 @@ from fsdp_migrate.rules.version_style import version_test
 from fsdp_migrate.source import Span
 
 
-@dataclass(frozen=True)
-class Relocation:
+class Relocation(NamedTuple):
     """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases.
 
     `edits` are what has to change where the name is used, `releases` the imported names that they take away;
@@ -94,7 +93,7 @@ def kept_both(
     ]
     verdict = relocated(facts, statement, relocations)
     if verdict.fix is None:
-        return replace(verdict, below_floor=True)
+        return verdict._replace(below_floor=True)
     return Verdict(verdict.fix._replace(edits=(*verdict.fix.edits, *edits)), below_floor=True)
 
 

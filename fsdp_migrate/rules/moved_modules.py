@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -18,8 +18,7 @@ FLAT_PARAMETER = "FlatParameter"
 _WIDTH = 88
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(NamedTuple):
     """A module that FlatParameter was or is in: the first release with it and the first one without."""
 
     module: str
@@ -83,8 +82,7 @@ def companion_modules(names: Sequence[str], releases: Iterable[Version]) -> tupl
     return COMPANIONS if set().union(*having.values()) == wanted else None
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Where an import is written: its indentation, one level of it, and whether it was spread over several lines."""
 
     indent: str

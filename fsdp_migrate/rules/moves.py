@@ -7,8 +7,8 @@ the rows against it. `entry` is the entry of the catalogue of API changes that a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -29,8 +29,7 @@ from fsdp_migrate.torch_api import RELEASES
 from fsdp_migrate.torch_api.data import exists, kind, last
 
 
-@dataclass(frozen=True)
-class Moved:
+class Moved(NamedTuple):
     """A written name that a row speaks of: `old` is the part of it that the row changes, into `new`."""
 
     move: Move

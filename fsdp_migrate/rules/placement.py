@@ -10,7 +10,7 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
@@ -38,8 +38,7 @@ class CannotPlace(Exception):
     """The call cannot be put under a `with` here; the message is a reason for the user."""
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """A statement and how its call goes under a `with`: with all of it (`whole`), or in front of it.
 
     `indent` is the whitespace before the statement once `splits` have put it on a line of its own. `first` are the

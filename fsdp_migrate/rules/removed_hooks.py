@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -23,8 +23,7 @@ _SAVE = "optim_state_dict"
 _PARAMETERS = ("model", "optim", "optim_state_dict", "group")
 
 
-@dataclass(frozen=True)
-class Hook:
+class Hook(NamedTuple):
     """A hook of torch 2.0 and the method that does its work since 2.1."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -29,8 +29,7 @@ _RENAMED = "it is called `{}` since torch 2.1"
 _TYPED = "set the state-dict type with `FSDP.state_dict_type`, and call `{}`"
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A member, the release that took it away, and what to do; `own` names belong to nothing else than FSDP."""
 
     name: str

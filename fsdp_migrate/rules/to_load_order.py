@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from packaging.version import Version
 
@@ -45,7 +44,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if order is None and _fits(roles, _OLD_ORDER if wrong_old else ROLES) and not (wrong_new and wrong_old):
             continue
         if not (wrong_new or wrong_old) and len(call.args) == len(_REST) and is_group(facts, call.args[-1]):
-            verdict = replace(_verdict(facts, call, ROLES), unsafe="the optimizer is no longer loaded on the way")
+            verdict = _verdict(facts, call, ROLES)._replace(unsafe="the optimizer is no longer loaded on the way")
             message = (
                 f"the fifth position of `{METHOD}` was the process group in torch 2.0, and is `load_directly` since"
             )

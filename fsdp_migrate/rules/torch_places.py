@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
@@ -19,8 +18,7 @@ _LOOKING_UP = frozenset({"patch", "multiple", "import_module", "setattr", "delat
 _LOOKING_INTO = frozenset({"object", "setattr", "delattr"})
 
 
-@dataclass(frozen=True, eq=False)
-class Import:
+class Import(NamedTuple):
     """One name that an import takes from torch; `path` is its full name, the module itself for a star."""
 
     statement: ast.Import | ast.ImportFrom
@@ -41,8 +39,7 @@ class Import:
         return not plain and self.alias.name != "*"
 
 
-@dataclass(frozen=True, eq=False)
-class Chain:
+class Chain(NamedTuple):
     """A name with the attributes behind it, as far as they go: `dist.fsdp.FlatParameter`.
 
     `base` is what its root stands for, a name or what a module of the project has; `links` are the full names that
@@ -67,8 +64,7 @@ class Chain:
         return next((node for written, node in self.links if written == path), None)
 
 
-@dataclass(frozen=True, eq=False)
-class Quoted:
+class Quoted(NamedTuple):
     """A string that a call looks up as a name: `mock.patch("torch.distributed.fsdp.x")`.
 
     `reader` is what does with it what an attribute does: `getattr(dist, "x")` without a default, `vars(dist)["x"]`.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from packaging.version import Version
 
@@ -44,8 +43,7 @@ _EQUAL, _UNEQUAL = (ast.Is, ast.Eq), (ast.IsNot, ast.NotEq)
 _TIGHT = (ast.Compare, ast.BinOp, ast.Await, ast.Attribute, ast.Subscript, ast.Starred)
 
 
-@dataclass(frozen=True)
-class _Test:
+class _Test(NamedTuple):
     """A comparison of the type of `subject`, read off `holder` (`type(x)` or its name), with some classes."""
 
     node: ast.expr

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -30,16 +30,14 @@ _BY_KEYWORD = (ParameterKind.POSITIONAL_OR_KEYWORD, ParameterKind.KEYWORD_ONLY)
 _MOST_LISTED = 6
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(NamedTuple):
     """What a signature does not accept in a call: the argument, None for a missing one, and the words for it."""
 
     argument: ast.expr | ast.keyword | None
     text: str
 
 
-@dataclass(frozen=True)
-class _Callee:
+class _Callee(NamedTuple):
     """Something of torch that is called by its full name, or, `bound`, as a method of an object."""
 
     path: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -32,8 +32,7 @@ _RECURSIVE = "_recursive_wrap"
 _OR_POLICY = "_or_policy"
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where an import or an attribute chain names a symbol that some release that runs it lacks."""
 
     node: ast.ImportFrom | ast.Attribute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.config import Settings
@@ -92,7 +92,7 @@ class Gathered:
             from fsdp_migrate.projects import Projects  # not needed where no file is worth a closer look
 
             self.projects = Projects(self.configuration.files)
-        return replace(settings, torch=self.projects.of(file, used=used).torch)
+        return settings._replace(torch=self.projects.of(file, used=used).torch)
 
     def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
         """What a file can learn of the others of its project; a text from stdin belongs where its name says."""

@@ -22,7 +22,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
@@ -66,8 +65,7 @@ class ParameterKind(Enum):
     VAR_KEYWORD = "var keyword"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a signature; `self` and `cls` are never among them.
 
     `default` is the default as torch's source writes it; a dataclass field's factory is written as a call.
@@ -79,16 +77,14 @@ class Parameter:
     default: str | None = None
 
 
-@dataclass(frozen=True)
-class Deprecation:
+class Deprecation(NamedTuple):
     """The warning that using a name gives: its category (empty when it only marks, without a warning) and its text."""
 
     category: str
     text: str
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """What a name is in one release that has it.
 
     `kind` is "module", "class", "function", "method", "staticmethod", "classmethod", "property", "constant", "field",
