@@ -302,12 +302,14 @@ class _Walk:
                     return
             for name in fields:
                 value = getattr(node, name, None)
+                if not value:
+                    continue
                 if value.__class__ is list:
                     for child in reversed(value):
                         if child is not None:
                             parents[child] = node
                             push(child)
-                elif value is not None:
+                else:
                     parents[value] = node
                     push(value)
 
