@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from packaging.version import Version
@@ -33,7 +32,7 @@ ALL = TorchRange.parse(">=2.1")
 def test_the_first_releases_that_warn_and_fail_decide_on_the_severity(newest: str, severity: Severity) -> None:
     card = RuleCard("FSDP999", "a-rule", "a summary", "", "manual", deprecated="2.4", removed="2.6")
     assert card.severity_up_to(Version(newest)) is severity
-    assert replace(card, severity=Severity.CHANGES).severity_up_to(Version(newest)) is Severity.CHANGES
+    assert card._replace(severity=Severity.CHANGES).severity_up_to(Version(newest)) is Severity.CHANGES
 
 
 def _settings(card: RuleCard, torch: TorchRange = ALL, unsafe: bool = False) -> Settings:
