@@ -141,6 +141,24 @@ def test_an_import_edited_by_another_fix_may_lose_names_too() -> None:
     assert unused_imports(source, [adding, fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
 
 
+def test_a_name_that_several_imports_would_bring_comes_by_the_first_and_removals_stay() -> None:
+    source = Source(b"from m import A\nfrom n import B, C\nif x:\n    from o import D\n")
+    one, two, three = Span(0, 15), Span(16, 34), Span(46, 61)
+    fixes = [
+        Fix((EditImport(two, add=("N",), remove=("B",)),)),
+        Fix((EditImport(two, add=("N",)),)),
+        Fix((EditImport(one, add=("N", "M")),)),
+        Fix((EditImport(three, add=("N",)),)),
+        Fix((Replace(Span(0, 0), "x"),)),
+    ]
+    assert edits_of(source, fixes) == [
+        EditImport(two, add=(), remove=("B",)),
+        EditImport(one, add=("N", "M")),
+        EditImport(three, add=("N",)),
+        Replace(Span(0, 0), "x"),
+    ]
+
+
 def test_an_import_that_a_fix_would_move_goes_if_the_pass_leaves_it_unused() -> None:
     source = Source(b"from m import (A)\nx(A, A)\n")
     a = binding(source, "A")

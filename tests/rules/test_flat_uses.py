@@ -156,3 +156,9 @@ def f(ps):
 )
 def test_other_attributes_and_counts_do_not_matter(body: str) -> None:
     assert [f.applicability.value for f in lint(program(body.format(OLD)), "FSDP301")] == ["safe"]
+
+
+@pytest.mark.parametrize(("function", "grade"), [("all", "manual"), ("any", "manual"), ("first", "unsafe")])
+def test_all_and_any_alone_say_what_the_parameters_are(function: str, grade: str) -> None:
+    text = program(f"if {function}({OLD} for p in ps):\n    n = len(ps)")
+    assert [found.applicability.value for found in lint(text, "FSDP301")] == [grade]
