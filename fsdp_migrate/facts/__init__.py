@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from fsdp_migrate.facts.fsdp import Fsdp
 from fsdp_migrate.facts.names import Names
-from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure, build
+from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure
+from fsdp_migrate.facts.walk import build
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.members import is_enum_member, look_up
-from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.elsewhere import Elsewhere
@@ -172,7 +172,7 @@ class Names:
         if not before:
             return list(found)
         later = self._brought_back(node, found) if found[-1].position > use else []
-        return [*_in_force(before), *later]
+        return [*in_force(before), *later]
 
     def _brought_back(self, node: ast.Name, bindings: Sequence[Binding]) -> list[Binding]:
         """The bindings below the use of a name that get to it in the next turn of a loop around both."""
@@ -389,19 +389,3 @@ def is_absent(value: ast.expr) -> bool:
     if isinstance(value, ast.Constant):
         return value.value is None or value.value is ...
     return isinstance(value, ast.Name) and value.id == "object"
-
-
-def reaching(bindings: list[Binding], use: tuple[int, int] | None) -> list[Binding]:
-    """The bindings that can be in force at `use`; None for a use in a nested scope, which runs at any later time.
-
-    An unconditional binding ends the ones before it. A binding that stands after the use in its own scope counts
-    only when nothing before it does (a loop may bring control back).
-    """
-    before = bindings if use is None else [b for b in bindings if b.position < use]
-    return _in_force(before) if before else list(bindings)
-
-
-def _in_force(bindings: list[Binding]) -> list[Binding]:
-    """The last of `bindings` that is unconditional, and those behind it; all where there is none."""
-    last = next((n for n in range(len(bindings) - 1, -1, -1) if not bindings[n].conditional), 0)
-    return bindings[last:]

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from fsdp_migrate.facts.binding import loops_to, surely_bound
-from fsdp_migrate.facts.scopes import build
+from fsdp_migrate.facts.walk import build
 
 
 def probe(text: str) -> tuple[ast.AST, dict[ast.AST, ast.AST]]:

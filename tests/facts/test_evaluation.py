@@ -14,7 +14,7 @@ from fsdp_migrate.facts.evaluation import (
     pure,
 )
 from fsdp_migrate.facts.names import Names
-from fsdp_migrate.facts.scopes import build
+from fsdp_migrate.facts.walk import build
 
 
 def probe(text: str) -> tuple[ast.Call, ast.stmt, Names]:

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts.gates import Gates
 from fsdp_migrate.facts.names import Names
-from fsdp_migrate.facts.scopes import build
+from fsdp_migrate.facts.walk import build
 from fsdp_migrate.torch_api import RELEASES, TorchRange
 
 IMPORTS = """

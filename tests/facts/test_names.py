@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from fsdp_migrate.facts.names import Names, canonical
-from fsdp_migrate.facts.scopes import build
+from fsdp_migrate.facts.walk import build
 
 
 def names_of(text: str) -> tuple[Names, ast.expr]:
