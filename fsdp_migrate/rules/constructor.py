@@ -176,12 +176,31 @@ def check_no_shard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _no_shard(facts: ModuleFacts, node: ast.expr) -> ast.expr | None:
     """Where a value is, or may be, ShardingStrategy.NO_SHARD."""
+    waiting, seen = [node], {node}
+    while waiting:
+        value = waiting.pop(0)
+        if facts.names.qualified(value) in _NO_SHARD_NAMES:
+            return value
+        more = [one for one in _choices(facts, value) if one not in seen]
+        waiting += more
+        seen.update(more)
+    return None
+
+
+def _choices(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
+    """The expressions that `node` takes its value from: both of a conditional one, all of a dict."""
     if isinstance(node, ast.IfExp):
-        return _no_shard(facts, node.body) or _no_shard(facts, node.orelse)
-    if isinstance(node, ast.Name):
-        found = (_no_shard(facts, value) for value in facts.names.definitions(node) if not isinstance(value, ast.Name))
-        return next((place for place in found if place is not None), None)
-    return node if facts.names.qualified(node) in _NO_SHARD_NAMES else None
+        return [node.body, node.orelse]
+    if isinstance(node, ast.Subscript):
+        dicts = [node.value, *_values(facts, node.value)]
+        return [value for one in dicts if isinstance(one, ast.Dict) for value in one.values]
+    return _values(facts, node)
+
+
+def _values(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
+    """What a name is assigned, beside what it gets from elsewhere."""
+    bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
+    return [binding.value for binding in bindings if binding.value is not None]
 
 
 _NO_SHARD_NAMES = tuple(

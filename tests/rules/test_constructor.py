@@ -218,6 +218,26 @@ def test_a_strategy_chosen_before_is_followed_to_where_it_is_written() -> None:
     assert found.severity is Severity.HINT
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        'FSDP(x, sharding_strategy={"ddp": ShardingStrategy.NO_SHARD, "full": ShardingStrategy.FULL_SHARD}[kind])',
+        "FSDP(x, sharding_strategy=KINDS[kind])",
+        "kind = KINDS[kind]; return FSDP(x, sharding_strategy=kind)",
+        "kind = ShardingStrategy.NO_SHARD if x else kind; return FSDP(x, sharding_strategy=kind)",
+    ],
+)
+def test_a_strategy_taken_from_a_dict_may_be_each_of_its_values(choice: str) -> None:
+    kinds = 'KINDS = {"full": ShardingStrategy.FULL_SHARD, "none": ShardingStrategy.NO_SHARD}\n'
+    (found,) = lint(f"{NAMES}{kinds}def f(x, kind):\n    {choice}\n", "FSDP506")
+    assert found.severity is Severity.DEPRECATED
+
+
+def test_what_a_dict_has_beside_the_strategies_is_no_matter() -> None:
+    kinds = 'KINDS = {"full": ShardingStrategy.FULL_SHARD, **more}\nNONE = {"none": ShardingStrategy.NO_SHARD}\n'
+    check_noop(f"{NAMES}{kinds}m = FSDP(x, sharding_strategy=KINDS[kind])\n", "FSDP506")
+
+
 def test_changed_defaults_are_hints_only_where_the_range_spans_them() -> None:
     found = lint(FSDP + "m = FSDP(x)\n", "FSDP507", torch=">=1.13")
     assert [(f.severity, f.message.split("`")[1]) for f in found] == [
