@@ -85,7 +85,7 @@ def _uses_fsdp2(facts: ModuleFacts) -> bool:
 
 
 def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find a root that is told to reshard, after a loop over the layers it holds."""
+    """Find what may be a root and is told to reshard, after a loop over the layers it holds."""
     calls = [call for call in facts.structure.calls if _is_fully_shard(facts, call)]
     for call in calls:
         keyword = next((keyword for keyword in call.keywords if keyword.arg == _RESHARD), None)
@@ -93,7 +93,7 @@ def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         releases = facts.gates.alive(call)
         spans = any(r < _HONOURED_SINCE for r in releases) and any(r >= _HONOURED_SINCE for r in releases)
-        if spans and _follows_a_loop(facts, call, calls):
+        if spans and _follows_a_loop(facts, call, calls) and not _lies_in_another(facts, call, calls):
             message = (
                 "an explicit `reshard_after_forward=True` of the root is ignored up to torch 2.7 and obeyed since 2.8"
             )
@@ -112,6 +112,23 @@ def _follows_a_loop(facts: ModuleFacts, call: ast.Call, calls: list[ast.Call]) -
     function = facts.function(call)
     before = (one for one in calls if one.lineno < call.lineno and facts.function(one) is function)
     return any(_in_loop(facts, one) for one in before)
+
+
+def _lies_in_another(facts: ModuleFacts, call: ast.Call, calls: list[ast.Call]) -> bool:
+    """Whether `call` shards an attribute of what the function shards as well, or of the module it is a method of."""
+    module = _sharded(call)
+    function = facts.function(call)
+    outer = [_sharded(one) for one in calls if facts.function(one) is function]
+    if facts.class_around(call) is not None:
+        outer.append("self")
+    return any(module.startswith(f"{owner}.") for owner in outer if owner)
+
+
+def _sharded(call: ast.Call) -> str:
+    """What a call shards, as text; empty where it is not written as the first argument or by its name."""
+    named = (keyword.value for keyword in call.keywords if keyword.arg == "module")
+    module = next(named, None) if not call.args else call.args[0]
+    return "" if module is None else ast.unparse(module)
 
 
 def _in_loop(facts: ModuleFacts, call: ast.Call) -> bool:

@@ -165,9 +165,16 @@ def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Find
         if torch_path(facts, node) != _PREFIX_PATH or not _runs_on_new(facts, node):
             continue
         place, verdict = _dotted(facts, node)
-        if place is not None:
+        if place is not None and not _asks_for_dot(facts, node):
             message = f"`{_PREFIX}` ends with a dot since torch 2.0: with another one it matches nothing"
             yield finding(facts, card, place, facts.statement(node), message, verdict)
+
+
+def _asks_for_dot(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether `node` stands under a condition that the prefix ends with something."""
+    tests = (block.test for block in facts.blocks_around(node) if isinstance(block, (ast.If, ast.IfExp)))
+    methods = (part for test in tests for part in ast.walk(test) if isinstance(part, ast.Attribute))
+    return any(part.attr == "endswith" and torch_path(facts, part.value) == _PREFIX_PATH for part in methods)
 
 
 def _names(facts: ModuleFacts) -> Iterator[ast.Name]:

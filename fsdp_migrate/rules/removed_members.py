@@ -47,7 +47,7 @@ MEMBERS: tuple[Member, ...] = (
     Member("_use_param_local_shard", "1.13", _FUNCTION, own=True),
     Member("_prep_grads_for_backward", "1.13", _FUNCTION, own=True),
     Member("_cast_buffers", "2.0", _FUNCTION),
-    Member("_wait_for_post_backward", "2.0", _FUNCTION, own=True),
+    Member("_wait_for_post_backward", "2.0", _FUNCTION),
     Member("_wait_for_previous_optim_step", "2.0", _FUNCTION, own=True),
     Member("_get_shard", "1.13", _FUNCTION),
     Member("_shard_parameters", "1.13", _FUNCTION),

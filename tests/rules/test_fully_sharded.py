@@ -109,5 +109,18 @@ def test_a_root_that_is_told_nothing_certain_is_left_alone(argument: str) -> Non
     check_noop(ROOT.replace("m{}", "m" + argument), "FSDP512")
 
 
+@pytest.mark.parametrize("module", ["m.embed", "module=m.embed", "m.a.b"])
+def test_a_part_of_what_is_sharded_too_is_no_root(module: str) -> None:
+    part = f"    fully_shard({module}, reshard_after_forward=True)\n"
+    assert [found.line for found in lint(ROOT.format("") + part, "FSDP512")] == []
+    check_manual(ROOT.replace("fully_shard(m{})", "") + part, "FSDP512", "one more all-gather")
+
+
+def test_a_part_of_a_module_that_shards_itself_is_no_root() -> None:
+    text = "class M:\n    def shard(self):\n        for b in self.blocks:\n            fully_shard(b)\n        {}\n"
+    check_noop(FSDP2 + text.format("fully_shard(self.head, reshard_after_forward=True)"), "FSDP512")
+    check_manual(FSDP2 + text.format("fully_shard(self, reshard_after_forward=True)"), "FSDP512", "one more all-gather")
+
+
 def test_a_call_without_layers_before_it_is_no_root() -> None:
     check_noop(FSDP2 + "fully_shard(m, reshard_after_forward=True)\n", "FSDP512")

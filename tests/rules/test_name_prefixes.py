@@ -107,6 +107,8 @@ def test_a_dot_that_is_part_of_more_is_reported(rest: str, reason: str) -> None:
         "x = f'{_CHECKPOINT_PREFIX}weight'\n",
         "x = '.' + _CHECKPOINT_PREFIX\n",
         "x = a._CHECKPOINT_PREFIX + '.'\n",
+        "if not _CHECKPOINT_PREFIX.endswith('.'):\n    x = n.replace(_CHECKPOINT_PREFIX + '.', '')\n",
+        "x = _CHECKPOINT_PREFIX if _CHECKPOINT_PREFIX.endswith('.') else f'{_CHECKPOINT_PREFIX}.'\n",
     ],
 )
 def test_the_prefix_without_a_dot_behind_it_is_left_alone(rest: str) -> None:

@@ -6,8 +6,8 @@ from packaging.version import Version
 from fsdp_migrate.facts.fsdp import FSDP as CLASS
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.removed_members import MEMBERS, Member
-from fsdp_migrate.torch_api import PUBLISHED
-from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.torch_api import PUBLISHED, RELEASES
+from fsdp_migrate.torch_api.data import exists, kind, names
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
@@ -19,6 +19,14 @@ def test_the_data_agrees_with_the_rows(member: Member) -> None:
     having = [release for release in PUBLISHED if exists(f"{CLASS}.{member.name}", release)]
     assert having
     assert min(release for release in PUBLISHED if release > having[-1]) == Version(f"{member.removed}.0")
+
+
+@pytest.mark.parametrize("member", [member for member in MEMBERS if member.own], ids=lambda member: member.name)
+def test_no_class_of_the_newest_torch_has_a_member_of_fsdp_alone(member: Member) -> None:
+    newest = RELEASES[-1]
+    classes = [name for name in names("torch.distributed") if exists(name, newest) and kind(name, newest) == "class"]
+    assert len(classes) > 100
+    assert [name for name in classes if exists(f"{name}.{member.name}", newest)] == []
 
 
 def test_what_only_instances_have_and_no_data_knows_is_gone_since() -> None:
