@@ -12,7 +12,13 @@ from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case, case_of
 from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_module
-from fsdp_migrate.rules.moved_uses import argument_edits, patch_trouble, trouble_with_import, trouble_with_use
+from fsdp_migrate.rules.moved_uses import (
+    argument_edits,
+    as_module,
+    patch_trouble,
+    trouble_with_import,
+    trouble_with_use,
+)
 from fsdp_migrate.rules.moves import is_module, moved
 from fsdp_migrate.rules.torch_places import Chain, Import, Quoted, chains, imports, quoted
 from fsdp_migrate.rules.torch_presence import IMPORTING, READING, errors_of, excused
@@ -149,7 +155,7 @@ def _chain_trouble(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case)
         return "only an import can try both places: import the name"
     if facts.source.has_comment(facts.source.span(node)):
         return "a comment stands in the name: move it out"
-    return patch_trouble(chain, case) or trouble_with_use(facts, node, case)
+    return patch_trouble(chain, case) or as_module(chain, case) or trouble_with_use(facts, node, case)
 
 
 def _chain_fix(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case) -> Verdict:

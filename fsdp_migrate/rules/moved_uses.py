@@ -55,7 +55,16 @@ def _chain_trouble(chain: Chain, case: Case) -> str | None:
     if (trouble := patch_trouble(chain, case)) is not None:
         return trouble
     rest = chain.path[len(case.moved.old) + 1 :].split(".")[0]
-    return None if not rest or _offers(case, rest) else f"`{chain.path}` is used too: import what is needed by name"
+    if not rest:
+        return as_module(chain, case)
+    return None if _offers(case, rest) else f"`{chain.path}` is used too: import what is needed by name"
+
+
+def as_module(chain: Chain, case: Case) -> str | None:
+    """Why a chain that ends at a module that moved as a whole stays: anything of it may be used."""
+    if chain.path != case.moved.old or not (case.move.whole and is_module(chain.path)):
+        return None
+    return f"`{chain.path}` is used as a module: import what is needed from it by name"
 
 
 def _offers(case: Case, name: str) -> bool:

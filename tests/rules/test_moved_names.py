@@ -462,3 +462,11 @@ def test_a_plain_import_moves_with_the_chains_that_only_patch_something() -> Non
 )
 def test_a_module_that_the_file_patches_stays(text: str) -> None:
     check_manual(text, "FSDP605", "the file replaces what `torch.distributed._shard.checkpoint` has", torch=">=2.2")
+
+
+@pytest.mark.parametrize("head", [f"import {OLD_TENSOR}\n", "import torch\n"])
+def test_a_chain_that_ends_at_a_module_stays_since_anything_of_it_may_be_used(head: str) -> None:
+    check_manual(f"{head}mod = {OLD_TENSOR}\n", "FSDP601", "is used as a module", ">=2.5")
+    check_transformed(
+        f"{head}x = {OLD_TENSOR}.DTensor\n", f"{head.replace('_', '')}x = {TENSOR}.DTensor\n", "FSDP601", torch=">=2.5"
+    )
