@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Severity
+from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+
+FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+
+
+def rekey(arguments: str) -> str:
+    return (
+        f"{FSDP}\n\ndef load(model, osd, kind, params, optim):\n    return FSDP.rekey_optim_state_dict({arguments})\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("osd, kind, model, optim_input=params, optim=optim", "osd, kind, model, optim=optim"),
+        ("osd, kind, model, params, optim", "osd, kind, model, optim=optim"),
+        ("osd, kind, model, model.parameters(), optim", "osd, kind, model, optim=optim"),
+        ("osd, kind, model, optim=optim, optim_input=None", "osd, kind, model, optim=optim"),
+    ],
+)
+def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str) -> None:
+    check_transformed(rekey(before), rekey(after), "FSDP106")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("osd, kind, model, params", "without `optim=` the order of `model.parameters()` is assumed"),
+        ("osd, kind, model, params, None", "without `optim=` the order of `model.parameters()` is assumed"),
+        ("osd, kind, model, build(params), optim", "`build(params)` would no longer be evaluated"),
+        ("osd, kind, model, params,  # order\n        optim", "a comment stands at the argument"),
+    ],
+)
+def test_what_the_argument_may_be_needed_for_is_manual(arguments: str, reason: str) -> None:
+    check_manual(rekey(arguments), "FSDP106", reason)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["osd, kind, model, optim=optim", "osd, kind, model", "osd, kind, model, *params"]
+)
+def test_calls_without_it_are_left_alone(arguments: str) -> None:
+    check_noop(rekey(arguments), "FSDP106")
+
+
+def test_a_legacy_call_that_is_rewritten_loses_it_there() -> None:
+    text = f"{FSDP}\n\ndef save(model, optim, params):\n    {{}}FSDP.full_optim_state_dict(model, optim, params)\n"
+    check_noop(text.format("return "), "FSDP106")
+    (found,) = lint(text.format("return lambda: "), "FSDP106")
+    assert found.severity is Severity.DEPRECATED
