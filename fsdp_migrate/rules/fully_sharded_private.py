@@ -39,7 +39,10 @@ def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     if not any(taken.path.startswith(_PLACES) for taken in imports(facts)):
         return
     for node in facts.structure.attributes:
-        if node.attr == _GROUP and any(release >= _SEVERAL for release in facts.gates.alive(node)):
+        # One of FSDP2's modules has this name too.
+        if node.attr != _GROUP or torch_path(facts, node) is not None:
+            continue
+        if any(release >= _SEVERAL for release in facts.gates.alive(node)):
             message = f"`{_GROUP}` is the only one of `{_GROUP}s` since torch 2.12, and fails where there are several"
             verdict = manual(f"go through `{_GROUP}s` where it is there")
             yield finding(facts, card, node, facts.statement(node), message, verdict)

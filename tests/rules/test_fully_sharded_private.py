@@ -15,6 +15,12 @@ def test_the_one_group_is_a_hint_from_2_12_on() -> None:
     check_noop(text, "FSDP513", torch=">=2.6")
 
 
+def test_the_module_of_that_name_is_no_group() -> None:
+    package = "torch.distributed.fsdp._fully_shard"
+    check_noop(f"{FSDP2}import torch\nx = {package}._fsdp_param_group.FSDPParamGroup\n", "FSDP513", torch=">=2.6")
+    check_noop(f"{FSDP2}from {package} import _fsdp_param_group as g\ng.FSDPParamGroup\n", "FSDP513", torch=">=2.6")
+
+
 def test_a_handle_with_arguments_breaks_from_2_6_on() -> None:
     (finding,) = lint(OLD + "h = UnshardHandle(group)\n", "FSDP513", ">=2.4")
     assert (finding.severity, finding.line) == (Severity.BREAKS, 2)
