@@ -101,6 +101,8 @@ def test_the_severity_answers_for_the_range() -> None:
 def test_isinstance_and_annotations_take_the_new_base() -> None:
     text = f"{FROM_WRAP} {{0}}\n\ndef f(p: {{0}}) -> bool:\n    return isinstance(p, {{0}})\n"
     check_transformed(text.format(OLD_BASE), text.format(NEW_BASE), "FSDP403")
+    text += "\nfrom torch import nn\n\nclass Block(nn.Module):\n    pass\n"
+    check_transformed(text.format(OLD_BASE), text.format(NEW_BASE), "FSDP403")
 
 
 @pytest.mark.parametrize(
