@@ -8,7 +8,7 @@ another FSDP call there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,10 +16,12 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.rules.assigned import assigned, later_items
 from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, is_called_optimizer, told_by_callers
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Where the methods that take both have the model and the optimizer: torch 2.x positions, keywords otherwise.
 _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
     "optim_state_dict": (0, 1),
@@ -86,7 +88,7 @@ def _other(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr) -> str | Non
 def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
     """What the result of `call` is loaded into: `X` in `X.load_state_dict(result)`."""
     results: list[ast.AST] = [call]
-    followed: set[str] = set()
+    followed: set[ast.Name] = set()
     while results:
         result = results.pop()
         conversion = _conversion(facts, result)
@@ -101,8 +103,8 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
         for target in assigned(facts, result):
             if isinstance(target, ast.Subscript):
                 results.extend(later_items(facts, target))
-            elif target.id not in followed:
-                followed.add(target.id)
+            elif target not in followed:
+                followed.add(target)
                 results.extend(_later_uses(facts, target))
 
 
@@ -152,13 +154,49 @@ def _later_uses(facts: ModuleFacts, target: ast.Name) -> Iterator[ast.Name]:
     """Uses of the value just assigned to `target` in its own scope, up to the next time that the name is bound."""
     scope = facts.scope(target)
     after = _end(target, facts)
-    rebound = [b.position for b in scope.bindings.get(target.id, ()) if b.position > after and not b.conditional]
-    limit = min(rebound, default=None)
+    bindings = scope.bindings.get(target.id, ())
+    later = [binding for binding in bindings if binding.position > after]
+    limit = min((binding.position for binding in later if not binding.conditional), default=None)
+    loop = next((block for block in reversed([*facts.blocks_around(target)]) if isinstance(block, _LOOPS)), None)
     for use in scope.uses.get(target.id, ()):
         place = (use.lineno, use.col_offset)
         own_statement = limit is not None and facts.statement(use).lineno == limit[0]
-        if place > after and (limit is None or place < limit or own_statement):
-            yield use
+        if place > after and not _in_other_arm(facts, target, use):
+            if (limit is None or place < limit or own_statement) and not _runs_behind(facts, use, later):
+                yield use
+        elif loop is not None and loop in facts.blocks_around(use):
+            inside = [binding for binding in bindings if loop in facts.blocks_around(binding.node)]
+            if not _runs_behind(facts, use, inside):
+                yield use
+
+
+def _in_other_arm(facts: ModuleFacts, node: ast.AST, other: ast.AST) -> bool:
+    """Whether an `if` or a `match` runs only one of two places in one turn."""
+    arms = dict(_arms_around(facts, node))
+    return any(arms.get(parent, field) != field for parent, field in _arms_around(facts, other))
+
+
+def _arms_around(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ast.AST, object]]:
+    """The `if` and `match` statements whose blocks hold a place, each with the one that does."""
+    child = node
+    for block in facts.blocks_around(node):
+        if isinstance(block, ast.If) and child is not block.test:
+            yield block, child in block.body
+        elif isinstance(block, ast.Match) and child is not block.subject:
+            yield block, child
+        child = block
+
+
+def _runs_behind(facts: ModuleFacts, use: ast.Name, bindings: Iterable[Binding]) -> bool:
+    """Whether a plain assignment of them stands in front of the use in a block around it, so that it has run before."""
+    assignments = {facts.structure.parents[one.node] for one in bindings if isinstance(one.node, ast.Name)}
+    child: ast.AST = facts.statement(use)
+    for block in (facts.structure.parents[child], *facts.blocks_around(facts.structure.parents[child])):
+        for _, body in ast.iter_fields(block):
+            if isinstance(body, list) and child in body and not assignments.isdisjoint(body[: body.index(child)]):
+                return True
+        child = block
+    return False
 
 
 def _end(node: ast.AST, facts: ModuleFacts) -> tuple[int, int]:

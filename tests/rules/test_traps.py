@@ -539,3 +539,36 @@ def test_a_name_with_a_stand_in_for_want_of_it_is_used_where_it_surely_is_there(
     after = rewritten(f"{head}def f(m, o):\n    return FSDP.sharded_optim_state_dict(m, o)\nx = FSDP(net)\n")
     assert f"state_dict_type(m, {kind}.SHARDED_STATE_DICT)" in after
     assert (head in after) is (kind == "StateDictType")
+
+
+@pytest.mark.parametrize("kept", ["osd", "y = osd; y"])
+@pytest.mark.parametrize(
+    ("head", "first", "second"),
+    [("", "if a:", "else:"), ("", "if a:", "if b:"), ("match a:", "    case 1:", "    case 2:")],
+)
+def test_each_arm_loads_its_own_optimizer(head: str, first: str, second: str, kept: str) -> None:
+    before, _, loaded = kept.rpartition("; ")
+
+    def arm(opening: str, model: str, optim: str) -> str:
+        body = [f"osd = FSDP.shard_full_optim_state_dict(full, {model})", before, f"{optim}.load_state_dict({loaded})"]
+        return f"    {opening}\n" + "".join(f"            {line}\n" for line in body if line)
+
+    top = f"    {head}\n" if head else ""
+    after = rewritten(f"{H}def f(a, b, m, n, o, q, full):\n{top}{arm(first, 'm', 'o')}{arm(second, 'n', 'q')}")
+    assert "model=m, optim=o, " in after
+    assert "model=n, optim=q, " in after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    if turn: p.load_state_dict(x)\n        x = {call}\n        o.load_state_dict(x)",
+        "    if turn:\n            x = {call}\n            o.load_state_dict(x)\n        else:\n            p.load_state_dict(x)",
+    ],
+)
+def test_what_the_next_turn_of_a_loop_loads_counts_too(body: str) -> None:
+    call = "FSDP.shard_full_optim_state_dict(full, model)"
+    text = f"{H}def f(model, o, p, full, x):\n    for turn in range(2):\n    {body.format(call=call)}\n"
+    check_manual(text, "FSDP103", "more than one optimizer could be meant")
+    fresh = text.replace("range(2):\n", "range(2):\n        x = full\n")
+    assert grades(fresh, "FSDP103") == [Applicability.SAFE]
