@@ -89,6 +89,9 @@ class Elsewhere(Protocol):
     def is_written(self, word: str) -> bool:
         """Whether a word is in another module of the project."""
 
+    def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
+        """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
+
     def uses(self, name: str) -> Sequence[Use] | None:
         """Where other modules read the asking module's `name`, None when there may be more such places."""
 

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Index:
-    """Files and what they import: by the names that they take from modules, and by the last names of modules."""
+    """Files by what they import, names of modules and their last names, and by the attributes that they assign."""
 
     paths: set[str] = field(default_factory=set)
     names: dict[str, set[str]] = field(default_factory=dict)
     modules: dict[str, set[str]] = field(default_factory=dict)
+    stores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, sketch: Sketch) -> None:
-        """Take the imports of the file at `path`."""
+        """Take what the file at `path` imports and assigns."""
         self.paths.add(path)
+        for name in sketch.stored:
+            self.stores.setdefault(name, set()).add(path)
         for target in {target for targets in sketch.imports.values() for target in targets}:
             if not target.startswith("torch."):
                 self.names.setdefault(split(target)[1], set()).add(path)
@@ -41,7 +44,7 @@ class Index:
 
 
 def index(files: Iterable[SourceFile]) -> Index:
-    """What files import."""
+    """What files import and assign."""
     found = Index()
     for file in files:
         try:
@@ -103,6 +106,15 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
             if qualified is not None and view.origin(qualified) == (path, name):
                 found.append(Use(facts, node, shown.get(other, other)))
     return tuple(found)
+
+
+def setters(modules: Modules, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
+    """Other files that may assign an attribute `name` of something, each with what to call it in a message."""
+    shown = {file.path: file.shown for file in modules.files}
+    for other in sorted(modules.index(path).stores.get(name, set()) - {path}):
+        facts = modules.facts(other, torch)
+        if facts is not None:
+            yield facts, shown.get(other, other)
 
 
 def _readers(modules: Modules, path: str, name: str) -> list[str]:

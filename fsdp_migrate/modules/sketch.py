@@ -32,6 +32,9 @@ _ANYTHING = re.compile(rb"(?!\w)()")
 _TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
 _SEVERAL = re.compile(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
 _WORDS = re.compile(rb"\w+")
+_STORED = re.compile(rb"\.(\w+)[ \t]*=(?!=)")
+_SET = re.compile(rb"""setattr\([\s\w.]+,\s*["'](\w+)["']""")
+_OWN = (b"self", b"cls")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
@@ -139,6 +142,13 @@ class Sketch:
     def texts(self) -> tuple[str, ...]:
         """The strings that may name modules."""
         return tuple(dict.fromkeys(match[1].decode() for match in _TEXT.finditer(self.raw)))
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """The attributes that something is assigned to, those of `self` and `cls` left out."""
+        places = ((match[1], match.start()) for match in _STORED.finditer(self.raw))
+        found = [name for name, dot in places if not self.raw.endswith(_OWN, max(0, dot - len("self")), dot)]
+        return frozenset(name.decode("utf-8", "replace") for name in (*found, *_SET.findall(self.raw)))
 
     @cached_property
     def unpacked(self) -> frozenset[str]:

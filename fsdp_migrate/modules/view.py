@@ -313,6 +313,13 @@ class View:
         self.asked_all = True
         return is_written(self.modules, self.path, word)
 
+    def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
+        """See `Elsewhere.setters`."""
+        from fsdp_migrate.modules.importers import setters
+
+        self.asked_all = True
+        return tuple(setters(self.modules, self.path, name, self.torch))
+
     def uses(self, name: str) -> Sequence[Use] | None:
         """See `Elsewhere.uses`."""
         from fsdp_migrate.modules.importers import uses

@@ -157,8 +157,8 @@ def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Ve
         return verdict
     from fsdp_migrate.rules.replaced import replaced_at  # needed only where something can be fixed
 
-    line = replaced_at(facts, place)
-    return verdict if line is None else manual(f"line {line} puts something else in its place: bring that along")
+    where = replaced_at(facts, place)
+    return verdict if where is None else manual(f"{where} puts something else in its place: bring that along")
 
 
 def finding(

@@ -16,19 +16,36 @@ _BY_OWNER = frozenset({"setattr", "delattr", "object"})
 _BY_PATH = frozenset({"patch", "setattr", "delattr"})
 
 
-def replaced_at(facts: ModuleFacts, node: object) -> int | None:
-    """The line that puts something else in the place of what the attribute `node` reads, None when none does."""
+def replaced_at(facts: ModuleFacts, node: object) -> str | None:
+    """The line that puts something else in the place of what the attribute `node` reads, None when none does.
+
+    Other modules of the project count where they do so by assignment; what tests patch is back when they are done.
+    """
     if not isinstance(node, ast.Attribute):
         return None
-    found = facts.memo(replaced_at, lambda: dict(reversed(list(_replaced(facts)))))
-    if not any(path.endswith(f".{node.attr}") for path in found):
-        return None
     # What has no name of its own may still be a method that a model has from FSDP.
-    return found.get(facts.names.qualified(node) or f"{FSDP}.{node.attr}")
+    name = facts.names.qualified(node) or f"{FSDP}.{node.attr}"
+    line = _lines(facts, True).get(name)
+    return _replaced_elsewhere(facts, name) if line is None else f"line {line}"
 
 
-def _replaced(facts: ModuleFacts) -> Iterator[tuple[str, int]]:
-    """The full names that are replaced, with the lines where."""
+def _replaced_elsewhere(facts: ModuleFacts, name: str) -> str | None:
+    elsewhere = facts.names.elsewhere
+    if elsewhere is None or not name.startswith("torch."):
+        return None
+    for other, shown in elsewhere.setters(name.rpartition(".")[2]):
+        line = _lines(other, False).get(name)
+        if line is not None:
+            return f"{shown}:{line}"
+    return None
+
+
+def _lines(facts: ModuleFacts, patches: bool) -> dict[str, int]:
+    """The full names that a module replaces, with the lines where; those that tests patch only if asked for."""
+    return facts.memo((_lines, patches), lambda: dict(reversed(list(_replaced(facts, patches)))))
+
+
+def _replaced(facts: ModuleFacts, patches: bool) -> Iterator[tuple[str, int]]:
     for node in facts.structure.attributes:
         if isinstance(node.ctx, ast.Load) or (owner := _owner(facts, node.value)) is None:
             continue
@@ -39,9 +56,10 @@ def _replaced(facts: ModuleFacts) -> Iterator[tuple[str, int]]:
         if not isinstance(constant.value, str) or not isinstance(call, ast.Call):
             continue
         name = getattr(call.func, "attr", getattr(call.func, "id", None))
-        if name in _BY_PATH and call.args[:1] == [constant]:
+        if name in _BY_PATH and call.args[:1] == [constant] and patches:
             yield canonical(constant.value), constant.lineno
-        elif name in _BY_OWNER and call.args[1:2] == [constant] and (owner := _owner(facts, call.args[0])) is not None:
+        lasts = name in _BY_OWNER and (patches or isinstance(call.func, ast.Name))
+        if lasts and call.args[1:2] == [constant] and (owner := _owner(facts, call.args[0])) is not None:
             yield canonical(f"{owner}.{constant.value}"), constant.lineno
 
 

@@ -68,3 +68,15 @@ def test_the_first_line_binds_names_like_any_other() -> None:
 )
 def test_a_function_that_converts_does_not_ask_for_a_version(body: str, asks: bool) -> None:
     assert Sketch(f"def f(x):\n    {body}\n".encode()).asks_version("f") is asks
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("lib.FSDP.x = 1\nself.y = 2\ncls.z=3\na.b == c\na.d >= 1\n", {"x"}),
+        ("def f():\n    FSDP.x=staticmethod(g)\n", {"x"}),
+        ("setattr(lib.FSDP, 'x', g)\nsetattr(\n    FSDP,\n    \"y\", g)\n", {"x", "y"}),
+    ],
+)
+def test_attributes_that_are_assigned(text: str, stored: set[str]) -> None:
+    assert Sketch(text.encode()).stored == stored
