@@ -121,6 +121,12 @@ class Finder:
             self._limits[folder] = repository or min(nearest, key=len)
         return self._limits[folder]
 
+    def nearest(self, folder: str) -> str:
+        """The folder around, or that one itself, which a project file marks first: of several projects the inner one."""
+        above = _upwards(folder, self.limit(folder))
+        marked = (a for a in above if self._has_any(a, (*_PROJECT_FILES, *_REPOSITORY_MARKS)))
+        return next(marked, self.limit(folder))
+
     def unnamed(self, folder: str) -> str | None:
         """The root of the project around `folder`, None where nothing marks one or the run looks at all of it."""
         limit = self.limit(folder)

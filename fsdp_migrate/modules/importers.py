@@ -7,6 +7,7 @@ they import is kept.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -109,10 +110,12 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
 
 
 def setters(modules: Modules, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
-    """Other files that may assign an attribute `name` of something, each with what to call it in a message."""
+    """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
     shown = {file.path: file.shown for file in modules.files}
+    nearest = modules.finder.nearest
     for other in sorted(modules.index(path).stores.get(name, set()) - {path}):
-        facts = modules.facts(other, torch)
+        same = nearest(os.path.dirname(other)) == nearest(os.path.dirname(path))
+        facts = modules.facts(other, torch) if same else None
         if facts is not None:
             yield facts, shown.get(other, other)
 

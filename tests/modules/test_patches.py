@@ -35,6 +35,13 @@ def test_a_call_of_what_another_module_replaces_stays(patches: str, tmp_path: Pa
     assert rewritten(tmp_path, "lib/save.py").raw.decode() == PUBLIC + SAVE
 
 
+def test_what_another_project_of_the_run_replaces_makes_no_difference(tmp_path: Path) -> None:
+    project(tmp_path, "")
+    grow(tmp_path / "other", {"patches.py": f"{PUBLIC}FSDP.{LEGACY} = mine\n"})
+    (found,) = report_of(tmp_path, "lib/save.py").findings
+    assert found.applicability is Applicability.SAFE
+
+
 def test_a_function_that_another_module_replaces_keeps_its_name(tmp_path: Path) -> None:
     save = "import torch.distributed as dist\ndist._all_gather_base(whole, part)\n"
     project(tmp_path, "from .shared import dist\ndist._all_gather_base = counted\n", save)
