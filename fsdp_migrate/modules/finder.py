@@ -122,7 +122,7 @@ class Finder:
         return self._limits[folder]
 
     def nearest(self, folder: str) -> str:
-        """The folder around, or that one itself, which a project file marks first: of several projects the inner one."""
+        """The innermost project that a folder is in: the first one upwards that a project file or repository marks."""
         above = _upwards(folder, self.limit(folder))
         marked = (a for a in above if self._has_any(a, (*_PROJECT_FILES, *_REPOSITORY_MARKS)))
         return next(marked, self.limit(folder))
