@@ -24,6 +24,11 @@ def ordered_arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
     return sorted((*call.args, *call.keywords), key=lambda node: _start(node))
 
 
+def is_literal(node: ast.AST | None, value: bool | None) -> bool:
+    """Whether an expression is `None`, `True` or `False`, written out."""
+    return isinstance(node, ast.Constant) and node.value is value
+
+
 def is_written_out(call: ast.Call) -> bool:
     """Whether nothing is unpacked into a call: all its arguments are there to see."""
     return not any(isinstance(one, ast.Starred) for one in call.args) and all(

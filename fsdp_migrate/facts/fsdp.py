@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.held import Held, all_members, instance_of_class, is_super
@@ -380,4 +381,4 @@ def _described(meaning: Meaning) -> str:
 
 
 def _given(node: ast.expr | None) -> ast.expr | None:
-    return None if isinstance(node, ast.Constant) and node.value is None else node
+    return None if is_literal(node, None) else node

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.binding import loops_to
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.members import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
 
@@ -148,7 +149,7 @@ class Names:
     def may_be_none(self, node: ast.Name) -> bool:
         """Whether a name is a parameter whose default is None, or may have been assigned None."""
         for binding in self.bindings(node):
-            if isinstance(binding.value, ast.Constant) and binding.value.value is None:
+            if is_literal(binding.value, None):
                 return True
             if isinstance(binding.node, ast.arg) and _defaults_to_none(binding.node, self.structure.parents):
                 return True
@@ -206,7 +207,7 @@ class Names:
             return self._looked_up(node, depth)
         if isinstance(node, ast.BoolOp):
             return tuple(meaning for value in node.values for meaning in self._meanings(value, depth + 1))
-        return () if isinstance(node, ast.Constant) and node.value is None else (UNKNOWN,)
+        return () if is_literal(node, None) else (UNKNOWN,)
 
     def _remembered(
         self, key: ast.expr | tuple[Scope, str], depth: int, find: Callable[[], tuple[Meaning, ...]]
@@ -381,7 +382,7 @@ def _defaults_to_none(argument: ast.arg, parents: Mapping[ast.AST, ast.AST]) -> 
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults)))
     defaults.update((a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None)
     default = defaults.get(argument)
-    return isinstance(default, ast.Constant) and default.value is None
+    return is_literal(default, None)
 
 
 def is_absent(value: ast.expr) -> bool:

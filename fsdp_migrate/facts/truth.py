@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from fsdp_migrate.facts.calls import is_literal
+
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
@@ -221,7 +223,7 @@ class _Climb:
         return Role.PASSED_ON
 
     def _compared(self, parent: ast.Compare, node: ast.AST, shape: _Shape) -> _Step | Role:
-        if shape is _Shape.SELECTED and len(parent.ops) == 1 and _is_none(parent.comparators[0]):
+        if shape is _Shape.SELECTED and len(parent.ops) == 1 and is_literal(parent.comparators[0], None):
             return Role.NEGATED if isinstance(parent.ops[0], (ast.Is, ast.Eq)) else _Step(_Shape.TRUTH)
         same = compared_with_constant(parent, node) if shape is _Shape.TRUTH else None
         if same is None:
@@ -271,7 +273,3 @@ def _collected(node: ast.AST, name: str, shape: _Shape) -> _Step | Role:
     if name == "builtins.next":
         return _Step(_Shape.TRUTH if shape is _Shape.TRUTHS else _Shape.SELECTED)
     return Role.PASSED_ON
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import Bound, ordered_arguments
+from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
 from fsdp_migrate.rules.dropped import without
@@ -83,7 +83,7 @@ def _is_switch(node: ast.expr) -> bool:
 
 
 def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
-    if not (isinstance(offload.value, ast.Constant) and offload.value.value is False):
+    if not is_literal(offload.value, False):
         return manual(
             "with torch 1.13 it meant `offload_wrapper(module)`, before that "
             "`offload_wrapper(checkpoint_wrapper(module))`: write what you want"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.construction import constructions, given
@@ -27,7 +28,7 @@ def check_hybrid(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call in constructions(facts):
         arguments = {one.name: one.value for one in given(facts) if one.call is call}
         strategy, sync = arguments.get(_STRATEGY), arguments.get(_SYNC)
-        if strategy is None or not (isinstance(sync, ast.Constant) and sync.value is True):
+        if strategy is None or sync is None or not is_literal(sync, True):
             continue
         name = facts.names.qualified(strategy)
         releases = facts.gates.alive(call)

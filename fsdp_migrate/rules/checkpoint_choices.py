@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import Bound, ordered_arguments
+from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.construction import PARTIAL
@@ -49,7 +49,7 @@ def check_composable(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keyword | ast.expr) -> Verdict:
     value = argument.value if isinstance(argument, ast.keyword) else argument
-    if not (isinstance(value, ast.Constant) and value.value is False):
+    if not is_literal(value, False):
         return manual("there is no reentrant form any more: torch 2.5 raises NotImplementedError for True")
     return without(facts, call, Bound(value, index))
 

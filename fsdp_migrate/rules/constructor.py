@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.facts.calls import is_literal, ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
@@ -66,11 +66,9 @@ def _verdict(facts: ModuleFacts, one: Given, name: str) -> Verdict:
 
 def _beside(facts: ModuleFacts, one: Given, name: str) -> bool:
     """Whether the call of an argument is given another one too."""
-    return any(other.call is one.call and other.name == name and not _is_none(other.value) for other in given(facts))
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    return any(
+        other.call is one.call and other.name == name and not is_literal(other.value, None) for other in given(facts)
+    )
 
 
 def check_policy(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import Bound, ordered_arguments
+from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.dropped import without
@@ -47,7 +47,7 @@ def _warns(facts: ModuleFacts, call: ast.Call) -> bool:
 
 
 def _default(facts: ModuleFacts, call: ast.Call, index: int, value: ast.expr) -> Verdict:
-    if isinstance(value, ast.Constant) and value.value is True:
+    if is_literal(value, True):
         return _without(facts, call, index)
     return manual("`forward_sync_buffers=False` still copies the buffers once at the start: see which of them you want")
 

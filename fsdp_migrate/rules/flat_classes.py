@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fsdp_migrate.edits import Release
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.names import PACKAGE, Meaning
 from fsdp_migrate.rules.releases import release
@@ -50,7 +51,7 @@ def classes_of(facts: ModuleFacts, node: ast.expr) -> Classes:
         return result
     if not all(_is_plain(leaf) for leaf in result.others):
         result.trouble = result.trouble or "the other classes are not plain names: name them first"
-    if any(isinstance(leaf, ast.Constant) and leaf.value is None for leaf in result.others):
+    if any(is_literal(leaf, None) for leaf in result.others):
         result.trouble = result.trouble or "`None` stands among the classes: test for it separately"
     return result
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import BindingError, Bound, bind
+from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.facts.contexts import matching_context
 from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
 from fsdp_migrate.facts.fsdp import FSDP, Receiver
@@ -141,7 +141,7 @@ class _Planner:
     def _order_doubt(self, method: Method, bound: dict[str, Bound]) -> str | None:
         """Whether `optim` may be None, so that the order came from the `optim_input` that goes."""
         optim, optim_input = bound.get("optim"), bound.get("optim_input")
-        if not method.loads or optim is None or optim_input is None or _is_none(optim_input.value):
+        if not method.loads or optim is None or optim_input is None or is_literal(optim_input.value, None):
             return None
         if isinstance(optim.value, ast.Name) and self.facts.names.may_be_none(optim.value):
             return f"where `{optim.value.id}` is None, the order came from `optim_input`, which goes"
@@ -303,7 +303,3 @@ class _Planner:
         name = fresh_name(scope, stem, given)
         given.add(name)
         return name
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.legacy_methods import METHODS
@@ -55,7 +56,7 @@ def check_discarded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _loads_directly(call: ast.Call) -> bool:
     flags = [keyword.value for keyword in call.keywords if keyword.arg == "load_directly"]
     flags += call.args[_LOAD_DIRECTLY : _LOAD_DIRECTLY + 1]
-    return any(not (isinstance(flag, ast.Constant) and flag.value is False) for flag in flags)
+    return any(not is_literal(flag, False) for flag in flags)
 
 
 _IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"

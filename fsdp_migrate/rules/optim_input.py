@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import BindingError, Bound, bind
+from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.dropped import without
@@ -32,7 +32,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         except BindingError:
             continue
         given = bound.get("optim_input")
-        if given is None or _is_none(given.value):
+        if given is None or is_literal(given.value, None):
             continue
         yield finding(
             facts, card, given.value, facts.statement(call), _MESSAGE, _verdict(facts, call, parameters, bound)
@@ -56,16 +56,12 @@ def _legacy_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...
 
 
 def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bound: dict[str, Bound]) -> Verdict:
-    if "optim" not in bound or _is_none(bound["optim"].value):
+    if "optim" not in bound or is_literal(bound["optim"].value, None):
         return manual("without it and without `optim=` the order of `model.parameters()` is assumed: pass `optim=`")
     given = bound["optim_input"]
     if has_effect(facts, given.value):
         return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
     return without(facts, call, given, parameters)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 RULE = Rule(

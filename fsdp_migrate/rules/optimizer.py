@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import Bound
+from fsdp_migrate.facts.calls import Bound, is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.scopes import Binding
@@ -41,7 +41,7 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
     Raises:
         NoOptimizer: it is not visible, not bound yet, or there are several.
     """
-    if given is not None and not (isinstance(given.value, ast.Constant) and given.value.value is None):
+    if given is not None and not is_literal(given.value, None):
         if not pure(given.value):
             raise NoOptimizer(f"the optimizer is `{ast.unparse(given.value)}`: bind it to a name first")
         return given.value

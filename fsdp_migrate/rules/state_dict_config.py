@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import Bound, ordered_arguments
+from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
@@ -97,7 +97,7 @@ def check_use_dtensor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 
 def _without(facts: ModuleFacts, call: ast.Call, field: Bound) -> Verdict:
-    if not (isinstance(field.value, ast.Constant) and field.value.value is False):
+    if not is_literal(field.value, False):
         return manual("since torch 2.2 DTensor state comes from `FSDP(..., device_mesh=...)`: build the model with one")
     return without(facts, call, field)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import is_written_out, ordered_arguments
+from fsdp_migrate.facts.calls import is_literal, is_written_out, ordered_arguments
 from fsdp_migrate.facts.contexts import enclosing_settings
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
@@ -66,7 +66,7 @@ def _settings(facts: ModuleFacts) -> Iterator[TypeSetting]:
 
 
 def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
+    return is_literal(node, False)
 
 
 def _handles_optimizer(facts: ModuleFacts, setting: TypeSetting) -> bool:

@@ -6,6 +6,7 @@ import ast
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.binding import Loop, surely_bound
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading, pure
 
@@ -130,7 +131,7 @@ def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) 
         raise NoOptimizer(f"`{text}` is only created by the statement of this call: create it in one before")
     if not before:
         raise NoOptimizer(f"`{text}` is only created after this call: create it before")
-    if all(isinstance(b.value, ast.Constant) and b.value.value is None for b in before):
+    if all(is_literal(b.value, None) for b in before):
         raise NoOptimizer(f"`{text}` is still None at this call: create it before")
     if not surely_bound(root.id, call, facts.structure.parents):
         raise NoOptimizer(f"`{text}` is created on some ways to this call only: create it on all of them")
