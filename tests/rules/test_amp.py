@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
@@ -404,3 +406,17 @@ def test_a_test_that_tells_a_scaler_from_the_sharded_one_is_not_given_the_new_cl
         assert grade in {one.applicability for one in found}, tested
     (known,) = lint(head.format("GradScaler"), "FSDP802", ">=2.1")
     assert known.reason == "since torch 2.3 a ShardedGradScaler passes the test for the new class, but not the old"
+
+
+@pytest.mark.parametrize("names", ["(\n    autocast,  # mixed\n)", "(  # mixed\n    autocast,\n)", "autocast  # mixed"])
+def test_a_comment_at_the_only_name_of_an_import_moves_along(names: str) -> None:
+    text = "import torch\nimport torch.distributed\nfrom torch.{} import {}\n\nwith autocast({}):\n    pass\n"
+    after = text.format("amp", names, '"cuda", dtype=torch.float16, cache_enabled=True')
+    check_transformed(text.format("cuda.amp", names, ""), after, "FSDP801", torch=">=2.4")
+
+
+def test_an_import_of_several_names_with_a_comment_stays_as_it_is() -> None:
+    names = "(\n    autocast,  # mixed\n    GradScaler,\n)"
+    head = f"import torch\nimport torch.distributed\nfrom torch.cuda.amp import {names}\n"
+    after = 'with torch.amp.autocast("cuda", dtype=torch.float16, cache_enabled=True):\n    pass\n'
+    check_transformed(f"{head}with autocast():\n    pass\n", head + after, "FSDP801", torch=">=2.4")
