@@ -28,6 +28,9 @@ def without(text: str, *statements: str) -> str:
         ("import a\n\ffrom m import A\nb()\n", "import a\n\fb()\n"),
         ("from m import A;\nb()\n", "b()\n"),
         ("if x:\n    from m import A\n    b()\n", "if x:\n    b()\n"),
+        ("b()\nfrom m import A", "b()\n"),
+        ("from m import A", ""),
+        ("b()\nif x:\n    from m import A", "b()\nif x:\n    pass"),
     ],
 )
 def test_a_statement_alone_goes_with_its_line(text: str, expected: str) -> None:
