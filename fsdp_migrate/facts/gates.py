@@ -57,7 +57,7 @@ class Gates:
         self.flags = Flags(names, self)
         self._opaque = None if self.flags.names is None else Opaque(self.flags.names, self.parents)
         self._helpers = None if self.flags.names is None else Helpers(self.flags.names, self)
-        self._skips = Skips(self)
+        self._skips = Skips(self, self._helpers)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}

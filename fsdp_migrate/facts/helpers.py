@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.scopes import Kind, Scope
+from fsdp_migrate.facts.scopes import Scope
+from fsdp_migrate.facts.spelled import Spelled
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.elsewhere import Elsewhere, Use
     from fsdp_migrate.facts.flags import ScopedNames
     from fsdp_migrate.facts.gates import Gates
+    from fsdp_migrate.facts.names import Meaning
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators that give the function to nobody but who asks for it by its name.
@@ -34,7 +36,9 @@ class Helpers:
         self.names = names
         self.gates = gates
         self.structure = names.structure
+        self._spelled = Spelled(names.structure)
         self._known: dict[Function, int] = {}
+        self._called: dict[Function, int] = {}
         self._depth = 0
 
     def reach(self, function: Function) -> int:
@@ -46,6 +50,24 @@ class Helpers:
                 self._known[function] = self._find(function)
                 self._depth -= 1
         return self._known[function]
+
+    def called(self, function: Function) -> int:
+        """The releases that get to a place of this module that takes the function by its name."""
+        if function not in self._called:
+            self._called[function] = 0  # for functions that use one another
+            for use in self._uses(function, self.structure.scope(function)):
+                self._called[function] |= 0 if self._is_of_module(use) else self.gates.mask(use)
+        return self._called[function]
+
+    def _is_of_module(self, node: ast.AST) -> bool:
+        """Whether this is an attribute of what `import` brings, such as `subprocess.run`."""
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if root is node or not isinstance(root, ast.Name):
+            return False
+        scope = self.structure.scope(root).lookup(root.id)
+        return scope is not None and all(isinstance(one.node, ast.Import) for one in scope.bindings[root.id])
 
     def _find(self, function: Function) -> int:
         home = self.structure.scope(function)
@@ -78,24 +100,34 @@ class Helpers:
         seen.add(cls)
         meanings = [self.names.meanings(base) for base in cls.bases]
         for meaning in (meaning for found in meanings for meaning in found):
-            binding = meaning.binding
-            own = binding is not None and binding.kind is Kind.DEFINITION and isinstance(binding.node, ast.ClassDef)
-            if own and not self._is_closed(binding.node, seen):  # type: ignore[union-attr, arg-type]
+            own = _own_class(meaning)
+            if own is not None and not self._is_closed(own, seen):
                 return False
-            if not own and meaning.qualified not in _PLAIN_BASES:
+            if own is None and meaning.qualified not in _PLAIN_BASES:
                 return False
         return all(meanings) and not cls.keywords
+
+    def family(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
+        """A class and the classes of this module that it inherits from."""
+        found = [cls]
+        for one in found:
+            own = (_own_class(meaning) for base in one.bases for meaning in self.names.meanings(base))
+            found += [base for base in own if base is not None and base not in found]
+        return found
 
     def _uses(self, function: Function, home: Scope) -> Iterator[ast.AST]:
         """Where this module takes the function by its name or writes the name as a string, itself left out."""
         name = function.name
         found: list[ast.AST] = [
-            use for scope in home.users.get(name, ()) if scope.lookup(name) is home for use in scope.uses[name]
+            use for scope in home.users.get(name, ()) if _may_read(scope, name, home) for use in scope.uses[name]
         ]
-        if not home.is_function:
-            found += self._strings.get(name, ())
-        if home.is_class:
-            found += self._attributes.get(name, ())
+        if home.is_function:
+            found += home.uses.get("locals", ())
+        for known in () if home.is_function else {name, _mangled(name, home)}:
+            found += self._strings.get(known, ())
+            found += self._spelled.places(known)
+            if home.is_class:
+                found += self._attributes.get(known, ())
         return (use for use in found if not self._is_inside(use, function))
 
     def _is_inside(self, node: ast.AST, function: Function) -> bool:
@@ -111,6 +143,8 @@ class Helpers:
             return 0
         if home.is_class:
             return self.gates.everywhere if elsewhere.is_written(function.name) else 0
+        if any(elsewhere.is_written(start + function.name + end) for start in "\"'.:" for end in "\"'"):
+            return self.gates.everywhere
         uses = elsewhere.uses(function.name)
         found = self.gates.everywhere if uses is None else 0
         for use in uses or ():
@@ -129,7 +163,9 @@ class Helpers:
         found: dict[str, list[ast.Constant]] = {}
         for constant in self.structure.strings:
             if isinstance(constant.value, str):
-                found.setdefault(constant.value, []).append(constant)
+                # `mylib.saving._save`, `mylib.saving:_save`
+                last = constant.value.replace(":", ".").rpartition(".")[2]
+                found.setdefault(last, []).append(constant)
         return found
 
     @cached_property
@@ -138,6 +174,26 @@ class Helpers:
         for node in self.structure.attributes:
             found.setdefault(node.attr, []).append(node)
         return found
+
+
+def _own_class(meaning: Meaning) -> ast.ClassDef | None:
+    """The class of this module that something means."""
+    node = None if meaning.binding is None else meaning.binding.node
+    return node if isinstance(node, ast.ClassDef) else None
+
+
+def _may_read(scope: Scope, name: str, home: Scope) -> bool:
+    """Whether a name that is read in a scope may be that of its home."""
+    if scope.is_class and scope is not home and scope.parent is not None and scope.parent.lookup(name) is home:
+        return True  # before the class binds it
+    return scope.lookup(name) is home
+
+
+def _mangled(name: str, home: Scope) -> str:
+    """What a method is called outside its class."""
+    if not name.startswith("__") or not isinstance(home.node, ast.ClassDef):
+        return name
+    return f"_{home.node.name.lstrip('_')}{name}"
 
 
 def _last_name(decorator: ast.expr) -> str | None:

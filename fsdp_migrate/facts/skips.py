@@ -13,9 +13,12 @@ from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.gates import Gates
+    from fsdp_migrate.facts.helpers import Helpers
 
 _MARKS = "pytestmark"
 _MAX_DEPTH = 5
+# Decorators of unittest that raise whoever calls the function.
+_WRAPPING = frozenset({"skipIf", "skipUnless"})
 # The releases that Lightning's `RunIf` lets a test run on; the upper bound is left out.
 _BOUNDS = {"min_torch": ">=", "max_torch": "<"}
 _REQUIRING = "require_"
@@ -25,22 +28,34 @@ _VERSION_ARGUMENTS = ("version", "min_version")
 class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
-    def __init__(self, gates: Gates) -> None:
+    def __init__(self, gates: Gates, helpers: Helpers | None) -> None:
         self.gates = gates
+        self.helpers = helpers
 
     def reach(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-        """The releases on which the body of a function runs once the function is called."""
-        result = self._let_by(function.decorator_list)
+        """The releases on which the body of a function runs once it is called, or taken for a test."""
+        marks = [*function.decorator_list]
         outer = self.gates.parents.get(function)
         is_test = function.name.startswith("test")
         while outer is not None:
-            if isinstance(outer, ast.ClassDef):
-                result &= self._let_by(outer.decorator_list)
-            if is_test and isinstance(outer, (ast.ClassDef, ast.Module)):
-                result &= self._let_by(_marks(outer.body))
+            for holder in self._with_bases(outer):
+                marks += getattr(holder, "decorator_list", ())
+                marks += _marks(holder.body) if is_test else ()
             outer = self.gates.parents.get(outer)
+        own = [mark for mark in function.decorator_list if _name(mark) in _WRAPPING]
+        result = self._let_by(marks)
+        if result != self.gates.everywhere and self.helpers is not None:
+            # A mark is for those who collect tests: a call does not ask for it.
+            result |= self._let_by(own) & self.helpers.called(function)
         # What is skipped everywhere is no old arm.
         return result or self.gates.everywhere
+
+    def _with_bases(self, outer: ast.AST) -> Iterator[ast.ClassDef | ast.Module]:
+        """A module, or a class and those of its file that it inherits marks from; nothing for anything else."""
+        if isinstance(outer, ast.Module):
+            yield outer
+        elif isinstance(outer, ast.ClassDef):
+            yield from [outer] if self.helpers is None else self.helpers.family(outer)
 
     def importable(self, call: ast.Call) -> int:
         """The releases on which `pytest.importorskip("torch", minversion="2.1")` skips nothing."""
@@ -65,7 +80,7 @@ class Skips:
             return self._mask(definition, depth + 1) if isinstance(definition, ast.Call) else self.gates.everywhere
         if not isinstance(mark, ast.Call):
             return self.gates.everywhere
-        name = getattr(mark.func, "attr", getattr(mark.func, "id", ""))
+        name = _name(mark)
         if name in ("skipif", "skipIf", "skipUnless"):
             test = _condition(mark)
             if test is None or isinstance(test, ast.Constant):
@@ -88,15 +103,25 @@ class Skips:
         return result
 
 
-def _marks(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+def _marks(body: Iterable[ast.stmt]) -> list[ast.expr]:
     """The marks that a module or class body gives all its tests."""
+    found: list[ast.expr] = []
     for statement in body:
-        if isinstance(statement, ast.Assign) and any(_is_marks(target) for target in statement.targets):
-            value = statement.value
-            yield from value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value]
+        targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+        value = getattr(statement, "value", None)
+        if value is not None and any(_is_marks(target) for target in targets):
+            kept = found if isinstance(statement, ast.AugAssign) else []
+            found = [*kept, *(value.elts if isinstance(value, (ast.List, ast.Tuple)) else [value])]
+    return found
 
 
-def _is_marks(target: ast.expr) -> bool:
+def _name(mark: ast.expr) -> str:
+    """The last name of what makes a decorator or mark."""
+    function = mark.func if isinstance(mark, ast.Call) else mark
+    return str(getattr(function, "attr", getattr(function, "id", "")))
+
+
+def _is_marks(target: ast.expr | None) -> bool:
     return isinstance(target, ast.Name) and target.id == _MARKS
 
 

@@ -991,6 +991,75 @@ def test_one_use_of_a_private_function_on_every_release_is_enough(more: str) -> 
 
 
 @pytest.mark.parametrize(
+    "place",
+    [
+        'getattr(self, f"_save_{kind}")()',
+        'getattr(self, f"{verb}_{kind}")()',
+        'getattr(self, "_save_" + kind)()',
+        'name = "_save_%s" % kind',
+        'name = "_save_{}".format(kind)',
+        'name = "_" + name',
+        'name.startswith("_save")',
+        "dir(self)",
+        "inspect.getmembers(self)",
+        "cls.__dict__.items()",
+        "vars(type(self)).values()",
+        'eval("self._save_old()")',
+        'operator.methodcaller("_save_old")(self)',
+        "self._Saver__save_old",
+    ],
+)
+def test_a_name_that_is_put_together_may_be_that_of_a_private_method(place: str) -> None:
+    name = "__save_old" if "__save_old" in place else "_save_old"
+    source = METHODS.replace("_save_old", name).format(bases="")
+    assert reached(f"{source}\n    def other(self):\n        {place}\n", "old") == ["all"]
+    assert reached(source, "old") == ["-2.0.1"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        'f"{rank}_{step}"',
+        'f"{rank}.pt"',
+        '"_load_" + kind',
+        "vars(arguments)",
+        "self.__dict__",
+        "name in globals()",
+        'globals()["load"]',
+        'name.endswith("_new")',
+        " + ".join(["x"] * 30 + ["'_'"]),
+    ],
+)
+def test_other_names_that_are_put_together_are_no_use(place: str) -> None:
+    assert helped("def _save_old(model):\n    old()\n", "_save_old(model)", place) == ["-2.0.1"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["globals()[f'_save_{kind}'](1)", "for f in globals().values(): f()", "FACTORY = 'mylib.train:_save_old'"],
+)
+def test_a_name_that_is_put_together_may_be_that_of_a_private_function(more: str) -> None:
+    assert helped("def _save_old(model):\n    old()\n", "_save_old(model)", more) == ["all"]
+
+
+def test_a_class_reads_the_name_of_the_module_before_it_binds_it() -> None:
+    more = "class Saver:\n    _save_old = staticmethod(_save_old)\n"
+    assert helped("def _save_old(model):\n    old()\n", "_save_old(model)", more) == ["all"]
+
+
+def test_whoever_takes_all_locals_takes_nested_functions() -> None:
+    source = """
+    def save():
+        def collect():
+            old()
+        if is_torch_version("<", "2.1"):
+            return collect()
+        return locals()
+    """
+    assert reached(source, "old") == ["all"]
+
+
+@pytest.mark.parametrize(
     ("decorator", "name"),
     [("", "save_old"), ("", "__save_old__"), ("@app.command", "_save_old"), ("@pytest.fixture()", "_save_old")],
 )
@@ -1075,6 +1144,34 @@ def test_a_test_runs_where_its_decorators_do_not_skip_it(mark: str, expected: st
     needs = 'needs_new = pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")\n'
     assert reached(f"{needs}{mark}\ndef test_it():\n    mark()\n", "mark") == [expected]
     assert reached(f"{needs}{mark}\nclass TestIt:\n    def test_it(self):\n        mark()\n", "mark") == [expected]
+
+
+@pytest.mark.parametrize("mark", ["@pytest.mark.skipif({}, reason='')", "@RunIf(max_torch='2.1.0')"])
+def test_a_mark_stops_nobody_who_calls_the_function(mark: str) -> None:
+    mark = mark.format('is_torch_version(">=", "2.1")')
+    source = f"{mark}\ndef test_it():\n    one()\n"
+    assert reached(source, "one") == ["-2.0.1"]
+    assert reached(f"{source}\nif __name__ == '__main__':\n    test_it()\n", "one") == ["all"]
+    source = f"{mark}\nclass TestIt:\n    def run(self):\n        one()\n    def test_it(self):\n        self.run()\n"
+    assert reached(source, "one") == ["-2.0.1"]
+    assert reached(f"import subprocess\n{source}\nsubprocess.run([])\n", "one") == ["-2.0.1"]
+    assert reached(f"{source}\ndef test_other():\n    TestIt().run()\n", "one") == ["all"]
+    assert reached(f"{source}\nclass TestMore(TestIt):\n    def test_more(self):\n        self.run()\n", "one") == [
+        "-2.0.1"
+    ]
+
+
+def test_a_decorator_of_unittest_stops_whoever_calls_the_function() -> None:
+    source = '@unittest.skipIf(is_torch_version(">=", "2.1"), "")\ndef collect():\n    one()\ncollect()\n'
+    assert reached(source, "one") == ["-2.0.1"]
+
+
+def test_marks_that_are_given_later_are_those_that_hold() -> None:
+    mark = 'pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")'
+    test = "def test_it():\n    one()\n"
+    assert reached(f"pytestmark = {mark}\npytestmark = []\n{test}", "one") == ["all"]
+    assert reached(f"pytestmark = []\npytestmark += [{mark}]\n{test}", "one") == ["2.1.2-"]
+    assert reached(f"pytestmark: list = [{mark}]\n{test}", "one") == ["2.1.2-"]
 
 
 def test_a_decorator_decides_nothing_of_what_runs_with_the_module() -> None:

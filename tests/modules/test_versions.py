@@ -113,6 +113,8 @@ OLD_ONLY = "if Version(torch.__version__) < Version('2.1'):\n    {}\n"
         (f"{READ}from . import train\n{OLD_ONLY.format('train._save_old(1, 2)')}", []),
         ("from .train import _save_old\n_save_old(1, 2)\n", ["FSDP101"]),
         ("from .train import _save_old as save\nHANDLERS = [save]\n", ["FSDP101"]),
+        ("from . import train\ngetattr(train, '_save_old')(1, 2)\n", ["FSDP101"]),
+        ("TARGET = 'mylib.train._save_old'\n", ["FSDP101"]),
     ],
 )
 def test_a_private_function_runs_where_the_project_uses_it(other: str, codes: list[str], tmp_path: Path) -> None:
