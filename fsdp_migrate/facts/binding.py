@@ -20,7 +20,7 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
     while child in parents:
         parent = parents[child]
         for block in _blocks(parent):
-            if child in block and any(_binds(statement, name) for statement in block[: block.index(child)]):
+            if child in block and any(binds(statement, name) for statement in block[: block.index(child)]):
                 return True
         if _binds_inside(parent, child, name):
             return True
@@ -38,7 +38,7 @@ def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> li
     child = node
     for parent in _around(node, parents):
         for block in _blocks(parent):
-            if child in block and any(_binds(statement, name) for statement in block[: block.index(child)]):
+            if child in block and any(binds(statement, name) for statement in block[: block.index(child)]):
                 return found
         if _binds_inside(parent, child, name):
             return found
@@ -60,7 +60,7 @@ def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:
     return [block for block in blocks if isinstance(block, list)]
 
 
-def _binds(statement: ast.stmt, name: str) -> bool:
+def binds(statement: ast.stmt, name: str) -> bool:
     """Whether control that comes out of `statement` at its end has bound `name`."""
     if isinstance(statement, ast.If):
         return _block_binds(statement.body, name) and _block_binds(statement.orelse, name)
@@ -84,7 +84,7 @@ def _binds(statement: ast.stmt, name: str) -> bool:
 
 def _block_binds(block: Sequence[ast.stmt], name: str) -> bool:
     """Whether a block binds `name` or is left before its end."""
-    return any(_binds(statement, name) or isinstance(statement, _LEAVES) for statement in block)
+    return any(binds(statement, name) or isinstance(statement, _LEAVES) for statement in block)
 
 
 def _binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:

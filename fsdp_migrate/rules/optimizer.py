@@ -8,15 +8,15 @@ another FSDP call there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.binding import binds
 from fsdp_migrate.facts.calls import Bound, is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.rules.assigned import assigned, later_items
 from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, is_called_optimizer, told_by_callers
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
@@ -57,9 +57,9 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
         raise NoOptimizer(f"more than one optimizer could be meant ({names}): pass `optim=`")
     if not distinct:
         raise NoOptimizer(_not_found(facts, call))
-    (optimizer,) = distinct.values()
-    check_usable(facts, call, optimizer, model)
-    return optimizer
+    for optimizer in found:
+        check_usable(facts, call, optimizer, model)
+    return found[-1]
 
 
 def loaded_into(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, ...]:
@@ -155,19 +155,28 @@ def _later_uses(facts: ModuleFacts, target: ast.Name) -> Iterator[ast.Name]:
     scope = facts.scope(target)
     after = _end(target, facts)
     bindings = scope.bindings.get(target.id, ())
-    later = [binding for binding in bindings if binding.position > after]
-    limit = min((binding.position for binding in later if not binding.conditional), default=None)
-    loop = next((block for block in reversed([*facts.blocks_around(target)]) if isinstance(block, _LOOPS)), None)
+    limit = min((b.position for b in bindings if b.position > after and not b.conditional), default=None)
+    loops = [block for block in facts.blocks_around(target) if isinstance(block, _LOOPS)]
     for use in scope.uses.get(target.id, ()):
         place = (use.lineno, use.col_offset)
         own_statement = limit is not None and facts.statement(use).lineno == limit[0]
         if place > after and not _in_other_arm(facts, target, use):
-            if (limit is None or place < limit or own_statement) and not _runs_behind(facts, use, later):
+            if (limit is None or place < limit or own_statement) and not _bound_before(facts, use, after):
                 yield use
-        elif loop is not None and loop in facts.blocks_around(use):
-            inside = [binding for binding in bindings if loop in facts.blocks_around(binding.node)]
-            if not _runs_behind(facts, use, inside):
-                yield use
+        elif loops and loops[-1] in facts.blocks_around(use) and not _bound_before(facts, use, place_of(loops[-1])):
+            yield use
+
+
+def _bound_before(facts: ModuleFacts, use: ast.Name, since: tuple[int, int]) -> bool:
+    """Whether every way to a use that passes the place `since` binds the name once more."""
+    child: ast.AST = facts.statement(use)
+    for block in (facts.structure.parents[child], *facts.blocks_around(facts.structure.parents[child])):
+        for _, body in ast.iter_fields(block):
+            before = body[: body.index(child)] if isinstance(body, list) and child in body else []
+            if any(isinstance(one, ast.stmt) and place_of(one) > since and binds(one, use.id) for one in before):
+                return True
+        child = block
+    return False
 
 
 def _in_other_arm(facts: ModuleFacts, node: ast.AST, other: ast.AST) -> bool:
@@ -185,18 +194,6 @@ def _arms_around(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ast.AST, o
         elif isinstance(block, ast.Match) and child is not block.subject:
             yield block, child
         child = block
-
-
-def _runs_behind(facts: ModuleFacts, use: ast.Name, bindings: Iterable[Binding]) -> bool:
-    """Whether a plain assignment of them stands in front of the use in a block around it, so that it has run before."""
-    assignments = {facts.structure.parents[one.node] for one in bindings if isinstance(one.node, ast.Name)}
-    child: ast.AST = facts.statement(use)
-    for block in (facts.structure.parents[child], *facts.blocks_around(facts.structure.parents[child])):
-        for _, body in ast.iter_fields(block):
-            if isinstance(body, list) and child in body and not assignments.isdisjoint(body[: body.index(child)]):
-                return True
-        child = block
-    return False
 
 
 def _end(node: ast.AST, facts: ModuleFacts) -> tuple[int, int]:

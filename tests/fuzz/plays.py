@@ -77,6 +77,16 @@ _LOADS = (
     ("x = {call}", "effect(2)", "{optim}.load_state_dict(x)"),
     ("if (x := {call}):", "    {optim}.load_state_dict(x)"),
     ("{optim}.load_state_dict(effect({call}))",),
+    ("kept = {{}}", "kept['x'] = {call}", "{optim}.load_state_dict(kept['x'])"),
+    ("kept = {{'x': {call}}}", "{optim}.load_state_dict(kept['x'])"),
+    ("x, y = {call}, osd", "{optim}.load_state_dict(x)"),
+    ("y = x = {call}", "{optim}.load_state_dict(x)", "q.load_state_dict(y)"),
+    ("if x: {optim}.load_state_dict(x)", "x = {call}"),
+    ("x = {call}", "for one in [x, osd]:", "    {optim}.load_state_dict(one)"),
+    ("for one in [o, q]:", "    one.load_state_dict({call})"),
+    ("for m, o in [(m, o), (n, q)]:", "    x = {call}", "    o.load_state_dict(x)"),
+    ("x = {call}", "if flag:", "    x = osd", "{optim}.load_state_dict(x)"),
+    ("try:", "    x = {call}", "except ValueError:", "    x = osd", "{optim}.load_state_dict(x)"),
 )
 _CONVERSIONS = (
     "FSDP.shard_full_optim_state_dict({given}, {model})",

@@ -572,3 +572,15 @@ def test_what_the_next_turn_of_a_loop_loads_counts_too(body: str) -> None:
     check_manual(text, "FSDP103", "more than one optimizer could be meant")
     fresh = text.replace("range(2):\n", "range(2):\n        x = full\n")
     assert grades(fresh, "FSDP103") == [Applicability.SAFE]
+
+
+def test_a_result_that_cannot_be_followed_gets_no_optimizer_once_the_next_call_is_rewritten() -> None:
+    call = "x = FSDP.shard_full_optim_state_dict(full, model)\n"
+    text = (
+        f"{H}def f(model, o, p, full):\n    {call}    for one in [x, full]:\n        p.load_state_dict(one)\n"
+        f"    {call}    o.load_state_dict(x)\n"
+    )
+    assert grades(text, "FSDP103") == [Applicability.MANUAL, Applicability.SAFE]
+    after = rewritten(text)
+    assert after.count("optim=o") == 1
+    assert f"    {call}    for one in" in after
