@@ -52,6 +52,8 @@ def rewritten(text: str) -> str:
         "    make()\n    optim.load_state_dict(s)\n",
         "def f(on, full, model):\n    if on:\n        optim = Adam()\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
         "    if on:\n        optim.load_state_dict(s)\n",
+        "def f(optim, other, full, model):\n    s = FSDP.shard_full_optim_state_dict(full, model)\n"
+        "    optim.load_state_dict(s)\n    optim = other\n    optim.load_state_dict(s)\n",
         # The pair is of another model, or the state is for an optimizer out of sight.
         "def f(pairs):\n    for model, opt in pairs:\n        saved.append(FSDP.optim_state_dict(model, opt))\n"
         "    for model, _ in pairs:\n        yield FSDP.shard_full_optim_state_dict(saved.pop(0), model)\n",
