@@ -35,7 +35,7 @@ def run(folder: Path, *arguments: str, text: str = "") -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what rules and their tests need, with three rules started in it."""
     root = tmp_path_factory.mktemp("tree")
-    for folder in ("fsdp_migrate", "tools", "tests/rules"):
+    for folder in ("fsdp_migrate", "tools", "tests/rules", "tests/modules"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("tests/__init__.py", "tests/test_fixtures.py", "pyproject.toml"):
         shutil.copy(ROOT / file, root / file)
