@@ -57,7 +57,7 @@ class Gates:
         self.flags = Flags(names, self)
         self._opaque = None if self.flags.names is None else Opaque(self.flags.names, self.parents)
         self._helpers = None if self.flags.names is None else Helpers(self.flags.names, self)
-        self._skips = Skips(self, self._helpers)
+        self.skips = Skips(self, self._helpers)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -94,6 +94,10 @@ class Gates:
                 result &= self._edge(parent, child)
             self._alive[child] = result
         return result
+
+    def translated(self, foreign: Gates, mask: int) -> int:
+        """What the gates of another module found, as bits of these."""
+        return sum(bit for release, bit in self.bits.items() if mask & foreign.bits.get(release, mask))
 
     def sides(self, test: ast.expr) -> tuple[int, int]:
         """The releases on which a condition may be true, and those on which it may be false."""
@@ -174,7 +178,7 @@ class Gates:
         if not isinstance(child, ast.stmt):
             return self.everywhere
         used = self.everywhere if self._helpers is None else self._helpers.reach(parent)
-        return used & self._skips.reach(parent)
+        return used & self.skips.reach(parent)
 
     def _before(self, parent: ast.AST, child: ast.stmt) -> int:
         """The releases on which the statements before `child` in its block let control go on."""
@@ -225,7 +229,7 @@ class Gates:
             return self.everywhere
         name = getattr(call.func, "attr", getattr(call.func, "id", None))
         if name == "importorskip":
-            return self._skips.importable(call)
+            return self.skips.importable(call)
         exits = name == "skipTest" or (name in _EXIT_NAMES and self.names.qualified(call.func) in _EXITS)
         return 0 if exits else self.everywhere
 

@@ -11,7 +11,7 @@ from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.facts.spelled import Spelled
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere, Use
+    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.flags import ScopedNames
     from fsdp_migrate.facts.gates import Gates
     from fsdp_migrate.facts.names import Meaning
@@ -148,15 +148,9 @@ class Helpers:
         uses = elsewhere.uses(function.name)
         found = self.gates.everywhere if uses is None else 0
         for use in uses or ():
-            found |= self._translated(use)
+            foreign = use.facts.gates
+            found |= self.gates.translated(foreign, foreign.mask(use.node))
         return found
-
-    def _translated(self, use: Use) -> int:
-        """The releases that get to a place in another module, as bits of this one."""
-        foreign = use.facts.gates
-        mask = foreign.mask(use.node)
-        bits = self.gates.bits
-        return sum(bits[release] for release in bits if mask & foreign.bits.get(release, mask))
 
     @cached_property
     def _strings(self) -> Mapping[str, list[ast.Constant]]:

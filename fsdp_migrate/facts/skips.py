@@ -12,6 +12,7 @@ from fsdp_migrate.facts import version_names
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.gates import Gates
     from fsdp_migrate.facts.helpers import Helpers
 
@@ -75,9 +76,8 @@ class Skips:
 
     def _mask(self, mark: ast.expr, depth: int) -> int:
         """The releases that a decorator or mark does not skip."""
-        if isinstance(mark, ast.Name) and depth < _MAX_DEPTH:
-            definition = self.gates.names.definition(mark)
-            return self._mask(definition, depth + 1) if isinstance(definition, ast.Call) else self.gates.everywhere
+        if isinstance(mark, (ast.Name, ast.Attribute)) and depth < _MAX_DEPTH:
+            return self._named(mark, depth + 1)
         if not isinstance(mark, ast.Call):
             return self.gates.everywhere
         name = _name(mark)
@@ -90,6 +90,27 @@ class Skips:
             return self._within(_bounds(mark))
         symbol = version_names.function(name.removeprefix(_REQUIRING)) if name.startswith(_REQUIRING) else None
         return self.gates.everywhere if symbol is None else self._within(_required(mark, symbol))
+
+    def _named(self, mark: ast.Name | ast.Attribute, depth: int) -> int:
+        """As `_mask`, for a mark that has a name, in this module or another one of the project."""
+        definition = self.gates.names.definition(mark) if isinstance(mark, ast.Name) else None
+        if definition is not None:
+            return self._defined(definition, depth)
+        elsewhere: Elsewhere | None = getattr(self.gates.names, "elsewhere", None)
+        qualified = None if elsewhere is None else self.gates.names.qualified(mark)
+        home = None if elsewhere is None or qualified is None else elsewhere.home(qualified)
+        bindings = [] if home is None else home[0].names.exported(home[1])
+        if home is None or len(bindings) != 1:
+            return self.gates.everywhere
+        foreign = home[0].gates
+        return self.gates.translated(foreign, foreign.skips._defined(bindings[0].value or bindings[0].node, depth))
+
+    def _defined(self, definition: ast.AST, depth: int) -> int:
+        """As `_mask`, for what a mark is bound to: a mark, or a decorator that ends with `return mark(function)`."""
+        if isinstance(definition, ast.FunctionDef) and isinstance(definition.body[-1], ast.Return):
+            value = definition.body[-1].value
+            definition = value.func if isinstance(value, ast.Call) else definition
+        return self._mask(definition, depth) if isinstance(definition, ast.Call) else self.gates.everywhere
 
     def _within(self, bounds: Iterable[tuple[str, str]]) -> int:
         result = self.gates.everywhere

@@ -40,8 +40,8 @@ _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
 _DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
 
-# What decides by torch's version has one of these words, or is a flag in a module that has.
-_VERSION_WORDS = re.compile("(?<!onv)ersion|VERSION|TORCH|hasattr|Requirement|signature")
+# What decides by torch's version has one of these words, or is a flag in a module that has; marks of tests may by one.
+_VERSION_WORDS = re.compile("(?<!onv)ersion|VERSION|TORCH|hasattr|Requirement|signature|skip(?:if|If|Unless)")
 _FLAGS = ("True", "False")
 # A function without a `self` in front, or a name in an import, in an assignment or in quotes.
 _LATE = re.compile(

@@ -1133,6 +1133,8 @@ def test_what_a_class_inherits_from_elsewhere_may_call_its_private_methods(bases
         ('@require_torch_min_version(version="2.1")', "2.1.2-"),
         ('@require_torch_greater_or_equal("2.1")', "2.1.2-"),
         ("@needs_new", "2.1.2-"),
+        ("@require_new", "2.1.2-"),
+        ("@counted", "all"),
         ('@pytest.mark.skipif(sys.platform == "win32", reason="")', "all"),
         ('@pytest.mark.skipif("torch.cuda.device_count() < 2")', "all"),
         ("@RunIf(min_torch=OLDEST)", "all"),
@@ -1141,7 +1143,13 @@ def test_what_a_class_inherits_from_elsewhere_may_call_its_private_methods(bases
     ],
 )
 def test_a_test_runs_where_its_decorators_do_not_skip_it(mark: str, expected: str) -> None:
-    needs = 'needs_new = pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")\n'
+    needs = """
+needs_new = pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")
+def require_new(test):
+    return unittest.skipUnless(is_torch_version(">=", "2.1"), "new")(test)
+def counted(test):
+    return wraps(test)(test)
+"""
     assert reached(f"{needs}{mark}\ndef test_it():\n    mark()\n", "mark") == [expected]
     assert reached(f"{needs}{mark}\nclass TestIt:\n    def test_it(self):\n        mark()\n", "mark") == [expected]
 

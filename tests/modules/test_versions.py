@@ -137,3 +137,35 @@ def test_a_package_that_takes_a_private_function_hands_it_on(tmp_path: Path) -> 
     tree = {"mylib/__init__.py": "from .train import _save_old\n", "mylib/train.py": train}
     grow(tmp_path, {**tree, "run.py": "import mylib\nmylib._save_old(1, 2)\n"})
     assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == ["FSDP101", "FSDP690"]
+
+
+MARKS = """\
+import unittest
+import pytest
+import torch
+from packaging.version import Version
+
+NEW = Version(torch.__version__) >= Version("2.1")
+needs_new = pytest.mark.skipif(not NEW, reason="new")
+needs_old = pytest.mark.skipif(NEW, reason="old")
+
+def require_old(test):
+    return unittest.skipIf(NEW, "old")(test)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "mark", "codes"),
+    [
+        ("from .marks import needs_old", "needs_old", []),
+        ("from . import marks", "marks.needs_old", []),
+        ("from .marks import require_old as old", "old", []),
+        ("from .marks import needs_new", "needs_new", ["FSDP101"]),
+        ("from .other import needs_old", "needs_old", ["FSDP101"]),
+    ],
+)
+def test_a_mark_of_another_module_is_evaluated(line: str, mark: str, codes: list[str], tmp_path: Path) -> None:
+    test = f"@{mark}\ndef test_it(model, optim):\n    FSDP.full_optim_state_dict(model, optim)\n"
+    tree = {"tests/__init__.py": "", "tests/marks.py": MARKS, "tests/test_it.py": f"{PUBLIC}{line}\n\n{test}"}
+    grow(tmp_path, tree)
+    assert codes_of(tmp_path, "tests/test_it.py", ">=2.1") == codes
