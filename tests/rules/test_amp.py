@@ -282,7 +282,8 @@ def test_an_import_under_a_condition_stays_there() -> None:
 
 
 def test_a_subclass_follows_an_import_unless_its_base_may_get_positions() -> None:
-    text = "from torch.{}amp import GradScaler\n\nclass S(GradScaler):\n    def step(self, o):\n        pass\n"
+    body = '    """Doc."""\n    kept = 1\n    def step(self, o):\n        pass\n'
+    text = f"from torch.{{}}amp import GradScaler\n\nclass S(GradScaler):\n{body}"
     own = "\n    def __init__(self, **options):\n        super().__init__(**options)\n"
     for rest in ("\ns = S(init_scale=2.0)\n", own + "\ns = S(2.0)\n"):
         check_transformed(text.format("cuda.") + rest, text.format("") + rest, SCALER, torch=">=2.3")

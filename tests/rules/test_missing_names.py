@@ -53,6 +53,19 @@ def test_a_name_that_some_release_lacks_is_reported_with_the_releases(text: str,
     assert found(text) == [("breaks", message)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.distributed as dist\nd = dist\nd.fsdp.fully_shard(m)\n",
+        "import torch\nd = torch.distributed\ne = d\ne.fsdp.fully_shard(m)\n",
+        "from torch import distributed\ndef f():\n    d = distributed.fsdp\n    return d.fully_shard(m)\n",
+    ],
+)
+def test_a_name_that_stands_for_a_module_is_followed(text: str) -> None:
+    assert found(text) == [("breaks", "`torch.distributed.fsdp.fully_shard` is new in torch 2.6")]
+    assert found(text.replace("= dist\n", "= other\n").replace("distributed", "other")) == []
+
+
 def test_the_place_is_the_name_or_the_whole_import_for_several() -> None:
     (one,) = lint(f"import os\n{NEW}, MixedPrecision\n", "FSDP600")
     assert (one.line, one.column, one.end_column) == (2, 36, 47)
