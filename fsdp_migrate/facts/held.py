@@ -128,13 +128,19 @@ def members_behind(names: Names, bindings: Iterable[Binding]) -> frozenset[str]:
 
 def members(cls: ast.ClassDef) -> Iterator[str]:
     """The names that a class body binds, and the attributes that its methods give `self`."""
-    for statement in cls.body:
+    waiting: list[ast.AST] = [*cls.body]
+    while waiting:
+        statement = waiting.pop()
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield statement.name
             stores = (node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
             yield from (node.attr for node in stores if isinstance(node.ctx, ast.Store) and _is_self(node.value))
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
             yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not _is_load(node))
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in statement.names)
+        elif not isinstance(statement, (ast.ClassDef, ast.expr)):
+            waiting += ast.iter_child_nodes(statement)  # blocks that a condition or a handler decides on
 
 
 def _is_self(node: ast.expr) -> bool:

@@ -6,12 +6,12 @@ Source: catalogue dcp-storage-abstract (2.3.1 checkpoint/storage.py; run with 2.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.held import all_members
+from fsdp_migrate.facts.held import all_members, members
 from fsdp_migrate.facts.names import LOCAL
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Severity
@@ -41,9 +41,11 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         bases = _bases(facts, cls, set())
         if not bases or _is_made_to_derive_from(facts, cls):
             continue
-        members = all_members(cls, facts.names)
-        missing = [name for name in METHODS if name not in members]
-        if missing and any(release >= SINCE for release in facts.gates.alive(cls)):
+        given = _given(facts, cls, set())
+        missing = [name for name in METHODS if name not in given]
+        if not missing or _is_completed_elsewhere(facts, cls, missing):
+            continue
+        if any(release >= SINCE for release in facts.gates.alive(cls)):
             listed = " and ".join(f"`{name}`" for name in missing)
             message = f"`{bases[0]}` asks for {listed} since torch 2.3: `{cls.name}` lacks that and cannot be made"
             stubs = " and ".join(f"`{METHODS[name]}`" for name in missing)
@@ -68,8 +70,10 @@ def _classes(facts: ModuleFacts) -> list[ast.ClassDef]:
 def _bases(facts: ModuleFacts, cls: ast.ClassDef, seen: set[ast.ClassDef]) -> list[str] | None:
     """The storage classes of torch that a class derives from; None where a base may bring any method."""
     found: list[str] = []
-    if cls in seen or any(isinstance(base, ast.Starred) for base in cls.bases):
+    if any(isinstance(base, ast.Starred) for base in cls.bases):
         return None
+    if cls in seen:
+        return found
     seen.add(cls)
     for base in cls.bases:
         for meaning in facts.names.meanings(base.value if isinstance(base, ast.Subscript) else base):
@@ -84,6 +88,40 @@ def _bases(facts: ModuleFacts, cls: ast.ClassDef, seen: set[ast.ClassDef]) -> li
             elif not _is_known(facts, meaning.qualified):
                 return None
     return found
+
+
+def _given(facts: ModuleFacts, cls: ast.ClassDef, seen: set[ast.ClassDef]) -> set[str]:
+    """What a class has of its own and from bases that come before torch's class in the order of methods."""
+    found, reached = {*members(cls)}, False
+    if cls in seen:
+        return found
+    seen.add(cls)
+    for base in cls.bases:
+        for meaning in facts.names.meanings(base.value if isinstance(base, ast.Subscript) else base):
+            own = meaning.binding.node if meaning.binding is not None else None
+            if isinstance(own, ast.ClassDef):
+                derives = bool(_bases(facts, own, set()))
+                found |= _given(facts, own, seen) if derives or not reached else set()
+                reached = reached or derives
+            elif meaning.qualified in _TORCH:
+                reached = True
+            elif not reached and meaning.qualified is not None and facts.names.elsewhere is not None:
+                found |= facts.names.elsewhere.members(meaning.qualified)
+    return found
+
+
+def _is_completed_elsewhere(facts: ModuleFacts, cls: ast.ClassDef, missing: Sequence[str]) -> bool:
+    """Whether a class of another module derives from this one and has what it lacks."""
+    elsewhere = facts.names.elsewhere
+    if elsewhere is None or not facts.scope(cls).is_module:
+        return False
+    parents = ((use, use.facts.structure.parents[use.node]) for use in elsewhere.uses(cls.name) or ())
+    return any(
+        isinstance(derived, ast.ClassDef)
+        and use.node in derived.bases
+        and {*missing} <= all_members(derived, use.facts.names)
+        for use, derived in parents
+    )
 
 
 def _is_known(facts: ModuleFacts, qualified: str | None) -> bool:
@@ -139,8 +177,8 @@ Since torch 2.3 `StorageWriter` and `StorageReader` have two more abstract metho
 `validate_checkpoint_id`: a class written for 2.0 to 2.2 gives "TypeError: Can't instantiate abstract class". Releases
 before 2.3 do not call the two, so that a class with them runs on both sides.
 
-Silent are classes that others of the file derive from or that have abstract methods, and those with a base that is not
-visible and may have the methods.""",
+Silent are classes that have abstract methods or that others derive from (in another module: with the methods), and
+those with a base that is not visible and may have the methods.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(Example(before=_WRITER.format(name="BucketWriter")),),

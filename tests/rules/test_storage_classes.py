@@ -34,6 +34,8 @@ def test_the_methods_are_as_old_as_the_rule_says_and_abstract(name: str) -> None
         "class Base(StorageWriter): ...\nclass Mine(Base): ...\n",
         "class Mixin:\n    def write(self): ...\nclass Mine(Mixin, StorageWriter): ...\n",
         "def make():\n    class Mine(StorageWriter): ...\n    return Mine\n",
+        f"class Mixin:\n{BOTH}class Mine(StorageWriter, Mixin): ...\n",
+        "class Base(StorageWriter): ...\nclass Other(Base): ...\nclass Mine(Other, Base): ...\n",
     ],
 )
 def test_a_class_without_the_methods_is_reported_once(text: str) -> None:
@@ -62,6 +64,9 @@ def test_only_what_is_missing_is_named() -> None:
         f"class Mine(StorageWriter):\n{BOTH}",
         f"class Base(StorageWriter):\n{BOTH}class Mine(Base): ...\n",
         f"class Mixin:\n{BOTH}class Mine(Mixin, StorageWriter): ...\n",
+        f"class Base(StorageWriter): ...\nclass Other(Base):\n{BOTH}class Mine(Base, Other): ...\n",
+        "class Mine(StorageWriter):\n    from lib import reset, validate_checkpoint_id\n",
+        f"class Mine(StorageWriter):\n    if NEW:\n    {BOTH.replace('    def', '        def')}",
         "from lib import Mixin\nclass Mine(Mixin, StorageWriter): ...\n",
         "class Mine(StorageWriter):\n    @abstractmethod\n    def open(self): ...\n",
         "class Mine(make(StorageWriter)): ...\n",
@@ -78,3 +83,12 @@ def test_a_base_of_the_project_is_looked_into(mixin: str, codes: list[str], tmp_
     grow(tmp_path, {"lib/__init__.py": "", "lib/mixin.py": f"class Mixin:\n{mixin}"})
     grow(tmp_path, {"lib/writer.py": f"{IMPORT}from .mixin import Mixin\nclass Mine(Mixin, StorageWriter): ...\n"})
     assert codes_of(tmp_path, "lib/writer.py", ">=2.1") == codes
+
+
+@pytest.mark.parametrize(("derived", "codes"), [(BOTH, []), ("    x = 1\n", ["FSDP701"])])
+def test_a_class_that_another_module_completes_is_not_made_itself(
+    derived: str, codes: list[str], tmp_path: Path
+) -> None:
+    grow(tmp_path, {"lib/__init__.py": "", "lib/base.py": f"{IMPORT}class Base(StorageWriter): ...\n"})
+    grow(tmp_path, {"lib/writer.py": f"from .base import Base\nclass Mine(Base):\n{derived}"})
+    assert codes_of(tmp_path, "lib/base.py", ">=2.1") == codes
