@@ -240,7 +240,7 @@ def explain(rule: str) -> None:
     if card is None:
         near = config.closest(rule, [word for entry in ENTRIES for word in (entry.code, entry.name)])
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
-    text.print_card(card)
+    text.print_card(card, card.severity_on(TorchRange.default()))
     cases = proofs(card.code)
     if cases:
         text.print_document(f"\nProven by `fsdp-migrate verify -k {card.code}`:\n  " + "\n  ".join(cases))

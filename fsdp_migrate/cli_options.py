@@ -125,7 +125,8 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     click.option(
         "--stdin-filename",
         metavar="FILE",
-        help="The path that the text from stdin stands for (with '-').",
+        help="The path that the text from stdin stands for (with '-'); settings, and the modules that it imports, "
+        "are looked up from there.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(

@@ -5,7 +5,8 @@
 `-x` takes the class from anywhere. Where `.libcst.codemod.yaml` lists `fsdp_migrate` under `modules`, the command is
 `codemod.MigrateFsdp` without `-x`. Without `--no-format` LibCST runs its configured formatter (black) over every file
 that changes. LibCST prints the whole module anew, which loses a form feed at the start of a line;
-`fsdp-migrate rewrite` touches nothing but the places that it fixes.
+`fsdp-migrate rewrite` touches nothing but the places that it fixes. It also follows names through the modules of the
+project, and reads its settings and which torch it requires; the codemod looks at one file and at its options alone.
 """
 
 from __future__ import annotations

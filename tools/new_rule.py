@@ -1,7 +1,7 @@
 """Start a rule: its module with a card, fixtures and a test, which pass as they are and wait to be filled in.
 
-    python -m tools.new_rule FSDP502 summon-full-params 'a call of `FSDP.summon_full_params`'
-    python -m tools.new_rule FSDP502 old-name 'a method that has a new name' --method old_name --rewrites new_name
+    python -m tools.new_rule FSDP599 summon-full-params 'a call of `FSDP.summon_full_params`'
+    python -m tools.new_rule FSDP599 old-name 'a method that has a new name' --method old_name --rewrites new_name
 
 The rule looks for calls of the FSDP method that `--method` names. Without it that is the method which the rule is named
 after, or just some method if there is none.
@@ -211,7 +211,7 @@ class Request:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the options, write the files, say what comes next; 2 when refused."""
     parser = argparse.ArgumentParser(prog="python -m tools.new_rule", description=__doc__.partition("\n")[0])
-    parser.add_argument("code", help="a free code of the right family, such as FSDP502; see docs/rules.md")
+    parser.add_argument("code", help="a free code of the right family, such as FSDP599; see docs/rules.md")
     parser.add_argument("name", help="in kebab case; also names the module, the test and the folder of fixtures")
     parser.add_argument("summary", help="what the rule finds: half a sentence, code in backticks")
     parser.add_argument("--method", help="the FSDP method whose calls the rule finds")

@@ -65,7 +65,7 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
         return Project(root, DEFAULT, f"default; {where} requires torch{bound}", warnings=tuple(warnings))
     if torch.oldest >= DEFAULT.oldest:
         return Project(root, torch, f"{where} requires torch{bound}", warnings=tuple(warnings))
-    note = f"{where} supports torch{bound}; pass --torch '{bound}' to check for them too"
+    note = f"{where} supports torch{bound}; pass --torch '{bound}' to check for those releases too"
     return Project(root, _FROM_DEFAULT, f"default; {note}", note, tuple(warnings))
 
 

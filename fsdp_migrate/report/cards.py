@@ -7,6 +7,7 @@ from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -16,28 +17,32 @@ if TYPE_CHECKING:
 
 # Columns of prose where nobody renders it.
 _WIDTH = 100
+_NEIGHBOURS = frozenset(entry.code for entry in ENTRIES if entry.neighbour)
 
 
-def facts(card: RuleCard) -> Iterator[tuple[str, str]]:
-    """Label and value of what is known about a rule besides its prose."""
+def facts(card: RuleCard, severity: Severity) -> Iterator[tuple[str, str]]:
+    """Label and value of what is known about a rule besides its prose, for a range on which it is of this severity."""
+    yield "Severity", "hint, shown with `--hints`" if severity is Severity.HINT else severity.value
     if card.deprecated:
         yield "Deprecated since", f"torch {card.deprecated}"
     if card.removed:
         yield "Fails since", f"torch {card.removed}"
     if card.floor:
         yield "Rewritten code needs", f"torch {card.floor} or newer"
+    if card.code in _NEIGHBOURS:
+        yield "Looks at", f"files that use torch.distributed or FSDP; all files with `--select {card.code}`"
     yield "Fix", card.applicability
     if card.url:
         yield "More", card.url
 
 
-def card_text(card: RuleCard) -> str:
-    """The whole card as plain text."""
-    labels = max(len(label) for label, _ in facts(card))
+def card_text(card: RuleCard, severity: Severity) -> str:
+    """The whole card as plain text, for a torch range on which it is of this severity."""
+    labels = max(len(label) for label, _ in facts(card, severity))
     blocks = [
         f"{card.code} {card.name}\n{card.summary}",
         _prose(card.explanation),
-        "\n".join(f"{label:<{labels}}  {value}" for label, value in facts(card)),
+        "\n".join(f"{label:<{labels}}  {value}" for label, value in facts(card, severity)),
         *(_example_text(example) for example in card.flags),
         *(f"Leaves alone:\n{_code(code)}" for code in card.leaves),
     ]
@@ -58,8 +63,7 @@ def _filled(block: str) -> str:
 def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:
     """The blocks of the card in Markdown, without its heading, for a torch range on which it is of this severity."""
     yield f"{card.summary[0].upper()}{card.summary[1:]}."
-    known = {"Severity": severity.value, **dict(facts(card))}
-    yield "\n".join(f"- {label}: {_linked(value)}" for label, value in known.items())
+    yield "\n".join(f"- {label}: {_linked(value)}" for label, value in facts(card, severity))
     yield card.explanation.strip()
     for example in card.flags:
         yield from _example_markdown(example)
@@ -75,7 +79,7 @@ def table_text(cards: Iterable[RuleCard]) -> str:
     return "\n".join("  ".join([*(f"{row[i]:<{width}}" for i, width in enumerate(widths)), row[3]]) for row in rows)
 
 
-def print_card(console: Console, card: RuleCard) -> None:
+def print_card(console: Console, card: RuleCard, severity: Severity) -> None:
     """Print the card with rendered Markdown and highlighted examples."""
     from rich.markdown import Markdown
     from rich.padding import Padding
@@ -83,7 +87,7 @@ def print_card(console: Console, card: RuleCard) -> None:
 
     console.print(Text.assemble((f"{card.code} ", "bold yellow"), (card.name, "bold")))
     console.print(Text(card.summary), soft_wrap=False)
-    parts: list[RenderableType] = [Markdown(card.explanation.strip()), _facts_grid(card)]
+    parts: list[RenderableType] = [Markdown(card.explanation.strip()), _facts_grid(card, severity)]
     for example in card.flags:
         parts += [Text(_heading(example), "bold"), _syntax(example.before)]
         if example.after is not None:
@@ -141,11 +145,11 @@ def _code(code: str) -> str:
     return indent(code.strip("\n"), "    ")
 
 
-def _facts_grid(card: RuleCard) -> RenderableType:
+def _facts_grid(card: RuleCard, severity: Severity) -> RenderableType:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for label, value in facts(card):
+    for label, value in facts(card, severity):
         grid.add_row(label, value)
     return grid
 

@@ -160,7 +160,7 @@ def rule(card: RuleCard, severity: Severity) -> Object:
         "shortDescription": {"text": card.summary},
         # Code scanning takes at most 1,024 characters here; the whole text is the help.
         "fullDescription": {"text": card.explanation.strip().split("\n\n")[0]},
-        "help": {"text": card_text(card), "markdown": "\n\n".join(card_markdown(card, severity))},
+        "help": {"text": card_text(card, severity), "markdown": "\n\n".join(card_markdown(card, severity))},
         "defaultConfiguration": {"level": LEVELS[severity]},
         "properties": {"tags": ["pytorch", "fsdp"], "problem.severity": _problem(severity)},
     }

@@ -11,6 +11,7 @@ from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.report import Run, plain
 
 if TYPE_CHECKING:
+    from fsdp_migrate.findings import Severity
     from fsdp_migrate.rules.card import RuleCard
 
 
@@ -115,16 +116,16 @@ def print_diff(diff: bytes) -> None:
         write_bytes(diff)
 
 
-def print_card(card: RuleCard) -> None:
-    """Print a rule's card."""
+def print_card(card: RuleCard, severity: Severity) -> None:
+    """Print a rule's card, for a torch range on which it is of this severity."""
     from fsdp_migrate.report import cards
 
     if drawn():
         from fsdp_migrate.report import terminal
 
-        cards.print_card(terminal.console(), card)
+        cards.print_card(terminal.console(), card, severity)
     else:
-        _print([cards.card_text(card)])
+        _print([cards.card_text(card, severity)])
 
 
 def print_rules(known: Iterable[RuleCard]) -> None:

@@ -152,6 +152,7 @@ def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 
 _IMPORT = f"from {_MODULE} import checkpoint_wrapper\n\n"
+_PLAIN = "import torch.distributed as dist\nfrom torch.utils.checkpoint import checkpoint\n\n"
 
 OFFLOAD = Rule(
     RuleCard(
@@ -247,13 +248,13 @@ recommended one: choose it yourself.""",
         severity=Severity.HINT,
         flags=(
             Example(
-                before="from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(layer, x)\n",
-                after="from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(layer, x, use_reentrant=True)\n",
+                before=_PLAIN + "y = checkpoint(layer, x)\n",
+                after=_PLAIN + "y = checkpoint(layer, x, use_reentrant=True)\n",
             ),
         ),
         leaves=(
-            "from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(layer, x, use_reentrant=False)\n",
-            "from torch.utils.checkpoint import checkpoint\n\ny = checkpoint(layer, x, **options)\n",
+            _PLAIN + "y = checkpoint(layer, x, use_reentrant=False)\n",
+            _PLAIN + "y = checkpoint(layer, x, **options)\n",
         ),
         url=_URL,
     ),

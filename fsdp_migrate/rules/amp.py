@@ -263,9 +263,7 @@ Both warn since torch 2.4. The text of the warning, `torch.amp.autocast('cuda', 
 second one of the new class is `dtype`, so that `autocast(False)` would stay enabled. Its defaults differ too: without
 `dtype` and `cache_enabled` a nested region takes over those of the region around it, where the old classes
 always meant float16 (bfloat16 on CPU) and True. The fix writes both out and uses keywords, which is exactly what the
-old call did; shorten it by hand where no region is nested.
-
-In force in files that use torch.distributed or FSDP, and everywhere with `--select FSDP8`.""",
+old call did; shorten it by hand where no region is nested.""",
         applicability="safe or manual",
         deprecated=DEPRECATED,
         floor="1.12",

@@ -51,7 +51,7 @@ def probe(python: str = sys.executable, device: str = "auto") -> Lane:
     except ValueError:
         found = {}
     if found is None:
-        hint = "pip install 'fsdp-migrate[verify]'" if python == sys.executable else "give one that has torch"
+        hint = "pip install torch numpy" if python == sys.executable else "give one that has torch"
         raise LaneError(f"{python}: torch is not installed; {hint}")
     if not found:
         last = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]

@@ -101,7 +101,8 @@ def _summary(outcome: Outcome, seconds: float) -> list[str]:
     fixtures = counted(len({result.fixture.before for result in outcome.results}), "fixture")
     lines = [f"{fixtures}, {counted(len(told), 'run')} in {seconds:.1f} s: {counts}"]
     if ran and outcome.succeeded:
-        lines.append(f"{checked} of {len(ran)} also agree with a single process")
+        others = "" if checked == len(ran) else "; the others were not compared with one"
+        lines.append(f"{checked} of {len(ran)} also agree with a single process{others}")
     repeats = len(outcome.results) - len(told)
     if repeats:
         lines.append(f"{counted(repeats, 'run')} left out: the programs do not depend on what is configured there")

@@ -66,7 +66,10 @@ def test_a_bound_below_the_default_is_raised_with_a_note(bound: str) -> None:
     project = project_of("a.py", {"pyproject.toml": METADATA.format(f"torch{bound}")})
     written = bound.replace("~=", ">=")
     assert str(project.torch) == ">=2.1"
-    assert project.note == f"pyproject.toml supports torch{written}; pass --torch '{written}' to check for them too"
+    assert (
+        project.note
+        == f"pyproject.toml supports torch{written}; pass --torch '{written}' to check for those releases too"
+    )
     assert project.source == f"default; {project.note}"
 
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 from rich.console import Console
 
-from fsdp_migrate.findings import Applicability
+from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.report import cards
 from fsdp_migrate.rules.card import Example, RuleCard
 
@@ -34,6 +33,7 @@ It **warns**.
 
 The optimizer has to be visible.
 
+Severity              deprecated
 Deprecated since      torch 2.1
 Rewritten code needs  torch 2.1 or newer
 Fix                   safe or manual
@@ -57,12 +57,24 @@ Leaves alone:
 
 
 def test_the_plain_card_holds_everything() -> None:
-    assert cards.card_text(CARD) == PLAIN
+    assert cards.card_text(CARD, Severity.DEPRECATED) == PLAIN
+
+
+def test_a_card_says_how_to_see_hints() -> None:
+    assert "Severity              hint, shown with `--hints`\n" in cards.card_text(CARD, Severity.HINT)
+
+
+def test_a_card_says_which_files_a_rule_beside_fsdp_looks_at() -> None:
+    autocast = cards.card_text(CARD._replace(code="FSDP801"), Severity.DEPRECATED)
+    looks = "Looks at              files that use torch.distributed or FSDP; all files with `--select FSDP801`\n"
+    assert autocast == PLAIN.replace("FSDP104", "FSDP801").replace("Fix  ", f"{looks}Fix  ")
 
 
 def test_the_card_on_a_terminal_holds_the_same() -> None:
     stream = io.StringIO()
-    cards.print_card(Console(file=stream, width=80, highlight=False, markup=False, soft_wrap=True), CARD)
+    cards.print_card(
+        Console(file=stream, width=80, highlight=False, markup=False, soft_wrap=True), CARD, Severity.DEPRECATED
+    )
     words = stream.getvalue().split()
     assert [word for word in PLAIN.replace("**", "").replace(":\n", "\n").split() if word not in words] == []
 
@@ -86,8 +98,8 @@ def test_the_table_on_a_terminal_never_cuts_codes_and_names() -> None:
 
 def test_prose_has_lines_of_one_width_and_lists_stay() -> None:
     word = "`module.parameters()`"
-    card = replace(CARD, explanation=f"{word}\n" * 12 + "\nThere are:\n* one\n* two\n\n    code = 1\n")
-    _, first, listed, code, *_ = cards.card_text(card).split("\n\n")
+    card = CARD._replace(explanation=f"{word}\n" * 12 + "\nThere are:\n* one\n* two\n\n    code = 1\n")
+    _, first, listed, code, *_ = cards.card_text(card, Severity.DEPRECATED).split("\n\n")
     assert first.split() == [word] * 12
     assert [len(line) for line in first.split("\n")] == [4 * len(word) + 3] * 3
     assert (listed, code) == ("There are:\n* one\n* two", "    code = 1")

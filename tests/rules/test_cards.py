@@ -64,6 +64,12 @@ def test_a_flagged_example_is_found_with_its_grade(card: RuleCard, example: Exam
 
 
 @pytest.mark.parametrize(("card", "example"), list(_flags()))
+def test_a_flagged_example_is_found_without_selecting_its_rule(card: RuleCard, example: Example) -> None:
+    report = lint_bytes(example.before.encode(), "example.py", Settings(torch=_range(example), hints=True))
+    assert card.code in {finding.code for finding in report.findings}
+
+
+@pytest.mark.parametrize(("card", "example"), list(_flags()))
 def test_a_flagged_example_is_rewritten_as_the_card_says(card: RuleCard, example: Example) -> None:
     result = rewrite_bytes(example.before.encode(), "example.py", _settings(card, _range(example), unsafe=True))
     assert result.error is None

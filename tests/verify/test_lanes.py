@@ -35,7 +35,7 @@ def test_this_python_without_torch_says_what_to_install(bare: str, monkeypatch: 
     out, err = io.StringIO(), io.StringIO()
     assert run(Settings(), out=out, err=err) == 2
     assert out.getvalue() == ""
-    assert err.getvalue() == f"error: {bare}: torch is not installed; pip install 'fsdp-migrate[verify]'\n"
+    assert err.getvalue() == f"error: {bare}: torch is not installed; pip install torch numpy\n"
 
 
 def test_something_that_is_no_python_is_told_in_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from fsdp_migrate.verify import Fixture, Outcome, Result, Verdict
@@ -46,6 +47,11 @@ def test_what_is_fine_takes_a_line_and_what_is_not_is_told_whole() -> None:
 
 def test_a_run_that_is_fine_says_how_much_a_single_process_confirmed() -> None:
     assert FORMATS["text"](outcome(*SAME), 1).split("\n")[-1] == "2 of 2 also agree with a single process"
+
+
+def test_a_run_that_a_single_process_does_not_follow_is_no_disagreement() -> None:
+    told = FORMATS["text"](outcome(SAME[0], replace(SAME[1], checked=0)), 1).split("\n")[-1]
+    assert told == "1 of 2 also agree with a single process; the others were not compared with one"
 
 
 def test_runs_that_fail_alike_are_told_once_and_others_one_by_one() -> None:
