@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Use
-from fsdp_migrate.files import FileError, read
+from fsdp_migrate.files import FileError, printable, read
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
     """
     found: list[Use] = []
     shown = {file.path: file.shown for file in modules.files}
+    relative = not os.path.isabs(shown.get(path, path))
     for other in _readers(modules, path, name):
         sketch = modules.sketch(other)
         if sketch is None or name.encode() not in sketch.raw:
@@ -105,8 +106,13 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
         for node in _uses(facts, name, sketch):
             qualified = facts.names.qualified(node)
             if qualified is not None and view.origin(qualified) == (path, name):
-                found.append(Use(facts, node, shown.get(other, other)))
+                found.append(Use(facts, node, shown.get(other) or _called(other, relative)))
     return tuple(found)
+
+
+def _called(path: str, relative: bool) -> str:
+    """How a report calls a file that the run does not look at: as the one that it is of."""
+    return printable(os.path.relpath(path) if relative else path)
 
 
 def setters(modules: Modules, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:

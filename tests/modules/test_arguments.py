@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate import files
 from fsdp_migrate.findings import Applicability
+from fsdp_migrate.modules import Modules
 from tests.modules.trees import PUBLIC, codes_of, grow, report_of, rewritten
 
 DICT = "KW = {'fsdp_auto_wrap_policy': policy}\n"
@@ -63,6 +65,20 @@ def test_a_strategy_in_another_module_is_reported_there(tmp_path: Path) -> None:
     config = "from torch.distributed.fsdp import ShardingStrategy as S\nKW = dict(sharding_strategy=S.NO_SHARD)\n"
     project(tmp_path, config, "from .config import KW\nm = FSDP(x, **KW)\n")
     assert codes_of(tmp_path, "lib/config.py", ">=2.1") == ["FSDP506"]
+
+
+@pytest.mark.parametrize("given", ["lib/config.py", "."])
+def test_a_file_is_called_by_its_place_seen_from_here_whatever_was_given(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path, DICT, "from .config import KW\nm = FSDP(x, **KW)\n")
+    monkeypatch.chdir(tmp_path)
+    modules = Modules(files.discover([given]).files, [given])
+    (found,) = report_of(Path(), "lib/config.py", modules=modules).findings
+    assert (found.reason or "").startswith(f"{Path('lib/train.py')}:3 takes it from here")
+    modules = Modules(files.discover([str(tmp_path / "lib/config.py")]).files, [])
+    (found,) = report_of(tmp_path, "lib/config.py", modules=modules).findings
+    assert (found.reason or "").startswith(f"{tmp_path / 'lib/train.py'}:3 takes it from here")
 
 
 def test_a_policy_that_gets_to_fsdp_by_another_module_is_one(tmp_path: Path) -> None:
