@@ -223,6 +223,13 @@ def test_a_strategy_chosen_before_is_followed_to_where_it_is_written() -> None:
     [
         'FSDP(x, sharding_strategy={"ddp": ShardingStrategy.NO_SHARD, "full": ShardingStrategy.FULL_SHARD}[kind])',
         "FSDP(x, sharding_strategy=KINDS[kind])",
+        'FSDP(x, sharding_strategy=KINDS["none"])',
+        "FSDP(x, sharding_strategy=KINDS.get(kind))",
+        'FSDP(x, sharding_strategy={}.get("ddp", ShardingStrategy.NO_SHARD))',
+        "FSDP(x, sharding_strategy=dict(none=ShardingStrategy.NO_SHARD)[kind])",
+        "FSDP(x, sharding_strategy=(ShardingStrategy.NO_SHARD, None)[0])",
+        "FSDP(x, sharding_strategy=kind or ShardingStrategy.NO_SHARD)",
+        "FSDP(x, sharding_strategy=(kind := ShardingStrategy.NO_SHARD))",
         "kind = KINDS[kind]; return FSDP(x, sharding_strategy=kind)",
         "kind = ShardingStrategy.NO_SHARD if x else kind; return FSDP(x, sharding_strategy=kind)",
     ],
@@ -236,6 +243,9 @@ def test_a_strategy_taken_from_a_dict_may_be_each_of_its_values(choice: str) -> 
 def test_what_a_dict_has_beside_the_strategies_is_no_matter() -> None:
     kinds = 'KINDS = {"full": ShardingStrategy.FULL_SHARD, **more}\nNONE = {"none": ShardingStrategy.NO_SHARD}\n'
     check_noop(f"{NAMES}{kinds}m = FSDP(x, sharding_strategy=KINDS[kind])\n", "FSDP506")
+    check_noop(f"{NAMES}{kinds}m = FSDP(x, sharding_strategy={{**NONE, 'full': 1}}['full'])\n", "FSDP506")
+    kinds = 'KINDS = {"full": ShardingStrategy.FULL_SHARD, "none": ShardingStrategy.NO_SHARD}\n'
+    check_noop(f"{NAMES}{kinds}m = FSDP(x, sharding_strategy=KINDS['full'])\n", "FSDP506")
 
 
 def test_changed_defaults_are_hints_only_where_the_range_spans_them() -> None:
