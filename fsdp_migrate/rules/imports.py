@@ -105,7 +105,9 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
     wanted = f"{PACKAGE}.{symbol}"
     for outer in scope.enclosing():
         for name, imports in _bringing(facts, outer, wanted):
-            if scope.lookup(name) is outer and _certainly_ran(facts, imports, outer, at, receiver):
+            if scope.lookup(name) is not outer or not _certainly_ran(facts, imports, outer, at, receiver):
+                continue
+            if len(imports) == len(outer.bindings[name]) or all(_is_kept(facts, one.node, at) for one in imports):
                 return name
     return symbol if facts.names.stars(scope, symbol) == wanted else None
 
@@ -129,6 +131,17 @@ def _stands_in(facts: ModuleFacts, binding: Binding, imports: list[Binding]) -> 
     handler = facts.structure.parents.get(facts.statement(binding.node))
     block = facts.structure.parents.get(handler) if isinstance(handler, ast.ExceptHandler) else None
     return block is not None and all(_arm(facts, one.node) == (block, "body") for one in imports)
+
+
+def _is_kept(facts: ModuleFacts, imported: ast.AST, at: ast.AST) -> bool:
+    """Whether nothing behind an import in its `try` fails on a release that gets to `at`, and brings the stand-in."""
+    block = facts.structure.parents[imported]
+    if not isinstance(block, ast.Try) or imported not in block.body:
+        return False
+    place, releases = block.body.index(imported), facts.gates.alive(at)
+    needs = (need for need in facts.gates.attempt(block).needs if need.index >= place)
+    imports_only = all(isinstance(one, (ast.Import, ast.ImportFrom)) for one in block.body[place:])
+    return imports_only and all(need.absent(release) is False for need in needs for release in releases)
 
 
 def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:

@@ -532,6 +532,19 @@ def test_a_type_that_another_function_sets_on_a_part_of_the_model_stays(whole: s
             "{fsdp}\ntry:\n    import other\n    {type}\nexcept ImportError:\n    StateDictType = None\n",
             "FSDPStateDictType",
         ),
+        (
+            "{fsdp}\ntry:\n    {type}\n    import other\nexcept ImportError:\n    StateDictType = None\n",
+            "FSDPStateDictType",
+        ),
+        (
+            "{fsdp}\ntry:\n    {type}, fully_shard\nexcept ImportError:\n    StateDictType = None\n",
+            "FSDPStateDictType",
+        ),
+        (
+            "{fsdp}\ntry:\n    {type}\n    check(StateDictType)\nexcept Exception:\n    StateDictType = None\n",
+            "FSDPStateDictType",
+        ),
+        ("{fsdp}\ntry:\n    {type}\n    import os\nexcept ImportError:\n    StateDictType = None\n", "StateDictType"),
         ("{fsdp}\ntry:\n    {type}\nexcept ImportError:\n    pass\nStateDictType = None\n", "FSDPStateDictType"),
     ],
 )
