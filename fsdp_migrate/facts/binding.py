@@ -22,7 +22,7 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
         for block in _blocks(parent):
             if child in block and any(binds(statement, name) for statement in block[: block.index(child)]):
                 return True
-        if _binds_inside(parent, child, name):
+        if binds_inside(parent, child, name):
             return True
         if isinstance(parent, FunctionNode):
             return name in _parameters(parent)
@@ -40,7 +40,7 @@ def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> li
         for block in _blocks(parent):
             if child in block and any(binds(statement, name) for statement in block[: block.index(child)]):
                 return found
-        if _binds_inside(parent, child, name):
+        if binds_inside(parent, child, name):
             return found
         if isinstance(parent, Loop) and child not in parent.orelse and child is not getattr(parent, "iter", None):
             found.append(parent)
@@ -63,7 +63,9 @@ def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:
 def binds(statement: ast.stmt, name: str) -> bool:
     """Whether control that comes out of `statement` at its end has bound `name`."""
     if isinstance(statement, ast.If):
-        return _block_binds(statement.body, name) and _block_binds(statement.orelse, name)
+        return _names(statement.test, name) or (
+            _block_binds(statement.body, name) and _block_binds(statement.orelse, name)
+        )
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         return any(_is_target(item.optional_vars, name) for item in statement.items) or _block_binds(
             statement.body, name
@@ -87,13 +89,29 @@ def _block_binds(block: Sequence[ast.stmt], name: str) -> bool:
     return any(binds(statement, name) or isinstance(statement, _LEAVES) for statement in block)
 
 
-def _binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:
+def binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:
     """Whether a compound statement has bound `name` when its body runs."""
+    if isinstance(parent, (ast.If, ast.While)):
+        return child is not parent.test and _names(parent.test, name)
     if isinstance(parent, (ast.For, ast.AsyncFor)):
         return child in parent.body and _is_target(parent.target, name)
     if isinstance(parent, (ast.With, ast.AsyncWith)):
         return child in parent.body and any(_is_target(item.optional_vars, name) for item in parent.items)
     return False
+
+
+def _names(test: ast.expr, name: str) -> bool:
+    """Whether evaluating a condition binds `name`, however it comes out: `(x := f()) is None and ...`."""
+    while not isinstance(test, ast.NamedExpr):
+        if isinstance(test, ast.BoolOp):
+            test = test.values[0]
+        elif isinstance(test, ast.Compare):
+            test = test.left
+        elif isinstance(test, ast.UnaryOp):
+            test = test.operand
+        else:
+            return False
+    return test.target.id == name
 
 
 def _is_target(target: ast.expr | None, name: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.binding import binds
+from fsdp_migrate.facts.binding import binds, binds_inside
 from fsdp_migrate.facts.calls import Bound, is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
@@ -175,6 +175,8 @@ def _bound_before(facts: ModuleFacts, use: ast.Name, since: tuple[int, int]) -> 
             before = body[: body.index(child)] if isinstance(body, list) and child in body else []
             if any(isinstance(one, ast.stmt) and place_of(one) > since and binds(one, use.id) for one in before):
                 return True
+        if isinstance(block, ast.stmt) and place_of(block) > since and binds_inside(block, child, use.id):
+            return True
         child = block
     return False
 

@@ -599,3 +599,10 @@ def test_a_result_that_cannot_be_followed_gets_no_optimizer_once_the_next_call_i
     after = rewritten(text)
     assert after.count("optim=o") == 1
     assert f"    {call}    for one in" in after
+
+
+@pytest.mark.parametrize("anew", ["if (x := full): p.load_state_dict(x)", "for x in full: p.load_state_dict(x)"])
+def test_what_a_compound_statement_binds_for_its_body_is_another_state(anew: str) -> None:
+    text = f"{H}def f(model, o, p, full):\n    x = FSDP.shard_full_optim_state_dict(full, model)\n    o.load_state_dict(x)\n"
+    assert "optim=o" in rewritten(f"{text}    {anew}\n")
+    check_manual(f"{text}    {anew.replace('x :=', 'y :=').replace('for x', 'for y')}\n", "FSDP103", "more than one")
