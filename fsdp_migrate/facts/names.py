@@ -243,11 +243,18 @@ class Names:
     def _looked_up(self, node: ast.Subscript | ast.Call, depth: int) -> tuple[Meaning, ...]:
         """The members of torch's enums that an item or `getattr` with a string may be."""
         found = look_up(node)
-        if found is None or (found.function and self._meanings(found.function, depth)[0].binding is not None):
+        if found is None or not self._is_builtin(found.function, depth):
             return (UNKNOWN,)
         owners = self._meanings(found.owner, depth + 1)
         members = [Meaning(f"{owner.qualified}.{found.name}", owner.binding) for owner in owners]
         return tuple(m if is_enum_member(m.qualified or "") else UNKNOWN for m in members)
+
+    def _is_builtin(self, node: ast.Name | None, depth: int) -> bool:
+        """Whether a name, where there is one, is that of a builtin and nothing else."""
+        if node is None:
+            return True
+        meanings = self._meanings(node, depth)
+        return bool(meanings) and all(meaning.qualified == f"builtins.{node.id}" for meaning in meanings)
 
     def _name(self, node: ast.Name, depth: int) -> tuple[Meaning, ...]:
         scope = self.structure.scope(node)

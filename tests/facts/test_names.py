@@ -146,6 +146,7 @@ ENUM = "from torch.distributed.fsdp import ShardingStrategy, FullyShardedDataPar
         ("probe(getattr(FSDP, 'no_sync'))", {None}),
         ("probe(FSDP['no_sync'])", {None}),
         ("probe(mesh['NO_SHARD'])", {None}),
+        ("getattr = None\nprobe(getattr(ShardingStrategy, 'NO_SHARD'))", {None}),
         ("def getattr(a, b):\n    return b\nprobe(getattr(ShardingStrategy, 'NO_SHARD'))", {None}),
         (
             "import torch.distributed as dist\nprobe(getattr(dist.ReduceOp, 'SUM'))",
