@@ -119,9 +119,19 @@ def _lies_in_another(facts: ModuleFacts, call: ast.Call, calls: list[ast.Call]) 
     module = _sharded(call)
     function = facts.function(call)
     outer = [_sharded(one) for one in calls if facts.function(one) is function]
-    if facts.class_around(call) is not None:
+    cls = facts.class_around(call)
+    if cls is not None and _is_module(facts, cls, calls):
         outer.append("self")
     return any(module.startswith(f"{owner}.") for owner in outer if owner)
+
+
+def _is_module(facts: ModuleFacts, cls: ast.ClassDef, calls: list[ast.Call]) -> bool:
+    """Whether objects of a class look like modules, and not like trainers that have one."""
+    if any(_sharded(call) == "self" and facts.class_around(call) is cls for call in calls):
+        return True
+    names = [getattr(base, "attr", getattr(base, "id", "")) for base in cls.bases]
+    has_forward = any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in cls.body)
+    return has_forward or any(name.endswith(("Module", "Model")) for name in names)
 
 
 def _sharded(call: ast.Call) -> str:

@@ -116,10 +116,25 @@ def test_a_part_of_what_is_sharded_too_is_no_root(module: str) -> None:
     check_manual(ROOT.replace("fully_shard(m{})", "") + part, "FSDP512", "one more all-gather")
 
 
-def test_a_part_of_a_module_that_shards_itself_is_no_root() -> None:
-    text = "class M:\n    def shard(self):\n        for b in self.blocks:\n            fully_shard(b)\n        {}\n"
-    check_noop(FSDP2 + text.format("fully_shard(self.head, reshard_after_forward=True)"), "FSDP512")
-    check_manual(FSDP2 + text.format("fully_shard(self, reshard_after_forward=True)"), "FSDP512", "one more all-gather")
+METHOD = "{}:\n    def shard(self):\n        for b in self.blocks:\n            fully_shard(b)\n        {}\n"
+HEAD = "fully_shard(self.head, reshard_after_forward=True)"
+
+
+@pytest.mark.parametrize("head", ["class M(nn.Module)", "class M(PreTrainedModel)"])
+def test_a_part_of_a_module_is_no_root(head: str) -> None:
+    check_noop(FSDP2 + METHOD.format(head, HEAD), "FSDP512")
+    whole = HEAD.replace("self.head", "self")
+    check_manual(FSDP2 + METHOD.format(head, whole), "FSDP512", "one more all-gather")
+
+
+def test_a_class_with_a_forward_or_that_shards_itself_is_a_module() -> None:
+    check_noop(FSDP2 + METHOD.format("class M", HEAD) + "    def forward(self, x): ...\n", "FSDP512")
+    check_noop(FSDP2 + METHOD.format("class M", HEAD) + "    def rest(self):\n        fully_shard(self)\n", "FSDP512")
+
+
+@pytest.mark.parametrize("head", ["class Trainer", "class Trainer(Base)"])
+def test_what_a_trainer_has_may_be_a_root(head: str) -> None:
+    check_manual(FSDP2 + METHOD.format(head, HEAD), "FSDP512", "one more all-gather")
 
 
 def test_a_call_without_layers_before_it_is_no_root() -> None:
