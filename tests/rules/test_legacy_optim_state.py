@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from fsdp_migrate.edits import RewriteCall
 from fsdp_migrate.findings import Applicability, Severity
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
@@ -712,3 +713,18 @@ def test_an_operator_before_an_argument_with_an_effect_reads_nothing() -> None:
         "    FSDP.full_optim_state_dict(model, optims[0]) or None\nexcept Exception:\n    osd = model\n"
     )
     assert [finding.code for finding in lint(text, "FSDP101")] == ["FSDP101"]
+
+
+@pytest.mark.parametrize(("method", "in_force"), [("enter_context", True), ("push", False), ("callback", False)])
+def test_a_type_on_an_exit_stack_is_in_force_once_it_is_entered(method: str, in_force: bool) -> None:
+    text = f"""import contextlib
+{FULL_IMPORT}
+def save(model, optim):
+    config = FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    with contextlib.ExitStack() as stack:
+        stack.{method}(FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, None, config))
+        return FSDP.full_optim_state_dict(model, optim)
+"""
+    (found,) = lint(text, "FSDP101")
+    assert found.fix is not None
+    assert [isinstance(edit, RewriteCall) for edit in found.fix.edits] == [in_force]
