@@ -129,15 +129,19 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _matches(query: str) -> list[list[str]]:
     """The things that `query` may stand for, each with all its names."""
-    head, dot, rest = query.strip().removesuffix("()").partition(".")
-    query = f"{_SHORT.get(head, head)}{dot}{rest}"
+    query = _spelled_out(query.strip().removesuffix("()"))
     owner, _, part = query.rpartition(".")
     if data.history(query):
         return [group for group in _groups([query, *_ending(part)]) if query in group]
     found = _ending(query)
-    if not found and dot:
+    if not found and owner:
         found = [name for place in _ending(owner) if data.history(name := f"{place}.{part}")]
     return _groups(found)
+
+
+def _spelled_out(name: str) -> str:
+    head, dot, rest = name.partition(".")
+    return f"{_SHORT.get(head, head)}{dot}{rest}"
 
 
 def _ending(query: str) -> list[str]:
@@ -176,7 +180,7 @@ def _answer(group: list[str], releases: tuple[Version, ...]) -> Answer:
         deprecations=tuple(_present(_runs(at(data.deprecation)))),
         parameters=tuple(_parameters(at(lambda n, r: data.deprecated_parameters(n, r) or None))),
         places=tuple(Place(n, spans) for n in ranked if (spans := tuple(_spans(_having(n, releases))))),
-        rules=tuple(_rules(name)),
+        rules=tuple(_rules(group)),
     )
 
 
@@ -249,14 +253,22 @@ def _parameters(warned: list[tuple[Version, Any]]) -> Iterator[tuple[str, tuple[
         yield name, tuple(_present(_runs([(release, (found or {}).get(name)) for release, found in warned])))
 
 
-def _rules(name: str) -> Iterator[tuple[str, str]]:
-    """Codes and summaries of the rules that speak of the name."""
+def _rules(group: list[str]) -> Iterator[tuple[str, str]]:
+    """Codes and summaries of the rules that speak of what has these names."""
     from fsdp_migrate.rules import RULES
 
-    bare = name.rpartition(".")[2]
     for rule in RULES:
-        if re.search(rf"\b{re.escape(bare)}\b", rule.card.summary):
+        if any(f".{name}".endswith(f".{told}") for told in _told(rule.card.summary) for name in group):
             yield rule.card.code, rule.card.summary
+
+
+def _told(summary: str) -> Iterator[str]:
+    """The names in a summary, with what it says of their paths."""
+    for quote, name in re.findall(r"(`?)([\w.]*\w)", summary):
+        if "." in name:
+            yield _spelled_out(name.removeprefix("model."))
+        elif quote or not (name.isalpha() and name.islower()):  # a word like `load` is a name in backticks only
+            yield name
 
 
 def _whole(answer: Answer) -> Iterator[str]:

@@ -32,6 +32,27 @@ def test_answer_has_everything_about_a_method() -> None:
     assert "FSDP107" in [code for code, _ in found.rules]
 
 
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("torch.load", ["FSDP841"]),
+        ("torch.save", []),
+        ("dcp.load", ["FSDP702"]),
+        ("torch.utils.checkpoint.checkpoint", ["FSDP834"]),
+        ("FSDP.full_optim_state_dict", ["FSDP101"]),
+        ("summon_full_params", ["FSDP505"]),
+        ("torch.distributed.fsdp.ShardingStrategy.NO_SHARD", ["FSDP506"]),
+        ("torch.distributed.fsdp.FlatParameter", ["FSDP301", "FSDP302", "FSDP303"]),
+        ("torch.distributed._tensor", ["FSDP601", "FSDP603"]),
+        ("torch.nn", []),
+        ("FSDP", []),
+    ],
+)
+def test_rules_of_another_thing_with_that_name_are_not_listed(name: str, codes: list[str]) -> None:
+    (found,) = answers(name)
+    assert [code for code, _ in found.rules] == codes
+
+
 def test_lines_of_a_single_answer() -> None:
     text = list(lines(answers("FSDP.rekey_optim_state_dict")))
     assert text[:4] == [

@@ -56,7 +56,7 @@ RULE = Rule(
     RuleCard(
         code="FSDP702",
         name="positional-checkpoint-storage",
-        summary="the storage of a distributed checkpoint by position in `save` or `load`",
+        summary="the storage of a distributed checkpoint by position in `dcp.save` or `dcp.load`",
         explanation="""\
 torch 2.2 took `save(state_dict, storage_writer)` and `load(state_dict, storage_reader)` by position. Since 2.3 all but
 the state dict is keyword-only; a call with exactly two positions still works, and warns that the order of the arguments
