@@ -79,6 +79,7 @@ def verify(**options: Any) -> None:
 
     from fsdp_migrate import verify as harness
 
+    _check(options)
     settings = harness.Settings(
         nproc=options["nproc"],
         device=options["device"],
@@ -92,12 +93,20 @@ def verify(**options: Any) -> None:
     chosen = {"keyword": options["keyword"], "output_format": options["output_format"]}
     if not options["to_rewrite"]:
         click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
-    if options["paths"]:
-        raise click.UsageError("give PATHS or --rewrite, not both")
     with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
         pairs = [_rewritten_pair(Path(path), Path(folder), options["unsafe_fixes"]) for path in options["to_rewrite"]]
         code = harness.run(settings, pairs=pairs, **chosen)
     click.get_current_context().exit(code)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse what does not go together."""
+    if options["paths"] and options["to_rewrite"]:
+        raise click.UsageError("give PATHS or --rewrite, not both")
+    if options["unsafe_fixes"] and not options["to_rewrite"]:
+        raise click.UsageError("--unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need")
+    if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
+        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet")
 
 
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:

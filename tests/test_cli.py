@@ -494,6 +494,15 @@ def test_verify_has_nothing_to_compare_where_rewriting_changes_nothing(run: Run)
     assert "train.py: rewriting changes nothing, so there is nothing to compare" in result.stderr
 
 
+def test_verify_refuses_options_that_something_is_missing_for(run: Run) -> None:
+    result = run("verify", "--nnodes", "2")
+    assert result.exit_code == 2
+    assert "Error: --nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet" in result.stderr
+    result = run("verify", "--unsafe-fixes")
+    assert result.exit_code == 2
+    assert "Error: --unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need" in result.stderr
+
+
 def test_verify_takes_paths_or_a_program_to_rewrite_but_not_both(run: Run) -> None:
     Path("before.py").write_text("x = 1\n")
     result = run("verify", ".", "--rewrite", "before.py")
