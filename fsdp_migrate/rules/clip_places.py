@@ -8,6 +8,7 @@ from fsdp_migrate.facts import ModuleFacts
 
 _WORDS = ("fsdp", "fullysharded", "clip_grad_norm_")
 _SUMMON = "summon_full_params"
+_UNEQUAL = (ast.NotEq, ast.IsNot, ast.NotIn)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -53,7 +54,16 @@ def _is_whole_inside(block: ast.AST) -> bool:
 
 
 def _is_negated(test: ast.expr) -> bool:
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    """Whether a test is true for what is not FSDP: `not fsdp`, `fsdp is None`, `strategy != "fsdp"`."""
+    if isinstance(test, ast.BoolOp):
+        return any(_is_negated(value) for value in test.values if _asks_about_fsdp(value))
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return not _is_negated(test.operand)
+    if not isinstance(test, ast.Compare):
+        return False
+    compared = test.comparators[0]
+    nothing = isinstance(compared, ast.Constant) and not compared.value
+    return isinstance(test.ops[0], _UNEQUAL) is not nothing
 
 
 def _asks_about_fsdp(test: ast.AST) -> bool:

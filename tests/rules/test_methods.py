@@ -154,3 +154,26 @@ def test_a_parameter_that_is_annotated_as_an_fsdp_model_is_reported() -> None:
     for annotation in ("Optional[FSDP]", "nn.Module", "'FSDP | None'"):
         check_noop(text.format(annotation), "FSDP503")
     check_noop(text.format("FSDP").replace("    nn.", "    m = other(m)\n    nn."), "FSDP503")
+
+
+@pytest.mark.parametrize(
+    ("test", "is_fsdp"),
+    [
+        ("cfg.fsdp", True),
+        ("cfg.fsdp is not None", True),
+        ("cfg.strategy == 'fsdp'", True),
+        ("'fsdp' in cfg.strategy", True),
+        ("not not cfg.fsdp", True),
+        ("not cfg.fsdp", False),
+        ("cfg.fsdp is None", False),
+        ("cfg.fsdp == False", False),
+        ("cfg.strategy != 'fsdp'", False),
+        ("'fsdp' not in cfg.strategy", False),
+        ("not cfg.fsdp or cfg.fast", False),
+    ],
+)
+def test_a_test_about_fsdp_says_on_which_side_models_are_clipped_wrongly(test: str, is_fsdp: bool) -> None:
+    texts = [f"if {test}:\n    {CLIP}", f"if {test}:\n    pass\nelse:\n    {CLIP}"]
+    texts.append(f"def f():\n    if {test}:\n        return\n    {CLIP}")
+    found = [bool(lint(BUILT + text, "FSDP503")) for text in texts]
+    assert found == [is_fsdp, not is_fsdp, not is_fsdp]
