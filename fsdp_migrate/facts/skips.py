@@ -32,6 +32,7 @@ class Skips:
     def __init__(self, gates: Gates, helpers: Helpers | None) -> None:
         self.gates = gates
         self.helpers = helpers
+        self._marks: dict[ast.ClassDef | ast.Module, list[ast.expr]] = {}
 
     def reach(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         """The releases on which the body of a function runs once it is called, or taken for a test."""
@@ -41,7 +42,7 @@ class Skips:
         while outer is not None:
             for holder in self._with_bases(outer):
                 marks += getattr(holder, "decorator_list", ())
-                marks += _marks(holder.body) if is_test else ()
+                marks += self._marks_of(holder) if is_test else ()
             outer = self.gates.parents.get(outer)
         own = [mark for mark in function.decorator_list if _name(mark) in _WRAPPING]
         result = self._let_by(marks)
@@ -57,6 +58,11 @@ class Skips:
             yield outer
         elif isinstance(outer, ast.ClassDef):
             yield from [outer] if self.helpers is None else self.helpers.family(outer)
+
+    def _marks_of(self, holder: ast.ClassDef | ast.Module) -> list[ast.expr]:
+        if holder not in self._marks:
+            self._marks[holder] = list(_marks(holder.body))
+        return self._marks[holder]
 
     def importable(self, call: ast.Call) -> int:
         """The releases on which `pytest.importorskip("torch", minversion="2.1")` skips nothing."""
