@@ -15,6 +15,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.choices import choice
 from fsdp_migrate.rules.construction import PARTIAL
 from fsdp_migrate.rules.dropped import without
 from fsdp_migrate.rules.torch_places import torch_path
@@ -24,6 +25,7 @@ _REENTRANT = "use_reentrant"
 _ALWAYS_NEW = Version("2.1")
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
 _IMPL = "checkpoint_impl"
+_OLD_IMPL = (f"{_WRAPPER.rpartition('.')[0]}.CheckpointImpl.REENTRANT",)
 _DEFAULT_CHANGED = Version("2.2")
 _WARNS, _SILENT = Version("2.1"), Version("2.11")
 
@@ -56,6 +58,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keywo
 
 def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find wrapped modules that leave the implementation to torch, or choose the one that warned."""
+    told: set[ast.expr] = set()
     for call in facts.structure.calls:
         shift = _shift(facts, call)
         if shift is None or any(isinstance(one, ast.Starred) for one in call.args) or _has_own_function(call, shift):
@@ -68,13 +71,14 @@ def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 message = f"the default of `{_IMPL}` is REENTRANT before torch 2.2 and NO_REENTRANT since"
                 verdict = manual(f"pass `{_IMPL}=` to have one on all releases; NO_REENTRANT is the one to choose")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict)
-        elif (torch_path(facts, chosen) or "").endswith("CheckpointImpl.REENTRANT"):
+        elif (place := choice(facts, chosen, _OLD_IMPL)) is not None:
             warned = [release for release in releases if _WARNS <= release < _SILENT]
-            if warned:
+            if warned and place not in told:
+                told.add(place)
                 message = "`CheckpointImpl.REENTRANT` warns from torch 2.1 to 2.10"
                 verdict = manual("NO_REENTRANT recomputes the same; it also takes keywords and inputs without gradient")
                 severity = Severity.DEPRECATED if max(releases) in warned else Severity.HINT
-                yield finding(facts, card, chosen, facts.statement(call), message, verdict, severity)
+                yield finding(facts, card, place, facts.statement(place), message, verdict, severity)
 
 
 def _shift(facts: ModuleFacts, call: ast.Call) -> int | None:

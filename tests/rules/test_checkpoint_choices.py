@@ -52,6 +52,20 @@ def test_torchs_own_choice_is_a_hint_where_it_changed(call: str) -> None:
     check_noop(f"{WRAP}f = {call}\n", "FSDP836", torch=">=2.2")
 
 
+@pytest.mark.parametrize(
+    "choose",
+    [
+        "f = checkpoint_wrapper(m, CheckpointImpl.REENTRANT if old else CheckpointImpl.NO_REENTRANT)\n",
+        "f = partial(checkpoint_wrapper, checkpoint_impl={True: CheckpointImpl.REENTRANT}[old])\n",
+        "kind = CheckpointImpl.REENTRANT if old else new\ncheckpoint_wrapper(m, kind)\ncheckpoint_wrapper(n, kind)\n",
+    ],
+)
+def test_an_implementation_that_may_be_the_one_that_warned_is_told_once_where_it_is_written(choose: str) -> None:
+    (found,) = lint(f"{WRAP}{choose}", "FSDP836", ">=2.6")
+    assert (found.severity, found.line) == (Severity.HINT, 3)
+    check_noop(f"{WRAP}kind = CheckpointImpl.NO_REENTRANT\nf = checkpoint_wrapper(m, kind)\n", "FSDP836")
+
+
 @pytest.mark.parametrize("form", ["CheckpointImpl.REENTRANT", "CheckpointImpl['REENTRANT']"])
 @pytest.mark.parametrize("call", ["checkpoint_wrapper(m, {0})", "partial(checkpoint_wrapper, checkpoint_impl={0})"])
 def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: str, form: str) -> None:
