@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.binding import binds, binds_inside
+from fsdp_migrate.facts.binding import binds, binds_inside, loops_to
 from fsdp_migrate.facts.calls import Bound, is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
@@ -96,6 +96,10 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
             raise NoOptimizer(f"the result goes through `{conversion}` before it is loaded: convert it once")
         loader = _loader(facts, result)
         if loader is not None:
+            if isinstance(result, ast.Name) and _is_another_next_turn(facts, result, loader):
+                raise NoOptimizer(
+                    f"the next turn of the loop loads the same state into another `{ast.unparse(loader)}`"
+                )
             yield loader
             continue
         if isinstance(facts.structure.parents[result], ast.NamedExpr):
@@ -106,6 +110,17 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
             elif target not in followed:
                 followed.add(target)
                 results.extend(_later_uses(facts, target))
+
+
+def _is_another_next_turn(facts: ModuleFacts, state: ast.Name, optimizer: ast.expr) -> bool:
+    """Whether a loop that brings a state back to where it is loaded binds the optimizer, or what that is read off."""
+    stores = (
+        part
+        for loop in loops_to(state.id, state, facts.structure.parents)
+        for part in ast.walk(loop)
+        if isinstance(part, (ast.Name, ast.Attribute)) and isinstance(part.ctx, ast.Store)
+    )
+    return any(f"{ast.unparse(optimizer)}.".startswith(f"{ast.unparse(store)}.") for store in stores)
 
 
 def _loader(facts: ModuleFacts, result: ast.AST) -> ast.expr | None:

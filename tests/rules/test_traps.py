@@ -606,3 +606,12 @@ def test_what_a_compound_statement_binds_for_its_body_is_another_state(anew: str
     text = f"{H}def f(model, o, p, full):\n    x = FSDP.shard_full_optim_state_dict(full, model)\n    o.load_state_dict(x)\n"
     assert "optim=o" in rewritten(f"{text}    {anew}\n")
     check_manual(f"{text}    {anew.replace('x :=', 'y :=').replace('for x', 'for y')}\n", "FSDP103", "more than one")
+
+
+def test_a_state_that_is_converted_once_for_a_loop_over_optimizers_belongs_to_none_of_them() -> None:
+    text = (
+        f"{H}def f(model, optims, full):\n    x = None\n    for optim in optims:\n        if x is None:\n"
+        "            x = FSDP.shard_full_optim_state_dict(full, model)\n        optim.load_state_dict(x)\n"
+    )
+    check_manual(text, "FSDP103", "the next turn of the loop loads the same state into another `optim`")
+    assert "optim=optim" in rewritten(text.replace("if x is None", "with torch.no_grad()"))
