@@ -81,7 +81,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         metavar="RANGE",
         show_default=f"read from the project's files, else {DEFAULT_RANGE}",
         callback=parse_torch,
-        help="The torch releases that the code has to run on.",
+        help="The torch releases that the code has to run on; a version alone means that one and newer.",
     ),
     click.option(
         "--show-torch-range",

@@ -37,7 +37,7 @@ SETTINGS: tuple[Setting, ...] = (
         "torch",
         kinds.RANGE,
         None,
-        "The torch releases that the code has to run on.",
+        "The torch releases that the code has to run on; a version alone means that one and newer.",
         ">=2.2,<2.8",
         unset="read from the project's own files",
         option="--torch",
