@@ -26,6 +26,13 @@ def test_a_subclass_in_another_module_is_fsdp(lib: str, tmp_path: Path) -> None:
     assert codes_of(tmp_path, "train.py") == ["FSDP101"]
 
 
+def test_a_base_that_is_fsdp_on_one_of_two_ways_is_asked_for(tmp_path: Path) -> None:
+    base = f"import x\nif x.new:\n    {PUBLIC}    Base = FSDP\nelse:\n    Base = x.other()\n"
+    lib = "from base import Base\nclass Wrapped(Base):\n    pass\n"
+    grow(tmp_path, {"base.py": base, "lib.py": lib, "train.py": f"from lib import Wrapped\n{WRAPPED}"})
+    assert codes_of(tmp_path, "train.py") == ["FSDP101"]
+
+
 def test_a_subclass_of_a_subclass_elsewhere_is_fsdp(tmp_path: Path) -> None:
     lib = f"{PUBLIC}class Wrapped(FSDP):\n    pass\n"
     text = f"import lib\n\nclass Mine(lib.Wrapped):\n    pass\n\n{SAVE.replace('FSDP.', 'Mine.')}"

@@ -36,3 +36,8 @@ def test_a_new_finding_is_its_own_first_sight() -> None:
     found = [at(2, "FSDP210"), at(7)]
     assert first_seen([(at(2), at(1))], [Replacement(Span(0, 4), "")], found) == [(found[0], found[0]), (at(7), at(1))]
     assert first_seen([], [], found) == [(found[0], found[0]), (found[1], found[1])]
+
+
+def test_a_new_finding_above_one_that_stayed_does_not_take_its_first_sight() -> None:
+    found = [at(0), at(10)]
+    assert first_seen([(at(10), at(2))], [], found) == [(found[0], found[0]), (found[1], at(2))]
