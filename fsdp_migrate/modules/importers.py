@@ -63,7 +63,7 @@ def is_imported(modules: Modules, path: str, name: str) -> bool:
 def is_written(modules: Modules, path: str, word: str) -> bool:
     """Whether another file than the one at `path` has a word."""
     others = modules.index(path).paths - {path}
-    return any(word.encode() in (modules.raw(other) or b"") for other in sorted(others))
+    return any(word.encode() in modules.glance(other) for other in sorted(others))
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
@@ -75,13 +75,16 @@ def _candidates(modules: Modules, path: str, name: str) -> list[str]:
 
 
 def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
+    private, text = name.startswith("_"), modules.glance(other)
+    if name.encode() not in text and (private or not Sketch(text).stars):
+        return False
     sketch = modules.sketch(other)
-    if sketch is None or (name.encode() not in sketch.raw and not sketch.stars):
+    if sketch is None:
         return False
     targets = {target for found in sketch.imports.values() for target in found}
     if any(split(target)[1] == name and modules.finder.find(split(target)[0], other) == path for target in targets):
         return True
-    if not name.startswith("_") and any(modules.finder.find(star, other) == path for star in sketch.stars):
+    if not private and any(modules.finder.find(star, other) == path for star in sketch.stars):
         return True
     as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.modules})
     return as_module and f".{name}".encode() in sketch.raw
@@ -96,8 +99,10 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
     shown = {file.path: file.shown for file in modules.files}
     relative = not os.path.isabs(shown.get(path, path))
     for other in _readers(modules, path, name):
+        if name.encode() not in modules.glance(other):
+            continue
         sketch = modules.sketch(other)
-        if sketch is None or name.encode() not in sketch.raw:
+        if sketch is None:
             continue
         facts = modules.facts(other, torch)
         if facts is None:

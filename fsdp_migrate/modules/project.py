@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.torch_api import TorchRange
 
-# A parsed module takes some hundred bytes for each of its text.
-_MOST_PARSED = 200_000
+# A parsed module takes some fifty bytes for each of its text; what the largest files take is taken anyway.
+_MOST_PARSED = 450_000
 _MOST_READ = 12_000_000
 
 
@@ -80,6 +80,11 @@ class Modules:
             self._raw[path] = _bytes(path)
         return self._raw[path]
 
+    def glance(self, path: str) -> bytes:
+        """The same for a look at many files, whose bytes are not kept; nothing of one that cannot be read."""
+        raw = self._raw[path] if path in self._raw else _bytes(path)
+        return b"" if raw is None else raw
+
     def starred(self, path: str) -> frozenset[str] | None:
         """The names that a star import takes by the `__all__` of a module; None when it has none, or cannot be read.
 
@@ -118,18 +123,22 @@ class Modules:
         except (SourceError, SyntaxError, RecursionError):
             return None
 
-    def trim(self) -> None:
+    def trim(self, room: int = 0) -> None:
         """Let go of texts and of parsed modules once they are many; whoever was given one must be done with it.
 
-        What was answered stays known, and a text that is asked for again is read again.
+        What was answered stays known, and a text that is asked for again is read again. `room` as in `trim_parsed`.
         """
         if sum(len(raw) for raw in self._raw.values() if raw is not None) >= _MOST_READ:
             for path in self._raw if self.noting else ():
                 self.digest(path)
             self._raw.clear()
             self._sketches.clear()
+        self.trim_parsed(room)
+
+    def trim_parsed(self, room: int = 0) -> None:
+        """Let go of parsed modules if there are many of them for a run that parses a file of `room` bytes next."""
         held = [facts for facts in self._facts.values() if facts is not None]
-        if sum(len(facts.source.data) for facts in held) < _MOST_PARSED:
+        if sum(len(facts.source.data) for facts in held) + room < _MOST_PARSED:
             return
         for facts in held:
             facts.close()

@@ -102,6 +102,8 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
             with gathered.failures_of(file):
                 settings = gathered.settings_of(file)
                 gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
+                # Texts are kept as they were before anything was written.
+                gathered.modules_of(discovery).trim_parsed(len(raw))
                 result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
                 if result.raw != raw:
                     if write:

@@ -204,7 +204,5 @@ class Linting:
     def _linted(self, file: SourceFile, raw: bytes, settings: Settings) -> FileReport:
         from fsdp_migrate.lint import lint_bytes
 
-        try:
-            return lint_bytes(raw, file.shown, settings, self.gathered.elsewhere(file, settings, self.discovery))
-        finally:
-            self.gathered.modules_of(self.discovery).trim()
+        self.gathered.modules_of(self.discovery).trim(len(raw))
+        return lint_bytes(raw, file.shown, settings, self.gathered.elsewhere(file, settings, self.discovery))

@@ -70,6 +70,27 @@ def test_parsed_modules_are_let_go_when_they_are_many_and_answers_stay_the_same(
     )
 
 
+def test_a_long_file_that_is_next_takes_the_room_of_parsed_modules(tmp_path: Path) -> None:
+    grow(tmp_path, {"b.py": "NEW = True\n"})
+    modules, path, torch = modules_of(tmp_path), str(tmp_path / "b.py"), TorchRange.default()
+    facts = modules.facts(path, torch)
+    modules.trim(room=1000)
+    assert modules.facts(path, torch) is facts
+    modules.trim(room=1_000_000)
+    assert modules.facts(path, torch) is not facts
+
+
+def test_a_glance_at_a_file_keeps_nothing_of_it(tmp_path: Path) -> None:
+    grow(tmp_path, {"b.py": "NEW = True\n"})
+    modules, path = modules_of(tmp_path), str(tmp_path / "b.py")
+    assert modules.glance(path) == b"NEW = True\n"
+    (tmp_path / "b.py").write_text("NEW = False\n")
+    assert modules.raw(path) == modules.glance(path) == b"NEW = False\n"
+    (tmp_path / "b.py").unlink()
+    assert modules.glance(path) == b"NEW = False\n"
+    assert modules.glance(str(tmp_path / "c.py")) == b""
+
+
 def test_texts_are_let_go_when_they_are_many_and_reports_depend_on_what_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
