@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 class Index:
     """Files by what they import, names of modules and their last names, and by the attributes that they assign."""
 
-    paths: set[str] = field(default_factory=set)
     names: dict[str, set[str]] = field(default_factory=dict)
     modules: dict[str, set[str]] = field(default_factory=dict)
     stores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, sketch: Sketch) -> None:
         """Take what the file at `path` imports and assigns."""
-        self.paths.add(path)
         for name in sketch.stored:
             self.stores.setdefault(name, set()).add(path)
         for target in {target for targets in sketch.imports.values() for target in targets}:
@@ -62,16 +60,30 @@ def is_imported(modules: Modules, path: str, name: str) -> bool:
 
 def is_written(modules: Modules, path: str, word: str) -> bool:
     """Whether another file than the one at `path` has a word."""
-    others = modules.index(path).paths - {path}
+    # Few files have the name, whatever stands around it.
+    others = modules.writers(path, word.strip("\"'.:"))
     return any(word.encode() in modules.glance(other) for other in sorted(others))
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
     """Files that may import the module at `path`, or `name` of it."""
-    last, known = stem(path), modules.index(path)
+    last, known = stem(path), _imported_by(modules, path, name)
     found = known.names.get(name, set()) | known.modules.get(last, set())
     found = found | known.names.get(last, set()) | known.modules.get("", set())
     return sorted(found - {path})
+
+
+def _imported_by(modules: Modules, path: str, name: str) -> Index:
+    """What the files import that may take `name` from the module at `path`."""
+    if not name.startswith("_"):
+        return modules.index(path)
+    # No star import brings it: it takes a look at those that write it.
+    found = Index()
+    for other in modules.writers(path, name):
+        sketch = modules.sketch(other)
+        if sketch is not None:
+            found.add(other, sketch)
+    return found
 
 
 def _takes(modules: Modules, other: str, path: str, name: str) -> bool:

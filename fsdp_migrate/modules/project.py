@@ -48,6 +48,8 @@ class Modules:
         self._digests: dict[str, str] = {}
         self._active: set[object] = set()
         self._indexes: dict[str | None, Index] = {}
+        self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
+        self._all: dict[str | None, tuple[SourceFile, ...]] = {}
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
@@ -152,12 +154,26 @@ class Modules:
 
         root = self.finder.unnamed(os.path.dirname(path))
         if root not in self._indexes:
-            self._indexes[root] = index((*self.files, *self._others(root)))
+            self._indexes[root] = index(self._all_with(root))
         return self._indexes[root]
+
+    def writers(self, path: str, word: str) -> frozenset[str]:
+        """Which other files than the one at `path` have a word, of the same ones as for `index`."""
+        root = self.finder.unnamed(os.path.dirname(path))
+        if (root, word) not in self._writers:
+            paths = (file.path for file in self._all_with(root))
+            self._writers[root, word] = frozenset(one for one in paths if word.encode() in self.glance(one))
+        return self._writers[root, word] - {path}
 
     def is_in_part(self, path: str) -> bool:
         """Whether the run looks at a part only of the project that the file at `path` is in."""
         return self.finder.unnamed(os.path.dirname(path)) is not None
+
+    def _all_with(self, root: str | None) -> tuple[SourceFile, ...]:
+        """The files of the run, and the others of a project."""
+        if root not in self._all:
+            self._all[root] = (*self.files, *self._others(root))
+        return self._all[root]
 
     def _others(self, root: str | None) -> Iterator[SourceFile]:
         """The files of a project that the run does not look at."""
