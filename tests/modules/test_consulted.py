@@ -91,6 +91,18 @@ def test_a_glance_at_a_file_keeps_nothing_of_it(tmp_path: Path) -> None:
     assert modules.glance(str(tmp_path / "c.py")) == b""
 
 
+def test_the_files_that_write_a_name_are_looked_for_once(tmp_path: Path) -> None:
+    grow(
+        tmp_path, {"a.py": "def _load(): ...\n", "b.py": "from a import _load\n", "c.py": "x = '_loader'\n", "d.py": ""}
+    )
+    modules, path = modules_of(tmp_path), str(tmp_path / "a.py")
+    found = {str(tmp_path / "b.py"), str(tmp_path / "c.py")}
+    assert modules.writers(path, "_load") == found
+    (tmp_path / "d.py").write_text("_load")
+    assert modules.writers(path, "_load") == found
+    assert modules.writers(str(tmp_path / "b.py"), "_load") == {path, str(tmp_path / "c.py")}
+
+
 def test_texts_are_let_go_when_they_are_many_and_reports_depend_on_what_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
