@@ -53,7 +53,7 @@ def rewrite_lines(run: Run, *, quiet: bool) -> Iterator[str]:
 
 def gone_lines(run: Run) -> list[str]:
     """One line for each entry of the baseline that no longer occurs."""
-    return [f"no longer there: {entry}" for known in run.known for entry in known.gone]
+    return [f"{known.path}: no longer in the code: {entry}" for known in run.known for entry in known.gone]
 
 
 def statistics(run: Run) -> Iterator[str]:

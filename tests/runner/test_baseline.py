@@ -96,9 +96,9 @@ def test_entries_that_no_longer_occur_are_named_and_leave_with_the_next_writing(
     write("a.py", FULL)
     os.unlink("gone.py")
     gone = [
-        f"no longer there: a.py: FSDP101 {FULL.strip()} (1 of 2)",
-        f"no longer there: a.py: FSDP102 {SHARDED.strip()}",
-        f"no longer there: gone.py: FSDP101 {FULL.strip()}",
+        f"known.json: no longer in the code: a.py: FSDP101 {FULL.strip()} (1 of 2)",
+        f"known.json: no longer in the code: a.py: FSDP102 {SHARDED.strip()}",
+        f"known.json: no longer in the code: gone.py: FSDP101 {FULL.strip()}",
     ]
     result = lint()
     assert (result.exit_code, result.stderr.splitlines()) == (0, gone)
@@ -119,8 +119,8 @@ def test_a_run_over_some_files_or_rules_says_nothing_of_the_others() -> None:
     Path("other/c.py").unlink()
     assert "other/c.py" in lint("src/a.py").stderr
     write("other/c.py")
-    assert [line.split()[3] for line in lint("src/a.py").stderr.splitlines()] == ["src/a.py:"] * 2
-    assert [line.split()[4] for line in lint("--select", "FSDP102").stderr.splitlines()] == ["FSDP102"]
+    assert [line.split()[6] for line in lint("src/a.py").stderr.splitlines()] == ["src/a.py:"] * 2
+    assert [line.split()[7] for line in lint("--select", "FSDP102").stderr.splitlines()] == ["FSDP102"]
     renew("--select", "FSDP101", "src/a.py")
     assert entries() == [row for row in everything if row[:2] != ("src/a.py", "FSDP101")]
 
@@ -129,7 +129,7 @@ def test_a_file_that_a_named_folder_no_longer_offers_is_gone_from_it() -> None:
     write("src/a.py", FULL)
     renew()
     Path(".gitignore").write_text("src/\n")
-    assert lint(".").stderr == f"no longer there: src/a.py: FSDP101 {FULL.strip()}\n"
+    assert lint(".").stderr == f"known.json: no longer in the code: src/a.py: FSDP101 {FULL.strip()}\n"
 
 
 def test_paths_start_from_the_baseline_wherever_the_run_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_does_not_parse_is_never_known_and_keeps_its_entries() -> No
     for result in (lint(), renew()):
         assert result.exit_code == 3
         assert "FSDP001" in result.stdout + result.stderr
-        assert "no longer there" not in result.stderr
+        assert "no longer in the code" not in result.stderr
     assert entries() == [("a.py", "FSDP101", 1, FULL.strip())]
 
 
