@@ -27,7 +27,10 @@ def trouble_with_import(facts: ModuleFacts, taken: Import, case: Case) -> str | 
         return _first(_chain_trouble(chain, case) for chain in chains_through(facts, taken))
     bindings = bindings_of(facts, taken)
     if case.move.whole and is_module(taken.path):
-        if not case.gone and not any(True for binding in bindings for _ in uses_of(binding)):
+        used = any(True for binding in bindings for _ in uses_of(binding))
+        scope = facts.scope(taken.statement)
+        local = scope.is_function and taken.bound not in scope.declared_global
+        if not (case.gone or used or local):
             return f"`{taken.bound}` is not used here, and whoever takes it from here may use anything of it"
         return _first(_module_trouble(facts, binding, case) for binding in bindings)
     uses = [use for binding in bindings for use in uses_of(binding)]

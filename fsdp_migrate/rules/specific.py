@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate
@@ -15,6 +16,8 @@ from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.rules.torch_places import bindings_of, imports
 from fsdp_migrate.source import Span
 
+# Names and chains of them, statements that import some, and f-strings, inside which old Pythons know no places.
+_SPEAKS_FOR_ALL = re.compile(rb"(?:(?:from|import)\b|\w+[\"']).*|[\w.\s\\\x80-\xff]+", re.DOTALL)
 GENERAL = ("FSDP500", "FSDP600", "FSDP610")
 
 
@@ -26,9 +29,21 @@ def spoken_for(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
 
 def is_spoken_for(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
     """Whether a specific rule has a finding at one of the places, or at a use of a name that is imported there."""
-    starts, ends = facts.memo((is_spoken_for, hints), lambda: _reaches(spoken_for(facts, hints=hints)))
-    wanted = (facts.source.span(node) for place in places for node in (place, *_used(facts, place)))
-    return any(ends[bisect_left(starts, one.end)] > one.start for one in wanted)
+    spans = facts.memo((is_spoken_for, hints), lambda: _Spans(facts, spoken_for(facts, hints=hints)))
+    return any(spans.meet(facts.source.span(node)) for place in places for node in (place, *_used(facts, place)))
+
+
+class _Spans:
+    """Where findings are: of names and statements, whose parts they speak for, and of expressions, that hold others."""
+
+    def __init__(self, facts: ModuleFacts, spans: Iterable[Span]) -> None:
+        found = {span: _SPEAKS_FOR_ALL.fullmatch(facts.source.data, span.start, span.end) for span in spans}
+        self.expressions = {span for span, whole in found.items() if whole is None}
+        self.starts, self.ends = _reaches(found.keys() - self.expressions)
+
+    def meet(self, wanted: Span) -> bool:
+        """Whether one of them speaks for what stands somewhere."""
+        return wanted in self.expressions or self.ends[bisect_left(self.starts, wanted.end)] > wanted.start
 
 
 def _reaches(spans: Iterable[Span]) -> tuple[list[int], list[int]]:

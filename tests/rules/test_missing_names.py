@@ -310,3 +310,20 @@ def test_names_of_one_import_are_told_together_only_where_the_same_became_of_the
         "`torch.distributed.distributed_c10d._set_pg_timeout` is new in torch 2.3",
         "`torch.distributed.distributed_c10d._check_for_nccl_backend` is gone since torch 2.1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("import torch.distributed.checkpoint as dcp\ndcp.save(s, dcp.FileSystemWriter(f))\n", [(1, 8), (2, 1)]),
+        (
+            "from torch.distributed.fsdp import FlatParameter\nfrom torch.distributed.tensor import DTensor\n"
+            "found = [p for p in m.parameters() if isinstance(p, (FlatParameter, DTensor))]\n",
+            [(2, 38)],
+        ),
+    ],
+)
+def test_a_finding_about_an_expression_does_not_speak_for_the_names_in_it(
+    text: str, places: list[tuple[int, int]]
+) -> None:
+    assert [(one.line, one.column) for one in lint(text, "FSDP600", ">=1.13")] == places

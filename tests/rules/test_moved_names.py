@@ -436,6 +436,10 @@ def test_a_moved_name_that_getattr_reads_is_told_at_its_string() -> None:
 def test_a_stand_in_that_others_may_take_from_here_stays() -> None:
     text = f"import {OLD_TENSOR} as dt\n"
     check_manual(text, "FSDP601", "`dt` is not used here", ">=2.1")
+    check_transformed(
+        f"def f():\n    {text}", f"def f():\n    import {TENSOR} as dt\n", "FSDP601", torch=">=2.5"
+    )  # nobody takes it from there
+    check_manual(f"def f():\n    global dt\n    {text}", "FSDP601", "`dt` is not used here", ">=2.1")
     check_transformed(f"{text}dt.DTensor\n", f"import {TENSOR} as dt\ndt.DTensor\n", "FSDP601", torch=">=2.5")
 
 
