@@ -178,7 +178,7 @@ def _later_uses(facts: ModuleFacts, target: ast.Name) -> Iterator[ast.Name]:
         if place > after and not _in_other_arm(facts, target, use):
             if (limit is None or place < limit or own_statement) and not _bound_before(facts, use, after):
                 yield use
-        elif loops and loops[-1] in facts.blocks_around(use) and not _bound_before(facts, use, place_of(loops[-1])):
+        elif any(one in facts.blocks_around(use) and not _bound_before(facts, use, place_of(one)) for one in loops):
             yield use
 
 

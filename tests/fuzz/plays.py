@@ -87,7 +87,7 @@ _LOADS = (
     ("for m, o in [(m, o), (n, q)]:", "    x = {call}", "    o.load_state_dict(x)"),
     ("x = {call}", "if flag:", "    x = osd", "{optim}.load_state_dict(x)"),
     ("try:", "    x = {call}", "except ValueError:", "    x = osd", "{optim}.load_state_dict(x)"),
-    ("self.kept = {call}", "{optim}.load_state_dict(self.kept)"),
+    ("self.state = {call}", "{optim}.load_state_dict(self.state)"),
     ("z = {call}", "def load(s=z):", "    {optim}.load_state_dict(s)", "load()"),
     ("z = {call}", "def load():", "    {optim}.load_state_dict(z)", "load()"),
     ("x, y = {call}, {call}", "{optim}.load_state_dict(x)", "q.load_state_dict(y)"),

@@ -615,3 +615,12 @@ def test_a_state_that_is_converted_once_for_a_loop_over_optimizers_belongs_to_no
     )
     check_manual(text, "FSDP103", "the next turn of the loop loads the same state into another `optim`")
     assert "optim=optim" in rewritten(text.replace("if x is None", "with torch.no_grad()"))
+
+
+def test_each_loop_around_a_state_may_bring_it_back() -> None:
+    text = (
+        f"{H}def f(model, o, p, full, y):\n    for _ in full:\n        x = full\n        for _ in range(2):\n"
+        "            y, x = x, FSDP.shard_full_optim_state_dict(full, model)\n"
+        "            p.load_state_dict(y)\n        o.load_state_dict(x)\n"
+    )
+    check_manual(text, "FSDP103", "more than one optimizer could be meant")
