@@ -262,10 +262,27 @@ def _imported(
     for binding in origins:
         if binding.name in binding.scope.declared_global:
             raise CannotSupply(f"`{binding.name}` is imported through `global`: import `{symbol}` as well")
-        _check_origin(facts, symbol, binding.node)
+        _check_origin(facts, symbol, _joined(facts, binding.node, at))
     name = _free_name(facts, symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"
-    return name, [_import_edit(facts, binding.node, added) for binding in origins]
+    return name, [_import_edit(facts, _joined(facts, binding.node, at), added) for binding in origins]
+
+
+def _joined(facts: ModuleFacts, origin: ast.AST, at: ast.AST) -> ast.AST:
+    """The import that takes what `origin`, which brings FSDP, cannot: one of the package that surely runs before `at`.
+
+    That is `origin` itself, to be followed by a new one, where the two do not both stand at the top of the module.
+    """
+    top = facts.structure.module.node
+    if _takes_from_torch(origin) or facts.structure.parents[origin] is not top:
+        return origin
+    alive = facts.gates.alive(origin)
+    for node in facts.structure.imports:
+        from_package = isinstance(node, ast.ImportFrom) and node.module == PACKAGE and not node.level
+        first = from_package and facts.structure.parents[node] is top and place_of(node) < place_of(at)
+        if first and all(alias.name != "*" for alias in node.names) and facts.gates.alive(node) == alive:
+            return node
+    return origin
 
 
 def _check_origin(facts: ModuleFacts, symbol: str, statement: ast.AST) -> None:

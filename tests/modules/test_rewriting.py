@@ -41,6 +41,44 @@ def test_what_only_torch_has_is_imported_from_torch(head: str, fsdp: str, tmp_pa
     assert text == head + ADDED + BODY.replace("FSDP.", f"{fsdp}.")
 
 
+@pytest.mark.parametrize(
+    "line", ["from mylib.dist import FSDP\n", "import mylib.dist\n", "from mylib.dist import FSDP; x = 1\n"]
+)
+def test_an_import_from_torch_at_the_top_takes_the_names(line: str, tmp_path: Path) -> None:
+    head = f"from torch.distributed.fsdp import StateDictType\n\n{line}"
+    body = SAVE.replace("FSDP", "mylib.dist.FSDP") if line.startswith("import") else SAVE
+    text = result(tmp_path, head, body=body)
+    assert text.startswith(f"{ADDED}\n{line}def save")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "try:\n    from torch.distributed.fsdp import MixedPrecision\nexcept ImportError:\n    pass\n{}",
+        "if x:\n    from torch.distributed.fsdp import MixedPrecision\n{}",
+        "from torch.distributed.fsdp.api import MixedPrecision\n{}",
+        "from .torch.distributed.fsdp import MixedPrecision\n{}",
+        "def f():\n    from torch.distributed.fsdp import MixedPrecision\n{}",
+    ],
+)
+def test_an_import_from_torch_that_may_not_run_is_not_added_to(head: str, tmp_path: Path) -> None:
+    head = head.format("from mylib.dist import FSDP\n")
+    text = result(tmp_path, head)
+    assert text.startswith(head + "from torch.distributed.fsdp import FullOptimStateDictConfig")
+
+
+def test_an_import_from_torch_behind_the_use_is_not_added_to(tmp_path: Path) -> None:
+    behind = "from torch.distributed.fsdp import MixedPrecision\n"
+    text = result(tmp_path, "from mylib.dist import FSDP\n", body=SAVE + behind)
+    assert text == "from mylib.dist import FSDP\n" + ADDED + BODY + behind
+
+
+def test_names_stay_in_the_guard_of_the_import_that_brought_fsdp(tmp_path: Path) -> None:
+    head = "from torch.distributed.fsdp import MixedPrecision\n\ntry:\n    from mylib.dist import FSDP\n"
+    text = result(tmp_path, f"{head}except ImportError:\n    FSDP = None\n")
+    assert text.startswith(f"{head}    {ADDED}except ImportError:")
+
+
 def test_a_name_that_the_module_has_as_well_is_used_where_it_is_imported(tmp_path: Path) -> None:
     dist = PUBLIC + "from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType\n"
     head = "from mylib.dist import FSDP, FullOptimStateDictConfig, StateDictType\n"
