@@ -22,7 +22,7 @@ class Use(NamedTuple):
     """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
 
     facts: ModuleFacts
-    node: ast.Name | ast.Attribute
+    node: ast.expr | ast.alias
     shown: str
 
 
@@ -94,6 +94,9 @@ class Elsewhere(Protocol):
 
     def uses(self, name: str) -> Sequence[Use] | None:
         """Where other modules read the asking module's `name`, None when there may be more such places."""
+
+    def may_use(self, name: str) -> Sequence[Use]:
+        """Where other modules may come by the asking module's `name` without being seen to, or have it as their own."""
 
 
 def calls_among(uses: Sequence[Use] | None) -> Sequence[Caller] | None:

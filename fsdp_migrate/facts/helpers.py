@@ -147,7 +147,7 @@ class Helpers:
             return self.gates.everywhere
         uses = elsewhere.uses(function.name)
         found = self.gates.everywhere if uses is None else 0
-        for use in uses or ():
+        for use in (*(uses or ()), *elsewhere.may_use(function.name)):
             foreign = use.facts.gates
             found |= self.gates.translated(foreign, foreign.mask(use.node))
         return found

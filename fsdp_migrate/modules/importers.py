@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -125,6 +126,31 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
             if qualified is not None and view.origin(qualified) == (path, name):
                 found.append(Use(facts, node, shown.get(other) or _called(other, relative)))
     return tuple(found)
+
+
+def may_use(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...]:
+    """Where other files may come by the top-level `name` of the module at `path` without being seen to.
+
+    There they read it off an object that may be the module, or import it under a public name that others take.
+    """
+    found: list[Use] = []
+    telling = re.compile(rf"\.\s*{name}\b|\b{name}\s+as\b".encode())
+    for other in sorted(modules.writers(path, name)):
+        if telling.search(modules.glance(other)):
+            facts = modules.facts(other, torch)
+            found += [] if facts is None else [Use(facts, node, other) for node in _guesses(facts, name)]
+    return tuple(found)
+
+
+def _guesses(facts: ModuleFacts, name: str) -> Iterator[ast.Attribute | ast.alias]:
+    """Attributes of this name whose owner may be anything but an object of the class around, and public aliases."""
+    for node in facts.structure.attributes:
+        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        if node.attr == name and not own and facts.names.qualified(node) is None:
+            yield node
+    for alias in (alias for statement in facts.structure.imports for alias in statement.names):
+        if alias.name == name and not (alias.asname or "_").startswith("_"):
+            yield alias
 
 
 def _called(path: str, relative: bool) -> str:

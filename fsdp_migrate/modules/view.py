@@ -327,6 +327,13 @@ class View:
         self.asked_all = True
         return uses(self.modules, self.path, name, self.torch)
 
+    def may_use(self, name: str) -> Sequence[Use]:
+        """See `Elsewhere.may_use`."""
+        from fsdp_migrate.modules.importers import may_use
+
+        self.asked_all = True
+        return may_use(self.modules, self.path, name, self.torch)
+
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""
         module, inner = split(name)

@@ -115,6 +115,13 @@ OLD_ONLY = "if Version(torch.__version__) < Version('2.1'):\n    {}\n"
         ("from .train import _save_old as save\nHANDLERS = [save]\n", ["FSDP101"]),
         ("from . import train\ngetattr(train, '_save_old')(1, 2)\n", ["FSDP101"]),
         ("TARGET = 'mylib.train._save_old'\n", ["FSDP101"]),
+        ("from .train import _save_old as save_old\n", ["FSDP101"]),
+        ("from .train import _save_old\n", []),
+        ("def f(module):\n    module._save_old(1, 2)\n", ["FSDP101"]),
+        (f"{READ}def f(module):\n    {OLD_ONLY.format('    module._save_old(1, 2)')}", []),
+        ("import importlib\nimportlib.import_module('mylib.train')._save_old(1, 2)\n", ["FSDP101"]),
+        ("class Other:\n    def f(self):\n        self._save_old(1, 2)\n", []),
+        ("import other\nother._save_old(1, 2)\n", []),
     ],
 )
 def test_a_private_function_runs_where_the_project_uses_it(other: str, codes: list[str], tmp_path: Path) -> None:
