@@ -7,6 +7,7 @@ import sys
 from typing import NoReturn
 
 import click
+from click.core import ParameterSource
 
 from fsdp_migrate import __version__, config, files, runner
 from fsdp_migrate.cli_options import (
@@ -29,6 +30,7 @@ from fsdp_migrate.runner import Change
 from fsdp_migrate.runner.gathering import CacheError, Effort
 from fsdp_migrate.torch_api import TorchRange
 
+CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
     "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
 )
@@ -100,7 +102,7 @@ Examples:
     "--cache-dir",
     metavar="FOLDER",
     type=click.Path(file_okay=False),
-    envvar="FSDP_MIGRATE_CACHE_DIR",
+    envvar=CACHE_VARIABLE,
     help="The folder of the cache.  [default: the user's folder for caches]",
 )
 @click.option(
@@ -138,7 +140,9 @@ def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | No
     try:
         return runner.lint(request.discovery, request.configuration, effort=effort)
     except CacheError as error:
-        raise click.BadParameter(str(error), param_hint="--cache-dir") from None
+        given = click.get_current_context().get_parameter_source("cache_dir")
+        hint = CACHE_VARIABLE if given is ParameterSource.ENVIRONMENT else "--cache-dir"
+        raise click.BadParameter(str(error), param_hint=hint) from None
 
 
 def _with_noqa(request: Request) -> Run:
@@ -154,7 +158,8 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
     output = request.output
     if request.configuration.options.baseline or more or output.format != "text" or output.file is not None:
         raise click.UsageError(
-            "--write-baseline reports no findings: give no --baseline, --add-noqa, --statistics or --output-..."
+            "--write-baseline reports no findings: "
+            "give no --baseline, --add-noqa, --statistics, --output-format or --output-file"
         )
     from pathlib import Path  # not needed by other runs
 
@@ -238,7 +243,7 @@ def explain(rule: str) -> None:
 
     card = find(rule)
     if card is None:
-        near = config.closest(rule, [word for entry in ENTRIES for word in (entry.code, entry.name)])
+        near = config.closest_rule(rule, {entry.code: entry.name for entry in ENTRIES})
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
     text.print_card(card, card.severity_on(TorchRange.default()))
     cases = proofs(card.code)
@@ -291,6 +296,7 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
         excluded = files.left_out(path, Configuration(files=configured).choice)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
+    text.print_notices(f"warning: {files.printable(warning)}" for warning in configured.warnings)
     if output_format == "json":
         text.print_document(config_answer.document(path, found, excluded=excluded))
     else:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,6 +147,24 @@ def test_fail_on_says_from_which_severity_on_a_finding_makes_the_exit_code_1(
     for command in (["lint"], ["rewrite"]):
         failing = [on for on in ("breaks", "changes", "deprecated", "hint") if run(*command, "--fail-on", on).exit_code]
         assert failing == fails_on
+
+
+def test_hints_that_make_a_run_fail_are_what_it_found(run: Run) -> None:
+    write(a="HINT\n", b="")
+    result = run("lint", "--fail-on", "hint")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (1, "Found 1 hint in 1 of 2 files.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+def test_a_folder_for_the_cache_is_blamed_on_what_named_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(a="x = SAFE\n")
+    Path("store").mkdir()
+    Path("store").chmod(0o777)
+    assert "Invalid value for --cache-dir: " in run("lint", "--cache-dir", "store").stderr
+    monkeypatch.setenv("FSDP_MIGRATE_CACHE_DIR", "store")
+    result = run("lint")
+    assert (result.exit_code, "--cache-dir" in result.stderr) == (2, False)
+    assert "Invalid value for FSDP_MIGRATE_CACHE_DIR: " in result.stderr
 
 
 def test_fail_on_hides_nothing_and_shows_the_hints_that_make_a_run_fail(run: Run) -> None:

@@ -7,7 +7,8 @@ from fsdp_migrate.config.settings import (
     Project,
     Settings,
     closest,
+    closest_rule,
     selectors,
 )
 
-__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "closest", "selectors"]
+__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "closest", "closest_rule", "selectors"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from fsdp_migrate.project_files import FileFault, display, read_bytes
 PYPROJECT = "pyproject.toml"
 OWN_FILE = "fsdp-migrate.toml"
 TOOL = "fsdp-migrate"
+# However somebody may have spelt it.
+_LIKE_TOOL = re.compile(rb"fsdp[-_.]?migrate", re.IGNORECASE)
 
 
 class ConfigFile(NamedTuple):
@@ -33,6 +36,7 @@ class ConfigFiles:
 
     In one folder a fsdp-migrate.toml goes before a pyproject.toml, and a pyproject.toml without a table of this tool
     does not count. Nothing is mixed: what the nearest file does not state, the files above it do not state for it.
+    `warnings` tell of tables that do not count, for another reason than that a nearer file does.
     """
 
     def __init__(self, only: str | None = None, *, isolated: bool = False) -> None:
@@ -41,6 +45,7 @@ class ConfigFiles:
         Raises:
             ConfigFileError: `only` cannot be used.
         """
+        self.warnings: list[str] = []
         self._of_folder: dict[str, ConfigFile | None] = {}
         self._fixed = only is not None or isolated
         self._only = None if only is None else _only(os.path.abspath(only))
@@ -56,15 +61,31 @@ class ConfigFiles:
         if folder not in self._of_folder:
             found = None
             if names is None or OWN_FILE in names or PYPROJECT in names:
-                found = _own(os.path.join(folder, OWN_FILE)) or _table(os.path.join(folder, PYPROJECT))
+                found = _own(os.path.join(folder, OWN_FILE)) or self._table(os.path.join(folder, PYPROJECT))
             above = os.path.dirname(folder)
             self._of_folder[folder] = found or (self.at(above) if above != folder else None)
         return self._of_folder[folder]
 
+    def _table(self, path: str) -> ConfigFile | None:
+        # Parsing TOML takes a hundred times longer than this look at the bytes.
+        try:
+            if not os.path.exists(path) or _LIKE_TOOL.search(read_bytes(path)) is None:
+                return None
+        except FileFault as fault:
+            self.warnings.append(f"{display(path)}: cannot be read: {fault}; a [tool.{TOOL}] in it does not count")
+            return None
+        tools = _tools(path)
+        self.warnings += [
+            f"{display(path)}: [tool.{name}] is not read, only [tool.{TOOL}] is: rename the table"
+            for name in tools
+            if name != TOOL and _LIKE_TOOL.fullmatch(name.encode())
+        ]
+        return _stated(path, tools)
+
 
 def _only(path: str) -> ConfigFile:
     if os.path.basename(path) == PYPROJECT:
-        found = _table(path)
+        found = _stated(path, _tools(path))
         if found is None:
             raise ConfigFileError(display(path), f"there is no [tool.{TOOL}] in it")
         return found
@@ -76,20 +97,14 @@ def _own(path: str) -> ConfigFile | None:
     return _file(path, _load(path)) if os.path.exists(path) else None
 
 
-def _table(path: str) -> ConfigFile | None:
-    # Parsing TOML takes a hundred times longer than this look at the bytes.
-    if not os.path.exists(path) or not _mentions_tool(path):
-        return None
+def _tools(path: str) -> dict[str, Any]:
     tools = _load(path).get("tool")
-    values = tools.get(TOOL) if isinstance(tools, dict) else None
+    return tools if isinstance(tools, dict) else {}
+
+
+def _stated(path: str, tools: dict[str, Any]) -> ConfigFile | None:
+    values = tools.get(TOOL)
     return _file(path, values) if isinstance(values, dict) else None
-
-
-def _mentions_tool(path: str) -> bool:
-    try:
-        return TOOL.encode() in read_bytes(path)
-    except FileFault:  # told when the requirements are read
-        return False
 
 
 def _load(path: str) -> dict[str, Any]:

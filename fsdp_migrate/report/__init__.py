@@ -37,6 +37,7 @@ class Run:
     """One run over a set of files.
 
     `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
+    `config_warnings` tell of configuration that does not count.
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
     text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
@@ -47,6 +48,7 @@ class Run:
 
     torch: str
     projects: tuple[Project, ...] = ()
+    config_warnings: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     failures: tuple[Failure, ...] = ()
     files_checked: int = 0
@@ -59,6 +61,11 @@ class Run:
     known: tuple[Known, ...] = ()
     real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
     unsafe_fixes: frozenset[str] = frozenset()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was not understood beside the code, and in which file."""
+        return (*self.config_warnings, *(warning for project in self.projects for warning in project.warnings))
 
     @property
     def tally(self) -> Tally:

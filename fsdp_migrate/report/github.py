@@ -46,9 +46,8 @@ def _failures(run: Run) -> Iterator[str]:
     for failure in run.failures:
         properties = {"title": "fsdp-migrate", "file": in_repository(failure.path, "GITHUB_WORKSPACE")}
         yield _command("error", properties, f"{failure.path}: {failure.message}")
-    for project in run.projects:
-        for warning in project.warnings:
-            yield _command("warning", {"title": "fsdp-migrate"}, warning)
+    for warning in run.warnings:
+        yield _command("warning", {"title": "fsdp-migrate"}, warning)
 
 
 def _command(name: str, properties: dict[str, str], text: str) -> str:

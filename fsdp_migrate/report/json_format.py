@@ -88,7 +88,7 @@ def _document(run: Run) -> dict[str, Any]:
         "torch": used.pop() if len(used) == 1 else None,
         "torch_ranges": ranges,
         "notes": [project.note for project in run.projects if project.note is not None],
-        "warnings": [warning for project in run.projects for warning in project.warnings],
+        "warnings": list(run.warnings),
         "findings": [_finding(finding) for finding in run.findings],
         "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
         "files_checked": run.files_checked,

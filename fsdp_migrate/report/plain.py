@@ -74,6 +74,9 @@ def lint_summary(run: Run) -> list[str]:
         among = {finding.path for finding in run.findings if finding.severity is not Severity.HINT}
         where = _of_files(len(among), run.files_checked)
         head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(run)}"
+    elif any(map(run.fails, run.findings)):
+        where = _of_files(len({finding.path for finding in run.findings}), run.files_checked)
+        return [_sentence(f"Found {_count(tally.hints, 'hint')} in {where}", run, hints=False), *notes(run)]
     else:
         what = "No new findings" if any(known.findings for known in run.known) else "No findings"
         head = f"{what} in {_count(run.files_checked, 'file')}"
@@ -123,7 +126,7 @@ def notes(run: Run) -> list[str]:
 
 def warning_lines(run: Run) -> list[str]:
     """`warning: what was not understood and in which file`."""
-    return [f"warning: {printable(warning)}" for project in run.projects for warning in project.warnings]
+    return [f"warning: {printable(warning)}" for warning in run.warnings]
 
 
 def range_lines(run: Run) -> list[str]:
@@ -156,13 +159,13 @@ def _kinds(findings: Iterable[Finding]) -> str:
     return ", ".join(f"{kinds[name]} {name}" for name in (*names.values(), "hint") if kinds[name])
 
 
-def _sentence(head: str, run: Run) -> str:
-    """`head` with what the findings do not show: suppressed ones, hints, files that failed."""
+def _sentence(head: str, run: Run, *, hints: bool = True) -> str:
+    """`head` with what the findings do not show: suppressed ones, `hints`, files that failed."""
     parts = [head]
     parts += [f"{known.findings} known from {known.path}" for known in run.known if known.findings]
     if run.suppressed:
         parts.append(f"{run.suppressed} suppressed by comments")
-    if run.tally.hints:
+    if hints and run.tally.hints:
         parts.append(_count(run.tally.hints, "hint"))
     if run.hidden_hints:
         parts.append(f"{_count(run.hidden_hints, 'hint')} hidden (--hints shows them)")

@@ -133,7 +133,7 @@ class _Log:
     def invocation(self) -> Object:
         failures = [self.notification(failure.message, "error", failure.path) for failure in self.run.failures]
         projects = self.run.projects
-        warnings = [self.notification(text, "warning") for project in projects for text in project.warnings]
+        warnings = [self.notification(text, "warning") for text in self.run.warnings]
         notes = [self.notification(project.note, "note") for project in projects if project.note is not None]
         return {
             "executionSuccessful": not self.run.failed,

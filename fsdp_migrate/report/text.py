@@ -82,6 +82,11 @@ def print_warnings(run: Run) -> None:
     _print(plain.warning_lines(run), error=True)
 
 
+def print_notices(lines: Iterable[str]) -> None:
+    """Print lines to stderr that stand beside the answer."""
+    _print(lines, error=True)
+
+
 def print_gone(run: Run) -> None:
     """Print to stderr which entries of the baseline no longer occur."""
     _print(plain.gone_lines(run), error=True)

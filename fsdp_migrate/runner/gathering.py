@@ -159,6 +159,7 @@ class Gathered:
         return Run(
             torch=str(self.configuration.options.torch or DEFAULT_RANGE),
             projects=() if self.projects is None else self.projects.used,
+            config_warnings=tuple(self.configuration.files.warnings),
             findings=tuple(self.findings),
             failures=tuple(self.failures),
             files_checked=self.files_checked,

@@ -211,3 +211,12 @@ def test_config_says_that_a_path_is_left_out(run: Run) -> None:
 
 def test_config_prints_the_schema(run: Run) -> None:
     assert json.loads(run("config", "--schema").stdout)["properties"].keys() == BY_KEY.keys()
+
+
+def test_a_table_that_does_not_count_is_warned_of(run: Run) -> None:
+    plant({"pyproject.toml": "[tool.fsdp_migrate]\nselect = ['FSDP3']\n", "x.py": LEGACY})
+    warning = "pyproject.toml: [tool.fsdp_migrate] is not read, only [tool.fsdp-migrate] is: rename the table"
+    for command in (["lint", "--torch", ">=2.1"], ["rewrite", "--diff"], ["config"]):
+        assert run(*command).stderr.splitlines()[0] == f"warning: {warning}"
+    assert json.loads(run("lint", "--output-format", "json").stdout)["warnings"] == [warning]
+    assert run("lint", "-q").stderr == ""

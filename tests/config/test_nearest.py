@@ -124,6 +124,26 @@ def test_the_header_of_pyproject_in_the_file_of_its_own_is_told_as_such() -> Non
         project_of("a.py", {"fsdp-migrate.toml": "[tool.fsdp-migrate]\nhints = true\n"})
 
 
+@pytest.mark.parametrize("name", ["fsdp_migrate", "fsdpmigrate", "FSDP-Migrate"])
+def test_a_table_whose_name_is_spelt_otherwise_is_told_not_to_count(name: str) -> None:
+    plant({"pyproject.toml": f"[tool.{name}]\nhints = true\n"})
+    files = ConfigFiles()
+    assert files.at(os.getcwd()) is None
+    assert files.at(os.path.abspath("src")) is None
+    assert files.warnings == [
+        f"pyproject.toml: [tool.{name}] is not read, only [tool.fsdp-migrate] is: rename the table"
+    ]
+
+
+def test_a_table_that_nobody_can_read_is_told_not_to_count() -> None:
+    plant({"pyproject.toml/a": ""})
+    files = ConfigFiles()
+    assert files.at(os.getcwd()) is None
+    assert files.warnings == [
+        "pyproject.toml: cannot be read: Is a directory; a [tool.fsdp-migrate] in it does not count"
+    ]
+
+
 def test_broken_toml_that_names_this_tool_is_an_error() -> None:
     with pytest.raises(ConfigFileError, match=r"^cannot be read: no valid TOML: "):
         project_of("src/a.py", {"pyproject.toml": "[tool.fsdp-migrate]\ntorch = >=2.1\n"})

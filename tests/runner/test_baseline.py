@@ -246,12 +246,14 @@ def test_what_cannot_be_written_is_told_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [["--baseline", BASELINE], ["--statistics"], ["--add-noqa"], ["--output-format", "json"]]
+    "more",
+    [["--baseline", BASELINE], ["--statistics"], ["--add-noqa"], ["--output-format", "json"], ["--output-file", "x"]],
 )
 def test_writing_a_baseline_reports_nothing(more: list[str]) -> None:
     result = renew(*more)
     assert result.exit_code == 2
-    assert "--write-baseline reports no findings" in result.stderr
+    assert "--write-baseline reports no findings: give no --baseline, --add-noqa, --stat" in result.stderr
+    assert more[0] in result.stderr.split("give no")[1]
     assert not Path(BASELINE).exists()
 
 
