@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import operator
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -54,9 +56,13 @@ class Helpers:
     def called(self, function: Function) -> int:
         """The releases that get to a place of this module that takes the function by its name."""
         if function not in self._called:
-            self._called[function] = 0  # for functions that use one another
-            for use in self._uses(function, self.structure.scope(function)):
-                self._called[function] |= 0 if self._is_of_module(use) else self.gates.mask(use)
+            self._called[function] = self.gates.everywhere  # for functions that use one another
+            if self._depth < _MAX_DEPTH:
+                self._depth += 1
+                uses = self._uses(function, self.structure.scope(function))
+                masks = [self.gates.mask(use) for use in uses if not self._is_of_module(use)]
+                self._called[function] = functools.reduce(operator.or_, masks, 0)
+                self._depth -= 1
         return self._called[function]
 
     def _is_of_module(self, node: ast.AST) -> bool:

@@ -1174,6 +1174,14 @@ def test_a_decorator_of_unittest_stops_whoever_calls_the_function() -> None:
     assert reached(source, "one") == ["-2.0.1"]
 
 
+def test_marked_functions_that_call_one_another_end() -> None:
+    mark = '@pytest.mark.skipif(is_torch_version(">=", "2.1"), reason="")\n'
+    chain = "".join(f"{mark}def f{n}():\n    f{n + 1}()\n" for n in range(400))
+    assert reached(f"{chain}{mark}def f400():\n    one()\n", "one") == ["all"]
+    circle = f"{mark}def f():\n    one()\n    g()\n{mark}def g():\n    two()\n    f()\n"
+    assert reached(f"{circle}f()\n", "two", "one") == ["all", "all"]
+
+
 def test_marks_that_are_given_later_are_those_that_hold() -> None:
     mark = 'pytest.mark.skipif(is_torch_version("<", "2.1"), reason="new")'
     test = "def test_it():\n    one()\n"
