@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from packaging.version import Version
 
 from fsdp_migrate import __version__
-from fsdp_migrate.config import closest
+from fsdp_migrate.near import closest
 from fsdp_migrate.report.json_format import SCHEMA_VERSION
 from fsdp_migrate.torch_api import PUBLISHED, TorchRange, data
 from fsdp_migrate.torch_api.data import Deprecation

@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 from click.core import ParameterSource
 
-from fsdp_migrate import __version__, config, files, runner
+from fsdp_migrate import __version__, files, runner
 from fsdp_migrate.cli_options import (
     CONFIG_FILE,
     TEXT_OR_JSON,
@@ -237,13 +237,14 @@ def explain(rule: str) -> None:
 
     CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
     """
+    from fsdp_migrate.near import closest_rule
     from fsdp_migrate.rules import find
     from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
 
     card = find(rule)
     if card is None:
-        near = config.closest_rule(rule, {entry.code: entry.name for entry in ENTRIES})
+        near = closest_rule(rule, {entry.code: entry.name for entry in ENTRIES})
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
     text.print_card(card, card.severity_on(TorchRange.default()))
     cases = proofs(card.code)

@@ -66,6 +66,11 @@ class Suppressions:
         found = [match.start() for word in _MENTIONS for match in word.finditer(text)]
         return frozenset({*map(self.source.line_number, found), *([0] if found and _WHOLE_FILE in text else [])})
 
+    @property
+    def mentioned(self) -> bool:
+        """Whether anything in the text may be a suppression."""
+        return bool(self._mentions)
+
     @cached_property
     def _by_line(self) -> dict[int, list[Directive]]:
         lines: dict[int, list[Directive]] = {}
@@ -76,12 +81,16 @@ class Suppressions:
     def silences(self, finding: Finding) -> bool:
         """Whether a comment on any line of the finding's statement, or one for the file, silences it."""
         silent = False
-        for line in (0, *self.lines(finding)) if self._mentions else ():
-            for directive in self._by_line.get(line, ()) if line in self._mentions else ():
-                words = directive.matching(finding.code, finding.name)
-                directive.used.update(words)
-                silent = silent or bool(words)
+        for directive in self.at(finding):
+            words = directive.matching(finding.code, finding.name)
+            directive.used.update(words)
+            silent = silent or bool(words)
         return silent
+
+    def at(self, finding: Finding) -> Iterator[Directive]:
+        """The comments that may silence a finding, by their places."""
+        for line in (0, *self.lines(finding)) if self._mentions else ():
+            yield from self._by_line.get(line, ()) if line in self._mentions else ()
 
     def lines(self, finding: Finding) -> list[int]:
         """The lines, from 1, on which a comment silences a finding: those of its statement, and its own."""

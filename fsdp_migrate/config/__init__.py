@@ -6,9 +6,7 @@ from fsdp_migrate.config.settings import (
     Layer,
     Project,
     Settings,
-    closest,
-    closest_rule,
     selectors,
 )
 
-__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "closest", "closest_rule", "selectors"]
+__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "selectors"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fsdp_migrate.config.settings import ConfigError, closest, code_prefix
+from fsdp_migrate.config.settings import ConfigError, code_prefix
 from fsdp_migrate.findings import Applicability, Severity
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def _strings(value: Any, wanted: str) -> list[str]:
 def _choice(value: Any, known: tuple[str, ...]) -> str:
     text: str = _typed(value, str, f"one of {', '.join(known)}")
     if text not in known:
+        from fsdp_migrate.near import closest  # only for messages
+
         raise ConfigError(f"{text!r} is none of {', '.join(known)}{closest(text, known)}")
     return text
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fsdp_migrate.config.settings import ConfigError, ConfigFileError, Layer, closest
+from fsdp_migrate.config.settings import ConfigError, ConfigFileError, Layer
 from fsdp_migrate.project_files import FileFault, display, read_bytes
 
 PYPROJECT = "pyproject.toml"
@@ -119,6 +119,7 @@ def _load(path: str) -> dict[str, Any]:
 def _advice(path: str, key: str) -> str:
     """What to do about a key that is no setting."""
     from fsdp_migrate.config.table import BY_KEY
+    from fsdp_migrate.near import closest
 
     if key == "tool" and os.path.basename(path) != PYPROJECT:
         return f"; the header [tool.{TOOL}] is for pyproject.toml alone"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _EVERY = "FSDP"
-_LIKE_CODE = re.compile(r"FSDP[-_ ]?(\w{0,4})")
-_DIGITS = str.maketrans("OIL", "011")
 
 
 class ConfigError(ValueError):
@@ -138,29 +135,7 @@ def code_prefix(selector: str, rules: Mapping[str, str]) -> str:
     prefix = selector.upper()
     if prefix and any(code.startswith(prefix) for code in rules):
         return prefix
+    from fsdp_migrate.near import closest_rule  # only for messages
+
     hint = closest_rule(selector, rules)
     raise ConfigError(f"no rule is called {selector!r}{hint}; `fsdp-migrate rules` lists them")
-
-
-def closest_rule(word: str, rules: Mapping[str, str]) -> str:
-    """As `closest`, for the code or the name of a rule; `rules` maps codes to names.
-
-    Codes are near where they begin alike: rules with other digits are about something else.
-    """
-    like = _LIKE_CODE.fullmatch(word.upper())
-    if like is None:
-        return closest(word, [*rules, *rules.values()])
-    written = _EVERY + like[1].translate(_DIGITS)
-    starts = (start for start in (written, written[:-1]) if re.fullmatch(r"FSDP\d{2,}", start))
-    near = (code for start in starts for code in sorted(rules) if code.startswith(start))
-    code = next(near, None)
-    return "" if code is None else f" (did you mean {code}?)"
-
-
-def closest(word: str, known: Iterable[str]) -> str:
-    """A parenthesis for an error message that proposes the known word nearest to `word`, or nothing."""
-    import difflib  # only for messages
-
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    near = difflib.get_close_matches(word.casefold(), by_folded, n=1)
-    return f" (did you mean {by_folded[near[0]]}?)" if near else ""

@@ -49,13 +49,12 @@ class ModuleCheck:
         if is_notebook(self.path) or may_be_unused(self.source.data, self.rules):
             return None
         entries = [entry for entry in self.rules if may_mend(entry, self.settings)]
-        found = [finding for finding in self._found(entries) if not self.suppressions.silences(finding)]
-        return FileReport(self.path, self._in_order(found))
+        return FileReport(self.path, self._in_order(self._kept(self._found(entries))))
 
     def report(self, modules: Sequence[Source]) -> FileReport:
         """What all rules find; `modules` are those of the file."""
         found = self._found(self.rules)
-        kept = [finding for finding in found if not self.suppressions.silences(finding)]
+        kept = self._kept(found)
         suppressed = len(found) - len(kept)
         if may_be_unused(self.source.data, self.rules):
             from fsdp_migrate.rules.unused_suppression import unused
@@ -77,6 +76,15 @@ class ModuleCheck:
 
     def _found(self, entries: Iterable[Entry]) -> list[Finding]:
         return [finding for entry in self._in_force(entries) for finding in findings_of(self.facts, entry)]
+
+    def _kept(self, found: Iterable[Finding]) -> list[Finding]:
+        """What no comment silences."""
+        kept = [finding for finding in found if not self.suppressions.silences(finding)]
+        if not self.suppressions.mentioned:
+            return kept
+        from fsdp_migrate.rules.unknown_codes import held
+
+        return [held(finding, self.suppressions) for finding in kept]
 
     def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         graded = (_graded(finding, self.settings) for finding in findings)

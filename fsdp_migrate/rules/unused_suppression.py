@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator
 from fsdp_migrate.edits import EditComment
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import UNUSED_SUPPRESSION, Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.running import findings_of
+from fsdp_migrate.rules.unknown_codes import in_words, is_ours, unknown
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.suppressions import Directive, Suppressions
 
@@ -22,9 +23,12 @@ CARD = RuleCard(
     name="unused-suppression",
     summary="a comment that suppresses a finding which is not there",
     explanation="""\
-The comment silences a rule that finds nothing in its statement (for `ignore-file`, in its file), or that does not
-exist. It would hide the next real finding, so `rewrite` removes it: only the code that is not needed, or the whole
-comment if no other code and no other words stand in it.
+The comment silences a rule that finds nothing in its statement (for `ignore-file`, in its file). It would hide the next
+real finding, so `rewrite` removes it: only the code that is not needed, or the whole comment if no other code and no
+other words stand in it.
+
+A code that no rule has is a mistake that only its author can mend: the comment stays, and so does the code that it may
+have been meant for, whose findings are reported as manual.
 
 Whether a rule finds something depends on the torch range; code that is checked for several ranges may need the comment
 for one of them. In a text from stdin nothing is said if it imports more than torch and the standard library: what the
@@ -44,9 +48,8 @@ never reported.""",
             "what others need stays",
         ),
         Example(
-            "# fsdp-migrate: ignore-file[FSDP999]\nimport torch\n",
-            "import torch\n",
-            "there is no such rule",
+            "# fsdp-migrate: ignore-file[FSDP10x]\nimport torch\n",
+            note="there is no such rule",
         ),
     ),
     leaves=(
@@ -79,9 +82,13 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
                 suppressions.silences(found)
     wanted = {d.line for d in suppressions.directives if _names_this(d)}
     for directive in suppressions.directives:
-        idle = _idle(directive)
-        if idle is not None and directive.line not in wanted:
+        if directive.line in wanted:
+            continue
+        idle, misspelt = _idle(directive), unknown(directive)
+        if idle is not None:
             yield _finding(facts, directive, idle)
+        if misspelt:
+            yield _misspelt(facts, directive, misspelt)
 
 
 def _imports_more_than_torch(facts: ModuleFacts) -> bool:
@@ -109,33 +116,28 @@ def _idle(directive: Directive) -> tuple[str, ...] | None:
     if not directive.codes:
         needless = directive.own and not directive.used
         return () if needless else None
-    idle = tuple(word for word in directive.codes if word not in directive.used and _is_judged(word, directive))
-    return idle or None
-
-
-def _is_judged(word: str, directive: Directive) -> bool:
-    """Whether a code is one of this tool's, rather than another's that a `noqa` names too."""
-    return directive.own or word.upper().startswith("FSDP")
+    misspelt = unknown(directive)
+    words = (word for word in directive.codes if word not in directive.used and word not in misspelt)
+    return tuple(word for word in words if is_ours(word, directive)) or None
 
 
 def _finding(facts: ModuleFacts, directive: Directive, idle: tuple[str, ...]) -> Finding:
+    fix = Fix((_edit(facts.source, directive.comment, directive.text, _without(directive, idle)),))
+    return _reported(facts, directive, idle, Verdict(fix))
+
+
+def _misspelt(facts: ModuleFacts, directive: Directive, codes: tuple[str, ...]) -> Finding:
+    return _reported(facts, directive, codes, manual(in_words(codes)))
+
+
+def _reported(facts: ModuleFacts, directive: Directive, codes: tuple[str, ...], verdict: Verdict) -> Finding:
     place = Span(
         directive.comment.start + len(directive.text[: directive.start].encode()),
         directive.comment.start + len(directive.text[: directive.end].encode()),
     )
     where = "in this file" if directive.whole_file else "here"
-    known = {word for entry in ENTRIES for word in (entry.name, *_starts(entry.code))}
-    unknown = [word for word in idle if word.lower() not in known and word.upper() not in known]
-    what = ", ".join(f"`{word}`" for word in idle) or f"`{facts.source.segment(place)}`"
-    message = f"{what} suppresses nothing {where}"
-    if unknown:
-        message += f": there is no rule {' or '.join(unknown)}"
-    fix = Fix((_edit(facts.source, directive.comment, directive.text, _without(directive, idle)),))
-    return finding(facts, CARD, place, directive.comment, message, Verdict(fix))
-
-
-def _starts(code: str) -> Iterator[str]:
-    return (code[:length] for length in range(len("FSDP"), len(code) + 1))
+    what = ", ".join(f"`{code}`" for code in codes) or f"`{facts.source.segment(place)}`"
+    return finding(facts, CARD, place, directive.comment, f"{what} suppresses nothing {where}", verdict)
 
 
 def _without(directive: Directive, idle: tuple[str, ...]) -> str:

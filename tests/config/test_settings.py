@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import ConfigError, Settings, closest, closest_rule, selectors
+from fsdp_migrate.config import ConfigError, Settings, selectors
 from fsdp_migrate.torch_api import TorchRange
 
 TORCH = TorchRange.parse(">=2.1")
@@ -47,26 +47,3 @@ def test_a_selector_that_fits_no_rule_is_refused_with_a_proposal() -> None:
         selectors(["FSDP1,FSDP3O1"], RULES)
     with pytest.raises(ConfigError, match=r"^no rule is called 'nonsense'; `fsdp-migrate rules` lists them$"):
         selectors(["nonsense"], RULES)
-
-
-@pytest.mark.parametrize(
-    ("word", "near"),
-    [
-        ("FSDP10x", "FSDP101"),
-        ("fsdp3O1", "FSDP301"),
-        ("FSDP-l04", "FSDP104"),
-        ("FSDP1041", "FSDP104"),
-        ("FSDP9", None),
-        ("FSDPX", None),
-        ("FSDP199", None),
-        ("FSDP999", None),
-        ("scatter-full-optim-state", "scatter-full-optim-state-dict"),
-    ],
-)
-def test_a_code_is_near_one_that_begins_with_the_same_digits(word: str, near: str | None) -> None:
-    assert closest_rule(word, RULES) == ("" if near is None else f" (did you mean {near}?)")
-
-
-def test_closest_ignores_case() -> None:
-    assert closest("Isinstance-Flat", RULES.values()) == " (did you mean isinstance-flat?)"
-    assert closest("zzz", RULES.values()) == ""

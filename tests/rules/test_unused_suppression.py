@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fsdp_migrate.config import Settings
-from fsdp_migrate.findings import Severity
+from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes, worth_linting
 from fsdp_migrate.modules import Modules
 from fsdp_migrate.rewrite import rewrite_bytes
@@ -87,11 +87,40 @@ def test_of_several_codes_the_idle_ones_are_named() -> None:
     assert rewritten(text) == f"{IMPORT}{OLD}  # noqa: FSDP101\n"
 
 
-def test_a_rule_that_does_not_exist_is_told_as_such() -> None:
-    assert messages("x = 1  # noqa: FSDP999\n") == ["`FSDP999` suppresses nothing here: there is no rule FSDP999"]
-    assert messages("x = 1  # fsdp-migrate: ignore[no-shrad]\n") == [
-        "`no-shrad` suppresses nothing here: there is no rule no-shrad"
-    ]
+@pytest.mark.parametrize(
+    ("comment", "code", "reason"),
+    [
+        ("noqa: FSDP999", "FSDP999", "no rule is called FSDP999"),
+        ("noqa: E501, FSDP999", "FSDP999", "no rule is called FSDP999"),
+        ("fsdp-migrate: ignore[FSDP10x]", "FSDP10x", "no rule is called FSDP10x (did you mean FSDP101?)"),
+        ("fsdp-migrate: ignore[no-shrad]", "no-shrad", "no rule is called no-shrad (did you mean no-shard?)"),
+    ],
+)
+def test_a_code_that_no_rule_has_stays_with_what_it_may_be_meant_for(comment: str, code: str, reason: str) -> None:
+    text = f"{IMPORT}{OLD}  # {comment}\n"
+    result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
+    assert result.raw.decode() == text
+    old, misspelt = result.left
+    assert (old.code, old.reason) == ("FSDP101", f"a comment may be there to silence it, but {reason}")
+    assert (misspelt.code, misspelt.message) == ("FSDP002", f"`{code}` suppresses nothing here")
+    assert (misspelt.applicability, misspelt.reason) == (Applicability.MANUAL, reason)
+
+
+def test_a_code_that_no_rule_has_stays_when_those_beside_it_go() -> None:
+    text = "x = 1  # noqa: FSDP101, FSDP999, E501\n"
+    result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
+    assert result.raw == b"x = 1  # noqa: FSDP999, E501\n"
+    assert [finding.message for finding in result.left] == ["`FSDP999` suppresses nothing here"]
+
+
+def test_a_code_that_no_rule_has_holds_the_whole_file_if_it_is_for_all_of_it() -> None:
+    text = f"# fsdp-migrate: ignore-file[FSDP10x]\n{IMPORT}{OLD}\n"
+    assert rewrite_bytes(text.encode(), "x.py", SETTINGS).raw.decode() == text
+    without = Settings(TORCH, ignore=("FSDP002",))
+    assert rewrite_bytes(text.encode(), "x.py", without).raw.decode() == text
+
+
+def test_what_silences_nothing_is_named() -> None:
     assert messages("# fsdp-migrate: ignore-file[no-shard]\n") == ["`no-shard` suppresses nothing in this file"]
     assert messages("x = 1  # fsdp-migrate: ignore\n") == ["`# fsdp-migrate: ignore` suppresses nothing here"]
 
