@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -109,8 +109,7 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
     None when one of them cannot be parsed, so that more uses may be out of sight.
     """
     found: list[Use] = []
-    shown = {file.path: file.shown for file in modules.files}
-    relative = not os.path.isabs(shown.get(path, path))
+    called = _names(modules, path)
     for other in _readers(modules, path, name):
         if name.encode() not in modules.glance(other):
             continue
@@ -124,7 +123,7 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
         for node in _uses(facts, name, sketch):
             qualified = facts.names.qualified(node)
             if qualified is not None and view.origin(qualified) == (path, name):
-                found.append(Use(facts, node, shown.get(other) or _called(other, relative)))
+                found.append(Use(facts, node, called(other)))
     return tuple(found)
 
 
@@ -153,20 +152,22 @@ def _guesses(facts: ModuleFacts, name: str) -> Iterator[ast.Attribute | ast.alia
             yield alias
 
 
-def _called(path: str, relative: bool) -> str:
-    """How a report calls a file that the run does not look at: as the one that it is of."""
-    return printable(os.path.relpath(path) if relative else path)
+def _names(modules: Modules, path: str) -> Callable[[str], str]:
+    """How a report on the file at `path` calls files: those that the run does not look at as it calls that one."""
+    shown = {file.path: file.shown for file in modules.files}
+    relative = not os.path.isabs(shown.get(path, path))
+    return lambda other: shown.get(other) or printable(os.path.relpath(other) if relative else other)
 
 
 def setters(modules: Modules, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
     """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
-    shown = {file.path: file.shown for file in modules.files}
+    called = _names(modules, path)
     nearest = modules.finder.nearest
     for other in sorted(modules.index(path).stores.get(name, set()) - {path}):
         same = nearest(os.path.dirname(other)) == nearest(os.path.dirname(path))
         facts = modules.facts(other, torch) if same else None
         if facts is not None:
-            yield facts, shown.get(other, other)
+            yield facts, called(other)
 
 
 def _readers(modules: Modules, path: str, name: str) -> list[str]:
