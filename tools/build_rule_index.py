@@ -59,6 +59,8 @@ def row(rule: Rule, module: str) -> str:
         fields.append(f"marks={_literal(marks)}")
     if rule.neighbour:
         fields.append("neighbour=True")
+    if rule.near is not None:
+        fields.append(f"near={_literal(rule.near)}")
     if rule.names is changed_names:
         fields.append("changed=True")
     elif rule.names is not None:

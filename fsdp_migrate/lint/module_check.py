@@ -72,7 +72,12 @@ class ModuleCheck:
         return report._replace(consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
-        return [entry for entry in entries if not entry.neighbour or uses_distributed(self.facts)]
+        return [entry for entry in entries if not entry.neighbour or self._is_near(entry)]
+
+    def _is_near(self, entry: Entry) -> bool:
+        """Whether the module has to do with torch.distributed, as far as one rule is concerned."""
+        names_it = entry.near is not None and entry.near.encode() in self.source.data
+        return names_it or uses_distributed(self.facts)
 
     def _found(self, entries: Iterable[Entry]) -> list[Finding]:
         return [finding for entry in self._in_force(entries) for finding in findings_of(self.facts, entry)]

@@ -72,10 +72,10 @@ class RuleCard(NamedTuple):
 class Rule:
     """A card with the identifiers that can trigger it and the function that finds its places.
 
-    A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, and in
-    all files only where it is asked for by its code. `names` gives full names of torch that can trigger the rule as
-    well as `needles` can; `fsdp_migrate.scan.written_names` looks for them. A rule that is `everywhere` has no
-    needles of its own: it looks at the files that rules about FSDP look at.
+    A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, in those
+    that have the text `near` anywhere, and in all files only where it is asked for by its code. `names` gives full
+    names of torch that can trigger the rule as well as `needles` can; `fsdp_migrate.scan.written_names` looks for
+    them. A rule that is `everywhere` has no needles of its own: it looks at the files that rules about FSDP look at.
 
     Whatever brings a file to the rules, this one finds nothing in it unless one of its `marks` is written there: the
     last parts of its needles and names where it does not say others.
@@ -85,6 +85,7 @@ class Rule:
     needles: tuple[str, ...]
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
     neighbour: bool = False
+    near: str | None = None
     names: Callable[[], Iterable[str]] | None = None
     everywhere: bool = False
     marks: tuple[str, ...] | None = None

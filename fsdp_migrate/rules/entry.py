@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule.
 
-    `needles`, `neighbour`, `names` and `everywhere` are the rule's own; `changed` says that all names of the API data
-    which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is written and
-    none of those names. `fixes` are the grades that its fixes can have.
+    `needles`, `neighbour`, `near`, `names` and `everywhere` are the rule's own; `changed` says that all names of the
+    API data which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is
+    written and none of those names. `fixes` are the grades that its fixes can have.
     """
 
     code: str
@@ -23,6 +23,7 @@ class Entry(NamedTuple):
     needles: tuple[str, ...]
     marks: tuple[str, ...] = ()
     neighbour: bool = False
+    near: str | None = None
     names: tuple[str, ...] = ()
     changed: bool = False
     everywhere: bool = False

@@ -75,7 +75,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP813", "get-rank", "c10d", ("_get_global_rank", "_get_group_rank"), marks=("_get_global_rank", "_get_group_rank"), neighbour=True, fixes=("safe",)),
     Entry("FSDP814", "multigpu-collective", "c10d", ("broadcast_multigpu", "all_reduce_multigpu", "reduce_multigpu", "all_gather_multigpu", "reduce_scatter_multigpu"), marks=("all_gather_multigpu", "broadcast_multigpu", "reduce_multigpu", "reduce_scatter_multigpu"), neighbour=True),
     Entry("FSDP815", "data-parallel-arguments", "data_parallel", ("check_reduction", "broadcast_buffers"), marks=("broadcast_buffers", "check_reduction"), neighbour=True, fixes=("safe",)),
-    Entry("FSDP821", "local-rank-option", "launch", ("--local_rank",), marks=("--local_rank",), neighbour=True, fixes=("safe",)),
+    Entry("FSDP821", "local-rank-option", "launch", ("--local_rank",), marks=("--local_rank",), neighbour=True, near="torch.distributed.launch", fixes=("safe",)),
     Entry("FSDP822", "distributed-launch", "launch", ("torch.distributed.launch", "distributed import launch"), marks=("launch",)),
     Entry("FSDP831", "checkpoint-wrapper-offload", "activation_checkpoint", ("checkpoint_wrapper",), marks=("checkpoint_wrapper",), neighbour=True, fixes=("safe",)),
     Entry("FSDP832", "apply-activation-checkpointing", "activation_checkpoint", ("apply_activation_checkpointing_wrapper",), marks=("apply_activation_checkpointing_wrapper",), neighbour=True, fixes=("safe",)),

@@ -134,6 +134,12 @@ It breaks where the file itself names torch.distributed.launch, in a comment say
                 before=_IMPORT + 'parser.add_argument("--gpu", "--local_rank", type=int)\n',
                 note="the first option string names the attribute",
             ),
+            Example(
+                before="# python -m torch.distributed.launch train.py\nimport argparse\n\n"
+                'parser = argparse.ArgumentParser()\nparser.add_argument("--local_rank", type=int)\n',
+                after="# python -m torch.distributed.launch train.py\nimport argparse\n\n"
+                'parser = argparse.ArgumentParser()\nparser.add_argument("--local-rank", "--local_rank", type=int)\n',
+            ),
         ),
         leaves=(_IMPORT + 'parser.add_argument("--local_rank", "--local-rank", type=int)\n',),
         url="https://pytorch.org/docs/stable/elastic/run.html",
@@ -141,6 +147,7 @@ It breaks where the file itself names torch.distributed.launch, in a comment say
     needles=(_UNDERSCORED,),
     check=check_local_rank,
     neighbour=True,
+    near=_LAUNCH,
 )
 
 LAUNCH = Rule(

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.torch_api import TorchRange
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
+ANY = TorchRange.parse(">=2.1")
 OPTION = "FSDP821"
 LAUNCH = "FSDP822"
 
@@ -46,6 +50,26 @@ def test_it_breaks_only_where_the_launcher_is_named() -> None:
     assert _severity("p.parse_args()\n") is Severity.HINT
     assert _severity("p.parse_args()  # python -m torch.distributed.launch\n") is Severity.BREAKS
     assert _severity("p.parse_known_args()  # python -m torch.distributed.launch\n") is Severity.CHANGES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import os\n{}os.system("python -m torch.distributed.launch train.py")\n',
+        "# Start it with python -m torch.distributed.launch.\n{}",
+        '"""python -m torch.distributed.launch train.py"""\n{}',
+    ],
+)
+def test_a_script_that_only_names_the_launcher_is_looked_at(text: str) -> None:
+    source = text.format('import argparse\np = argparse.ArgumentParser()\np.add_argument("--local_rank")\n')
+    for settings in (Settings(ANY), Settings(ANY, select=(OPTION[:-1],))):
+        found = [one for one in lint_bytes(source.encode(), "train.py", settings).findings if one.code == OPTION]
+        assert [one.severity for one in found] == [Severity.BREAKS]
+
+
+def test_the_launcher_makes_no_other_rule_look() -> None:
+    text = "# python -m torch.distributed.launch\nimport torch\nx = torch.cuda.amp.GradScaler()\n"
+    assert lint_bytes(text.encode(), "train.py", Settings(ANY)).findings == ()
 
 
 @pytest.mark.parametrize(
