@@ -123,6 +123,8 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     if not changes:
         left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
         raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
+    if not _has_scenario(changes[0].before):
+        raise click.UsageError(f"{before}: there is no function scenario(trial) in it, which is what the ranks run")
     after = folder / str(len(list(folder.iterdir()))) / before.name
     after.parent.mkdir()
     after.write_bytes(changes[0].after)
@@ -130,3 +132,19 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
         return read_fixture(before, after)
     except FixtureError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _has_scenario(program: bytes) -> bool:
+    """Whether a program that parses may have a `scenario`, by whatever means: the ranks need seconds to find out."""
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(program)
+    names = {"scenario", "*"}
+    return any(
+        names & {getattr(part, field, None) for field in ("name", "asname", "id", "value")}
+        for part in ast.walk(tree)
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias, ast.Name, ast.Constant))
+    )

@@ -527,3 +527,25 @@ def test_verify_takes_paths_or_a_program_to_rewrite_but_not_both(run: Run) -> No
     result = run("verify", ".", "--rewrite", "before.py")
     assert result.exit_code == 2
     assert "not both" in result.stderr
+
+
+@pytest.mark.parametrize("last", ["", "def main(trial):\n    pass\n", "# scenario\n"])
+def test_verify_of_a_program_without_a_scenario_starts_no_ranks(
+    run: Run, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdp_migrate.verify.run", lambda *_, **__: pytest.fail("started"))
+    Path("train.py").write_text(f"SAFE\n{last}")
+    result = run("verify", "--rewrite", "train.py")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: train.py: there is no function scenario(trial) in it, which is what the ranks run",
+    )
+
+
+@pytest.mark.parametrize("last", ["def scenario(trial): ...", "from cases import *", "import x as scenario"])
+def test_verify_of_a_program_that_may_have_a_scenario_starts_ranks(
+    run: Run, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdp_migrate.verify.run", lambda *_, **__: 0)
+    Path("train.py").write_text(f"SAFE\n{last}\n")
+    assert run("verify", "--rewrite", "train.py").exit_code == 0

@@ -52,6 +52,7 @@ _READING_PREFIXES = ("get_", "_get_", "is_", "_is_", "has_", "_has_", "should_",
 _STATE_DICT_OF = re.compile(r"(?:_?(?:get|model|optim|optimizer|full|sharded|local|ema|lora|module)_)*state_dict")
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_COMPREHENDED = "inside a comprehension: write it as a loop"
 _DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -122,7 +123,7 @@ def evaluated_before(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.A
 
 
 def evaluated_conditionally(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> str | None:
-    """Why `statement` may evaluate `node` not at all or several times, in words; None when it does exactly once."""
+    """Why `statement` may not evaluate `node` exactly once, in words that say what to do; None when it does."""
     child: ast.AST = node
     while child is not statement:
         parent = parents[child]
@@ -135,36 +136,38 @@ def evaluated_conditionally(node: ast.expr, statement: ast.stmt, parents: Mappin
 
 def _condition(parent: ast.AST, child: ast.AST) -> str | None:
     if isinstance(parent, ast.Lambda):
-        return "inside a lambda"
+        return "inside a lambda: write it as a function"
     if isinstance(parent, ast.comprehension):
-        return None if child is parent.iter else "inside a comprehension"
+        return None if child is parent.iter else _COMPREHENDED
     if isinstance(parent, _COMPREHENSIONS):
-        return None if child is parent.generators[0] else "inside a comprehension"
+        return None if child is parent.generators[0] else _COMPREHENDED
     if isinstance(parent, ast.IfExp) and child is not parent.test:
-        return "inside a conditional expression"
+        return "inside a conditional expression: write it as an `if` statement"
     if isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
-        return "behind `and` or `or`, where it may not run"
+        return "behind `and` or `or`, where it may not run: write it as an `if` statement"
     if isinstance(parent, ast.Compare) and child in parent.comparators[1:]:
-        return "inside a chained comparison, where it may not run"
+        return "inside a chained comparison, where it may not run: take it apart"
     if isinstance(parent, ast.While):
-        return "in a `while` condition, which runs again for every turn"
+        return "in a `while` condition, which runs again for every turn: leave `while True` by a `break` in its body"
     if isinstance(parent, ast.Assert):
-        return "in an assertion, which `python -O` leaves out"
+        return "in an assertion, which `python -O` leaves out: assign its result to a name before it"
     if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arguments)):
-        return "in a decorator, default or base class"
+        return "in a decorator, default or base class: assign its result to a name before the definition"
     return _position_in_block(parent, child)
 
 
 def _position_in_block(parent: ast.AST, child: ast.AST) -> str | None:
     """Places in the header of a compound statement that are evaluated later, or for every turn."""
     if isinstance(parent, ast.match_case):
-        return "in a `case`, which may not be tried"
+        return "in a `case`, which may not be tried: write the `match` as `if` statements"
     if isinstance(parent, ast.ExceptHandler):
-        return "in an `except` clause, which may not be tried"
+        return "in an `except` clause, which may not be tried: assign its result to a name before the `try`"
     if isinstance(parent, (ast.For, ast.AsyncFor)) and child is parent.target:
-        return "in a loop target, which is evaluated for every turn"
+        return "in a loop target, which is evaluated for every turn: take a plain name, and assign in the body"
     if isinstance(parent, ast.withitem) and child is parent.optional_vars:
-        return "in the target of a `with`, which is evaluated after entering it"
+        return (
+            "in the target of a `with`, which is evaluated after entering: take a plain name, and assign in the body"
+        )
     return None
 
 

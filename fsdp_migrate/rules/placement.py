@@ -92,7 +92,7 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
         raise CannotPlace("the call stands in a class body: move it into a function")
     reason = evaluated_conditionally(call, statement, facts.structure.parents)
     if reason is not None:
-        raise CannotPlace(f"the call stands {reason}: assign its result to a name in a statement of its own")
+        raise CannotPlace(f"the call stands {reason}")
     if is_printed_as_code(facts, call):
         raise CannotPlace("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
     start = facts.source.span(statement).start

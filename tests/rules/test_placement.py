@@ -38,10 +38,13 @@ def test_what_cannot_have_changed_does_not_matter(earlier: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (f"x = lambda: {CALL}", "inside a lambda"),
-        (f"x = [{CALL} for a in d]", "inside a comprehension"),
-        (f"x = {CALL} if a else None", "inside a conditional expression"),
-        (f"while {CALL}:\n    pass", "in a `while` condition"),
+        (f"x = lambda: {CALL}", "inside a lambda: write it as a function"),
+        (f"x = [{CALL} for a in d]", "inside a comprehension: write it as a loop"),
+        (f"x = {CALL} if a else None", "inside a conditional expression: write it as an `if` statement"),
+        (
+            f"while {CALL}:\n    pass",
+            "for every turn: leave `while True` by a `break` in its body",
+        ),
         (f"if a:\n    pass\nelif {CALL}:\n    pass", "in an `elif` condition"),
         (f"class A:\n    x = {CALL}", "in a class body"),
         (f"with a() as b, f({CALL}):\n    pass", "is entered before the call in the same `with`"),
