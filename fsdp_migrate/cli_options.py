@@ -14,7 +14,7 @@ from fsdp_migrate import config, files, runner
 from fsdp_migrate.config import ConfigError, ConfigFileError, Layer
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.files import Discovery, SourceFile
+from fsdp_migrate.files import Discovery, Failure, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
@@ -145,7 +145,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def read_options(**options: Any) -> None:
         take = options.pop
-        show_ranges = take("show_torch_range")
+        show_ranges, unnamed = take("show_torch_range"), options["stdin_filename"] is None
         configuration = _configuration(take, options.pop("unsafe_fixes", None))
         stdin, discovery = _discovery(take, configuration)
         request = Request(
@@ -155,6 +155,8 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
             output=Output(take("output_format"), take("output_file"), take("quiet")),
             exit_zero=take("exit_zero"),
         )
+        if stdin is not None and unnamed and not request.output.quiet:
+            _tell_what_is_not_followed(stdin)
         if show_ranges:
             _show_torch_ranges(request)
         else:
@@ -247,9 +249,27 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
             if len(paths) > 1:
                 raise click.UsageError("'-' (stdin) cannot be combined with other paths")
             raw = sys.stdin.buffer.read()
+            if name is None and _is_notebook(raw):
+                told = "this is a notebook: give its name with --stdin-filename NAME.ipynb"
+                return raw, Discovery((), failures=(Failure("<stdin>", told),))
             left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
             found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
         configuration.check(found.files)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     return raw, found
+
+
+def _is_notebook(raw: bytes) -> bool:
+    from fsdp_migrate.unplaced import is_unnamed_notebook  # not needed where files are named
+
+    return is_unnamed_notebook(raw)
+
+
+def _tell_what_is_not_followed(unnamed: bytes) -> None:
+    """Say on stderr that without a name the modules that a text from stdin imports cannot be found."""
+    from fsdp_migrate.unplaced import imports_relatively
+
+    if imports_relatively(unnamed):
+        told = "modules of the project, which the text imports, are followed only with --stdin-filename"
+        text.print_notices([f"note: {told}"])

@@ -430,6 +430,27 @@ def test_rewrite_of_stdin_gives_the_text_back_whatever_happens(run: Run, text: s
     assert (result.exit_code, result.stdout) == (code, text)
 
 
+@pytest.mark.parametrize("command", ["lint", "rewrite"])
+def test_a_text_from_nowhere_that_imports_relatively_is_told_what_is_not_followed(run: Run, command: str) -> None:
+    code = "if x:\n    from .dist import FSDP\n"
+    note = "note: modules of the project, which the text imports, are followed only with --stdin-filename\n"
+    assert run(command, "-", stdin=code).stderr == note
+    assert run(command, "-q", "-", stdin=code).stderr == ""
+    assert run(command, "--stdin-filename", "a.py", "-", stdin=code).stderr == ""
+    assert run(command, "-", stdin="# from .dist\nfrom torch import nn\n").stderr == ""
+    assert run(command, "-", stdin="from .dist import\n").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["lint", "rewrite"])
+def test_a_notebook_from_nowhere_is_not_taken_for_python(run: Run, command: str) -> None:
+    notebook = json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    result = run(command, "-", stdin=notebook)
+    told = "error: <stdin>: this is a notebook: give its name with --stdin-filename NAME.ipynb\n"
+    assert (result.exit_code, result.stderr) == (3, told)
+    assert command == "lint" or result.stdout == notebook
+    assert run(command, "-", stdin='{"cells": 1}\n').exit_code == 0
+
+
 def test_rewrite_of_stdin_shows_a_diff_or_checks(run: Run) -> None:
     diff = run("rewrite", "--diff", "--stdin-filename", "t.py", "-", stdin="SAFE\n")
     assert (diff.exit_code, diff.stdout) == (1, "--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-SAFE\n+DONE\n")

@@ -165,9 +165,7 @@ def _position_in_block(parent: ast.AST, child: ast.AST) -> str | None:
     if isinstance(parent, (ast.For, ast.AsyncFor)) and child is parent.target:
         return "in a loop target, which is evaluated for every turn: take a plain name, and assign in the body"
     if isinstance(parent, ast.withitem) and child is parent.optional_vars:
-        return (
-            "in the target of a `with`, which is evaluated after entering: take a plain name, and assign in the body"
-        )
+        return "in the target of a `with`, which is evaluated after entering: take a plain name, and assign in the body"
     return None
 
 
