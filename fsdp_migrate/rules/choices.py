@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from fsdp_migrate.facts import ModuleFacts
 
@@ -22,7 +22,7 @@ def choice(facts: ModuleFacts, node: ast.expr, names: Container[str | None]) -> 
 
 
 def _choices(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
-    """The expressions that `node` takes its value from: both of a conditional one, all of a collection."""
+    """The expressions that `node` takes its value from: both of a conditional one, all of a collection or function."""
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.BoolOp):
@@ -34,6 +34,8 @@ def _choices(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
     asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop")
     if asks and node.args:  # type: ignore[attr-defined]
         return [*_items(facts, node.func.value, node.args[0]), *node.args[1:]]  # type: ignore[attr-defined]
+    if isinstance(node, ast.Call):
+        return [value for function in _called(facts, node.func) for value in _returned(facts, function)]
     return _values(facts, node)
 
 
@@ -52,6 +54,37 @@ def _items(facts: ModuleFacts, node: ast.expr, key: ast.expr) -> list[ast.expr]:
 
 
 def _values(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
-    """What a name is assigned, beside what it gets from elsewhere."""
+    """What a name, or an attribute of `self`, is assigned, beside what it gets from elsewhere."""
+    if isinstance(node, ast.Attribute):
+        return _kept(facts, node) if _is_self(node.value) else []
     bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
     return [binding.value for binding in bindings if binding.value is not None]
+
+
+def _kept(facts: ModuleFacts, attribute: ast.Attribute) -> list[ast.expr]:
+    """What the methods of the class around an attribute of `self` assign to it."""
+    cls, found = facts.class_around(attribute), []
+    for store in facts.structure.stores:
+        if store.attr == attribute.attr and _is_self(store.value) and facts.class_around(store) is cls:
+            parent = facts.structure.parents[store]
+            found.append(parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None)
+    return [value for value in found if value is not None]
+
+
+def _called(facts: ModuleFacts, func: ast.expr) -> Iterator[ast.FunctionDef]:
+    """The functions of this file that a call may be one of: by its name, or methods of `self`."""
+    nodes: list[ast.AST] = []
+    if isinstance(func, ast.Name):
+        nodes = [binding.node for binding in facts.names.bindings(func)]
+    elif isinstance(func, ast.Attribute) and _is_self(func.value) and (cls := facts.class_around(func)) is not None:
+        nodes = [one for one in cls.body if getattr(one, "name", None) == func.attr]
+    yield from (node for node in nodes if isinstance(node, ast.FunctionDef))
+
+
+def _returned(facts: ModuleFacts, function: ast.FunctionDef) -> list[ast.expr]:
+    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return [one.value for one in returns if one.value is not None and facts.function(one) is function]
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")

@@ -240,6 +240,60 @@ def test_a_strategy_taken_from_a_dict_may_be_each_of_its_values(choice: str) -> 
     assert found.severity is Severity.DEPRECATED
 
 
+HELPER = """\
+def get(cfg):
+    if cfg.plain:
+        return ShardingStrategy.NO_SHARD
+    return ShardingStrategy.FULL_SHARD
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "m = FSDP(x, sharding_strategy=get(cfg))\n",
+        "m = FSDP(x, None, get(cfg))\n",
+        "s = get(cfg)\nm = FSDP(x, sharding_strategy=s)\n",
+        "def twice(x):\n    s = get(x)\n    return s\nm = FSDP(x, sharding_strategy=twice(cfg))\n",
+        "class T:\n    def __init__(self, cfg):\n        self.s = get(cfg)\n"
+        "    def wrap(self, x):\n        return FSDP(x, sharding_strategy=self.s)\n",
+        "kwargs = dict(sharding_strategy=get(cfg))\nm = FSDP(x, **kwargs)\n",
+        "m = FSDP(x, sharding_strategy=get(a))\nn = FSDP(y, sharding_strategy=get(b))\n",
+    ],
+)
+def test_a_strategy_that_a_function_returns_is_reported_there(use: str) -> None:
+    (found,) = lint(f"{NAMES}{HELPER}{use}", "FSDP506")
+    line = HELPER.splitlines()[2]
+    assert (found.line, found.column) == (NAMES.count("\n") + 3, line.index("Sharding") + 1)
+
+
+def test_a_strategy_that_a_method_returns_is_reported_there() -> None:
+    method = HELPER.replace("(cfg)", "(self)").replace("\n", "\n    ").rstrip()
+    text = (
+        f"{NAMES}class T:\n    {method}\n    def wrap(self, x):\n        return FSDP(x, sharding_strategy=self.get())\n"
+    )
+    (found,) = lint(text, "FSDP506")
+    assert found.line == NAMES.count("\n") + 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HELPER + "m = FSDP(x, sharding_strategy=other.get(cfg))\n",
+        HELPER + "m = FSDP(x)\nprint(get(cfg))\n",
+        HELPER + "m = FSDP(x, sharding_strategy=str(get(cfg)))\n",
+        HELPER + "def f(get):\n    return FSDP(x, sharding_strategy=get(cfg))\n",
+        "def get(c):\n    def inner():\n        return ShardingStrategy.NO_SHARD\n    return c.strategy\n"
+        "m = FSDP(x, sharding_strategy=get(cfg))\n",
+        "def get(c):\n    return get(c)\nNO_SHARD = 0\nm = FSDP(x, sharding_strategy=get(cfg))\n",
+        "class A:\n    def f(self):\n        self.s = ShardingStrategy.NO_SHARD\n"
+        "class B:\n    def f(self, x):\n        return FSDP(x, sharding_strategy=self.s)\n",
+    ],
+)
+def test_what_another_function_or_object_has_is_not_the_strategy(text: str) -> None:
+    check_noop(NAMES + text, "FSDP506")
+
+
 def test_what_a_dict_has_beside_the_strategies_is_no_matter() -> None:
     kinds = 'KINDS = {"full": ShardingStrategy.FULL_SHARD, **more}\nNONE = {"none": ShardingStrategy.NO_SHARD}\n'
     check_noop(f"{NAMES}{kinds}m = FSDP(x, sharding_strategy=KINDS[kind])\n", "FSDP506")
