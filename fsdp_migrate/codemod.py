@@ -5,8 +5,9 @@
 `-x` takes the class from anywhere. Where `.libcst.codemod.yaml` lists `fsdp_migrate` under `modules`, the command is
 `codemod.MigrateFsdp` without `-x`. Without `--no-format` LibCST runs its configured formatter (black) over every file
 that changes. LibCST prints the whole module anew, which loses a form feed at the start of a line;
-`fsdp-migrate rewrite` touches nothing but the places that it fixes. It also follows names through the modules of the
-project, and reads its settings and which torch it requires; the codemod looks at one file and at its options alone.
+`fsdp-migrate rewrite` touches nothing but the places that it fixes. It also reads the settings of the project and which
+torch it requires; the codemod knows its options alone. Both follow names through the modules of the project, the
+codemod as they lie on the disk at that moment.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from libcst import Module, parse_module
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from fsdp_migrate.config import ConfigError, Settings, selectors
+from fsdp_migrate.files import SourceFile
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.modules import Modules
+from fsdp_migrate.modules.view import View
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
-from fsdp_migrate.source import declared_encoding
+from fsdp_migrate.source import declared_encoding, lines_of
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+from fsdp_migrate.unplaced import imports_relatively
 
 
 class MigrateFsdp(CodemodCommand):
@@ -85,9 +90,13 @@ class MigrateFsdp(CodemodCommand):
         text = tree.code
         encoding = declared_encoding(text)
         raw = text.encode(encoding)
-        if not Screen(ENTRIES).passes(raw):
+        view = self._view()
+        screen = Screen(ENTRIES)
+        if not screen.passes(raw) and (view is None or not screen.passes(view.written(lines_of(raw, view.path)))):
             raise SkipFile("no FSDP names")
-        result = rewrite_bytes(raw, self.context.filename or "<string>", self.settings)
+        if view is None and imports_relatively(raw):
+            self.warn("the context has no filename: modules of the project, which this one imports, are not followed")
+        result = rewrite_bytes(raw, self.context.filename or "<string>", self.settings, view)
         if result.error is not None:
             raise RewriteError(result.error)
         for finding in result.left:
@@ -96,6 +105,13 @@ class MigrateFsdp(CodemodCommand):
         if result.raw == raw:
             return tree
         return parse_module(result.raw.decode(encoding), tree.config_for_parsing)
+
+    def _view(self) -> View | None:
+        """What the module can learn of its project; nothing where nobody says where it lies."""
+        path = self.context.filename
+        if path is None:
+            return None
+        return Modules((SourceFile(path, path),), noting=False).view(path, self.settings.torch)
 
 
 def _usable(read: Callable[[str], object]) -> Callable[[str], object]:

@@ -109,7 +109,7 @@ def test_an_encoding_that_the_text_declares_is_kept_when_it_was_parsed_from_a_st
 
 
 def test_a_rewrite_that_fails_fails_the_codemod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codemod, "rewrite_bytes", lambda raw, path, settings: RewriteResult(raw, error="internal: x"))
+    monkeypatch.setattr(codemod, "rewrite_bytes", lambda raw, *_: RewriteResult(raw, error="internal: x"))
     with pytest.raises(RewriteError, match="internal: x"):
         MigrateFsdp(CodemodContext()).transform_module(parse_module(BEFORE))
 
@@ -124,6 +124,51 @@ def test_settings_that_cannot_be_used_are_errors() -> None:
 def test_a_skip_says_why() -> None:
     with pytest.raises(SkipFile, match="no FSDP names"):
         MigrateFsdp(CodemodContext()).transform_module(parse_module("import torch\n"))
+
+
+def project(folder: Path) -> Path:
+    """A project whose modules get FSDP from one another; gives the one that saves."""
+    (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    package = folder / "lib"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "dist.py").write_text("from torch.distributed.fsdp import FullyShardedDataParallel as Wrapper\n")
+    (package / "save.py").write_text(FOLLOWED.format(arguments="osd, model, optim"))
+    return package / "save.py"
+
+
+FOLLOWED = """\
+from .dist import Wrapper
+
+
+def order(model, optim, osd):
+    return Wrapper.optim_state_dict_to_load({arguments})
+"""
+
+
+def test_names_are_followed_through_the_modules_of_the_project(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    command = MigrateFsdp(CodemodContext(filename=str(path)))
+    new = command.transform_module(parse_module(path.read_text()))
+    assert new.code == FOLLOWED.format(arguments="model=model, optim=optim, optim_state_dict=osd")
+    assert command.context.warnings == []
+
+
+def test_a_module_that_has_all_names_from_its_project_is_not_skipped(tmp_path: Path) -> None:
+    path = project(tmp_path)
+    (path.parent / "old.py").write_text("from torch.distributed.fsdp import FlatParameter as Old\n")
+    text = "from .old import Old\n\n\ndef check(p):\n    return isinstance(p, Old)\n"
+    command = MigrateFsdp(CodemodContext(filename=str(path)))
+    new = command.transform_module(parse_module(text))
+    assert new.code == 'def check(p):\n    return getattr(p, "_fsdp_flattened", False)\n'
+
+
+def test_without_a_filename_what_is_not_followed_is_warned_of(tmp_path: Path) -> None:
+    text = project(tmp_path).read_text()
+    command = MigrateFsdp(CodemodContext())
+    assert command.transform_module(parse_module(text)).code == text
+    (warning,) = command.context.warnings
+    assert warning == "the context has no filename: modules of the project, which this one imports, are not followed"
 
 
 def libcst_tool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
