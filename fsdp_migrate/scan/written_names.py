@@ -24,6 +24,8 @@ _AS = _SPACE + rb"as" + _SPACE + rb"(\w+)"
 _IMPORTED_NAME = re.compile(rb"(\w+)(?:\s+as\s+(\w+))?")
 _IMPORTED_MODULE = re.compile(rb"(" + _PATH + rb")(?:" + _AS + rb")?")
 _COMMENT = re.compile(rb"#[^\r\n]*")
+# No file that parses has a parenthesis that stays open; one with many of them would be read again for each.
+_MOST_UNCLOSED = 2000
 # Attributes may stand on lines of their own; behind the dot a line ends only by a backslash.
 _ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
 # A comment goes to the end of its line: if it could stop before, a row of `#` could be taken apart in 2**n ways.
@@ -114,7 +116,7 @@ def closing(raw: bytes, start: int) -> int:
         if raw.find(b"#", line_start, end) < 0:
             return end
         end += 1
-    return len(raw)
+    return min(len(raw), start + _MOST_UNCLOSED)
 
 
 def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:

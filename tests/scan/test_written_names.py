@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.scan.written_names import Vocabulary
+from fsdp_migrate.scan.written_names import Vocabulary, closing
 from fsdp_migrate.screen import Screen
 
 GONE = Vocabulary(["torch.distributed.fsdp.flat_param", "torch.distributed.reduce_all", "FSDP.old_method"])
@@ -105,3 +105,10 @@ def test_what_the_screen_lets_pass_of_this_package_is_little() -> None:
 def test_rows_of_number_signs_behind_a_name_are_passed_over_in_no_time(row: str) -> None:
     assert not GONE.is_written(f"import torch.distributed as dist\nx = dist  {row}\n".encode())
     assert GONE.is_written(f"import torch.distributed as dist\ngetattr(dist  {row}\n,  {row}\n'reduce_all')\n".encode())
+
+
+def test_many_imports_that_stay_open_take_no_more_than_their_length() -> None:
+    opened = b"from torch.x import (\n"
+    assert closing(opened * 50, len(opened)) == len(opened) * 50
+    found = [len(range(start, closing(opened * 2000, start))) for start in range(0, len(opened) * 2000, len(opened))]
+    assert max(found) == 2000
