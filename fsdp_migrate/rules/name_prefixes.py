@@ -38,6 +38,7 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     if not _strips_each(facts):
         yield from _strings(facts, card)
+        yield from _whole_names(facts, card)
     yield from _flat_keys(facts, card)
     yield from _doubled_modules(facts, card)
     for node in facts.structure.attributes:
@@ -89,6 +90,30 @@ def _is_taken_away(facts: ModuleFacts, node: ast.Constant) -> bool:
         return parent.left is node and isinstance(parent.ops[0], (ast.In, ast.NotIn))
     method = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else None
     return method in _TAKING and isinstance(parent, ast.Call) and parent.args[:1] == [node]
+
+
+def _whole_names(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find tests whether a module, or a part of a name, is called like the inner wrapper, where the file has none."""
+    if any(store.attr == _INNER for store in facts.structure.stores):
+        return
+    for node in facts.structure.strings:
+        if node.value == _INNER and _is_part(facts, node) and _runs_on_new(facts, node):
+            message = f"nothing is called `{_INNER}` since torch 2.0: this test always ends the same way"
+            verdict = manual(f"since torch 2.0 the only wrapper is `{_OUTER}`: test for that one, or drop the test")
+            yield finding(facts, card, node, facts.statement(node), message, verdict)
+
+
+def _is_part(facts: ModuleFacts, node: ast.Constant) -> bool:
+    """Whether a string is compared as a whole, with a name or with the parts of one."""
+    parent = facts.structure.parents[node]
+    if not isinstance(parent, ast.Compare) or len(parent.ops) > 1:
+        return False
+    if isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
+        return True
+    parts = parent.comparators[0]
+    parts = (facts.names.value(parts) if isinstance(parts, ast.Name) else None) or parts
+    splits = isinstance(parts, ast.Call) and isinstance(parts.func, ast.Attribute) and parts.func.attr == "split"
+    return splits and isinstance(parent.ops[0], (ast.In, ast.NotIn))
 
 
 def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
@@ -233,7 +258,8 @@ state dict no longer match.
 
 `name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
 attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
-has the prefix `{_OUTER}.` by itself knows both forms and is left alone.
+has the prefix `{_OUTER}.` by itself knows both forms and is left alone. A test whether something is called
+`{_INNER}` as a whole is reported.
 
 The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0: tests for the old name are reported. So is,
 as a hint, `model.module.module`, which up to 1.12 was needed to get behind the second wrapper.""",

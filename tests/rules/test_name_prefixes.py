@@ -126,6 +126,35 @@ def test_the_inner_prefix_alone_matches_nothing_either() -> None:
     check_noop("def f(n):\n    return n.replace('_fpw_module.', '').replace('_fsdp_wrapped_module.', '')\n", "FSDP606")
 
 
+@pytest.mark.parametrize(
+    "test",
+    [
+        "n == '_fpw_module'",
+        "'_fpw_module' != n",
+        "'_fpw_module' in n.split('.')",
+        "'_fpw_module' not in n.split('.')",
+        "n.split('.')[0] == '_fpw_module'",
+    ],
+)
+def test_the_inner_wrapper_is_no_whole_name_either(test: str) -> None:
+    text = f"def f(n):\n    return {test}\n"
+    check_manual(text, "FSDP606", "drop the test")
+    check_noop(text, "FSDP606", torch=">=1.13,<2.0")
+    check_noop(f"{text}OUTER = '_fsdp_wrapped_module'\n", "FSDP606")
+    check_noop(f"class W:\n    def __init__(self, m):\n        self._fpw_module = m\n{text}", "FSDP606")
+    check_noop(f"import fairscale\n{text}", "FSDP606")
+
+
+def test_the_parts_of_a_name_may_have_a_name_of_their_own() -> None:
+    text = "def f(n):\n    parts = n.split('.')\n    return '_fpw_module' in parts\n"
+    check_manual(text, "FSDP606", "drop the test")
+
+
+@pytest.mark.parametrize("test", ["'_fpw_module' in n", "n in ('_fpw_module', 'x')", "getattr(n, '_fpw_module')"])
+def test_what_is_no_whole_name_is_left_alone(test: str) -> None:
+    check_noop(f"def f(n):\n    return {test}\n", "FSDP606")
+
+
 @pytest.mark.parametrize("test", ["n == 'flat_param'", "n.endswith('.flat_param')", "n.startswith('flat_param')"])
 def test_a_test_for_the_old_name_of_the_flat_parameter_is_reported(test: str) -> None:
     check_manual(f"import torch.distributed\ndef f(n):\n    return {test}\n", "FSDP606", "test for both")
