@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from fsdp_migrate.facts.elsewhere import Elsewhere
-    from fsdp_migrate.facts.gates import Gates
+    from fsdp_migrate.facts.releases.gates import Gates
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class ModuleFacts:
 
     def gates_of(self, releases: tuple[Version, ...]) -> Gates:
         """Which of the given releases reach a node; to be asked only until the facts are closed."""
-        from fsdp_migrate.facts.gates import Gates  # needed only where something is found
+        from fsdp_migrate.facts.releases.gates import Gates  # needed only where something is found
 
         apart = self.source.runs_apart
         self._gates.append(Gates(self.source.tree, self.names, releases, self.structure.parents, apart))

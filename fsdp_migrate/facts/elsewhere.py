@@ -22,7 +22,7 @@ class Use(NamedTuple):
     """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
 
     facts: ModuleFacts
-    node: ast.expr | ast.alias
+    node: ast.expr
     shown: str
 
 
@@ -86,17 +86,11 @@ class Elsewhere(Protocol):
     def is_imported(self, name: str) -> bool:
         """Whether another module of the project takes the top-level `name` of the asking module."""
 
-    def is_written(self, word: str) -> bool:
-        """Whether a word is in another module of the project."""
-
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
 
     def uses(self, name: str) -> Sequence[Use] | None:
         """Where other modules read the asking module's `name`, None when there may be more such places."""
-
-    def may_use(self, name: str) -> Sequence[Use]:
-        """Where other modules may come by the asking module's `name` without being seen to, or have it as their own."""
 
 
 def calls_among(uses: Sequence[Use] | None) -> Sequence[Caller] | None:

@@ -94,6 +94,12 @@ class Meaning(NamedTuple):
 UNKNOWN = Meaning(None)
 
 
+def own_class(meaning: Meaning) -> ast.ClassDef | None:
+    """The class of this module that something means."""
+    node = None if meaning.binding is None else meaning.binding.node
+    return node if isinstance(node, ast.ClassDef) else None
+
+
 class Names:
     """Resolves the expressions of one module.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -57,13 +56,6 @@ def index(files: Iterable[SourceFile]) -> Index:
 def is_imported(modules: Modules, path: str, name: str) -> bool:
     """Whether another file takes the top-level `name` of the module at `path`."""
     return any(_takes(modules, other, path, name) for other in _candidates(modules, path, name))
-
-
-def is_written(modules: Modules, path: str, word: str) -> bool:
-    """Whether another file than the one at `path` has a word."""
-    # Few files have the name, whatever stands around it.
-    others = modules.writers(path, word.strip("\"'.:"))
-    return any(word.encode() in modules.glance(other) for other in sorted(others))
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
@@ -125,31 +117,6 @@ def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use
             if qualified is not None and view.origin(qualified) == (path, name):
                 found.append(Use(facts, node, called(other)))
     return tuple(found)
-
-
-def may_use(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...]:
-    """Where other files may come by the top-level `name` of the module at `path` without being seen to.
-
-    There they read it off an object that may be the module, or import it under a public name that others take.
-    """
-    found: list[Use] = []
-    telling = re.compile(rf"\.\s*{name}\b|\b{name}\s+as\b".encode())
-    for other in sorted(modules.writers(path, name)):
-        if telling.search(modules.glance(other)):
-            facts = modules.facts(other, torch)
-            found += [] if facts is None else [Use(facts, node, other) for node in _guesses(facts, name)]
-    return tuple(found)
-
-
-def _guesses(facts: ModuleFacts, name: str) -> Iterator[ast.Attribute | ast.alias]:
-    """Attributes of this name whose owner may be anything but an object of the class around, and public aliases."""
-    for node in facts.structure.attributes:
-        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        if node.attr == name and not own and facts.names.qualified(node) is None:
-            yield node
-    for alias in (alias for statement in facts.structure.imports for alias in statement.names):
-        if alias.name == name and not (alias.asname or "_").startswith("_"):
-            yield alias
 
 
 def _names(modules: Modules, path: str) -> Callable[[str], str]:

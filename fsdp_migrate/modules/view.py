@@ -306,13 +306,6 @@ class View:
         self.asked_all = True
         return is_imported(self.modules, self.path, name)
 
-    def is_written(self, word: str) -> bool:
-        """See `Elsewhere.is_written`."""
-        from fsdp_migrate.modules.importers import is_written
-
-        self.asked_all = True
-        return is_written(self.modules, self.path, word)
-
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """See `Elsewhere.setters`."""
         from fsdp_migrate.modules.importers import setters
@@ -326,13 +319,6 @@ class View:
 
         self.asked_all = True
         return uses(self.modules, self.path, name, self.torch)
-
-    def may_use(self, name: str) -> Sequence[Use]:
-        """See `Elsewhere.may_use`."""
-        from fsdp_migrate.modules.importers import may_use
-
-        self.asked_all = True
-        return may_use(self.modules, self.path, name, self.torch)
 
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""

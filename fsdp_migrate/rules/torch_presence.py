@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import DISTRIBUTED, uses_distributed
-from fsdp_migrate.facts.fallbacks import attempts_around, names_of_exceptions
+from fsdp_migrate.facts.releases.attempts import attempts_around, names_of_exceptions
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking

@@ -101,51 +101,6 @@ def test_constants_that_hang_on_one_another_in_a_circle_decide_nothing(tmp_path:
     assert lint(tmp_path, "from .versions import A", "A", versions=versions, other=other) == ["FSDP101"]
 
 
-HELPER = "def _save_old(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
-OLD_ONLY = "if Version(torch.__version__) < Version('2.1'):\n    {}\n"
-
-
-@pytest.mark.parametrize(
-    ("other", "codes"),
-    [
-        ("print(1)\n", []),
-        (f"{READ}from .train import _save_old\n{OLD_ONLY.format('_save_old(1, 2)')}", []),
-        (f"{READ}from . import train\n{OLD_ONLY.format('train._save_old(1, 2)')}", []),
-        ("from .train import _save_old\n_save_old(1, 2)\n", ["FSDP101"]),
-        ("from .train import _save_old as save\nHANDLERS = [save]\n", ["FSDP101"]),
-        ("from . import train\ngetattr(train, '_save_old')(1, 2)\n", ["FSDP101"]),
-        ("TARGET = 'mylib.train._save_old'\n", ["FSDP101"]),
-        ("from .train import _save_old as save_old\n", ["FSDP101"]),
-        ("from .train import _save_old\n", []),
-        ("def f(module):\n    module._save_old(1, 2)\n", ["FSDP101"]),
-        (f"{READ}def f(module):\n    {OLD_ONLY.format('    module._save_old(1, 2)')}", []),
-        ("import importlib\nimportlib.import_module('mylib.train')._save_old(1, 2)\n", ["FSDP101"]),
-        ("class Other:\n    def f(self):\n        self._save_old(1, 2)\n", []),
-        ("import other\nother._save_old(1, 2)\n", []),
-    ],
-)
-def test_a_private_function_runs_where_the_project_uses_it(other: str, codes: list[str], tmp_path: Path) -> None:
-    train = f"{READ}{PUBLIC}\n{HELPER}\n{OLD_ONLY.format('_save_old(1, 2)')}"
-    grow(tmp_path, {"mylib/__init__.py": "", "mylib/train.py": train, "mylib/other.py": other})
-    assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == [*codes, "FSDP690"]
-
-
-@pytest.mark.parametrize(("other", "codes"), [("", []), ("def f(saver):\n    saver._save_old()\n", ["FSDP101"])])
-def test_a_private_method_runs_where_the_project_uses_it(other: str, codes: list[str], tmp_path: Path) -> None:
-    method = HELPER.replace("(model, optim):", "(self, model, optim):", 1).replace("\n", "\n    ").rstrip(" ")
-    use = OLD_ONLY.format("Saver()._save_old(1, 2)")
-    train = f"{READ}{PUBLIC}\nclass Saver:\n    {method}\n{use}"
-    grow(tmp_path, {"mylib/__init__.py": "", "mylib/train.py": train, "mylib/other.py": other})
-    assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == [*codes, "FSDP690"]
-
-
-def test_a_package_that_takes_a_private_function_hands_it_on(tmp_path: Path) -> None:
-    train = f"{READ}{PUBLIC}\n{HELPER}\n{OLD_ONLY.format('_save_old(1, 2)')}"
-    tree = {"mylib/__init__.py": "from .train import _save_old\n", "mylib/train.py": train}
-    grow(tmp_path, {**tree, "run.py": "import mylib\nmylib._save_old(1, 2)\n"})
-    assert codes_of(tmp_path, "mylib/train.py", ">=2.1") == ["FSDP101", "FSDP690"]
-
-
 MARKS = """\
 import unittest
 import pytest

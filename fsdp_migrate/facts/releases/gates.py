@@ -9,12 +9,11 @@ from typing import Any
 
 from packaging.version import Version
 
-from fsdp_migrate.facts.fallbacks import Attempt, attempts_around
-from fsdp_migrate.facts.flags import Flags
-from fsdp_migrate.facts.helpers import Function, Helpers
-from fsdp_migrate.facts.opaque import Opaque
-from fsdp_migrate.facts.skips import Skips
-from fsdp_migrate.facts.version_tests import Names, outcome
+from fsdp_migrate.facts.releases.attempts import Attempt, attempts_around
+from fsdp_migrate.facts.releases.evaluator import outcome
+from fsdp_migrate.facts.releases.flags import Flags
+from fsdp_migrate.facts.releases.reach import Names, Reach
+from fsdp_migrate.facts.releases.skipped_tests import Skips
 from fsdp_migrate.torch_api import RELEASES
 
 _EXITS = frozenset("sys.exit os._exit os.abort builtins.exit builtins.quit pytest.skip pytest.fail pytest.exit".split())
@@ -49,15 +48,14 @@ class Gates:
         `apart` tells of two statements of the module whether one is run even if the other fails, as cells are.
         """
         self.releases = releases
-        self.bits = {release: 1 << place for place, release in enumerate(sorted({*RELEASES, *releases}))}
+        known = sorted({*RELEASES, *releases})
+        self.bits: Mapping[Version, int] = {release: 1 << place for place, release in enumerate(known)}
         self.everywhere = sum(self.bits.values())
         self.names: Names = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
         self._apart = apart
         self.flags = Flags(names, self)
-        self._opaque = None if self.flags.names is None else Opaque(self.flags.names, self.parents)
-        self._helpers = None if self.flags.names is None else Helpers(self.flags.names, self)
-        self.skips = Skips(self, self._helpers)
+        self.skips = Skips(self.flags.names, self)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -95,7 +93,7 @@ class Gates:
             self._alive[child] = result
         return result
 
-    def translated(self, foreign: Gates, mask: int) -> int:
+    def translated(self, foreign: Reach, mask: int) -> int:
         """What the gates of another module found, as bits of these."""
         return sum(bit for release, bit in self.bits.items() if mask & foreign.bits.get(release, mask))
 
@@ -107,13 +105,10 @@ class Gates:
             return self.everywhere, self.everywhere
         self._pending.add(test)
         try:
-            self._sides[test] = (self.everywhere, self.everywhere) if self._is_opaque(test) else self._evaluate(test)
+            self._sides[test] = self._evaluate(test)
         finally:
             self._pending.discard(test)
         return self._sides[test]
-
-    def _is_opaque(self, test: ast.expr) -> bool:
-        return self._opaque is not None and self._opaque.holds(test)
 
     def _evaluate(self, test: ast.expr) -> tuple[int, int]:
         true = false = 0
@@ -174,11 +169,8 @@ class Gates:
     def _edge_try(self, parent: ast.Try, child: ast.AST) -> int:
         return self.attempt(parent).reach(child)
 
-    def _edge_function(self, parent: Function, child: ast.AST) -> int:
-        if not isinstance(child, ast.stmt):
-            return self.everywhere
-        used = self.everywhere if self._helpers is None else self._helpers.reach(parent)
-        return used & self.skips.reach(parent)
+    def _edge_function(self, parent: ast.FunctionDef | ast.AsyncFunctionDef, child: ast.AST) -> int:
+        return self.skips.reach(parent) if isinstance(child, ast.stmt) else self.everywhere
 
     def _before(self, parent: ast.AST, child: ast.stmt) -> int:
         """The releases on which the statements before `child` in its block let control go on."""
@@ -286,7 +278,7 @@ class _Remembered:
 
     def __init__(self, names: Names) -> None:
         self.definition = names.definition
-        self.elsewhere = getattr(names, "elsewhere", None)
+        self.elsewhere = names.elsewhere
         self._resolve = names.qualified
         self._known: dict[ast.expr, str | None] = {}
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from packaging.version import Version
 
-from fsdp_migrate.facts import version_homes, version_names
-from fsdp_migrate.facts.version_expressions import LOCAL, MISSING, VALUES, Env
-from fsdp_migrate.facts.version_values import Present, TorchVersion, Unknown
+from fsdp_migrate.facts.releases import calls, named_tests
+from fsdp_migrate.facts.releases.reach import Held, Names
+from fsdp_migrate.facts.releases.values import ATTRIBUTES, METHODS, Present, TorchVersion, Unknown, allows
 from fsdp_migrate.torch_api import data
 
 if TYPE_CHECKING:
@@ -27,25 +26,11 @@ if TYPE_CHECKING:
 _BUILDS = ("", "+cu118")
 _MAX_STEPS = 500
 _MAX_DEPTH = 40
+LOCAL = "<file>"
+# Stands for an argument or constant whose value is not known; it matters only if something looks at it.
+MISSING = object()
 
-
-class Names(Protocol):
-    """What the evaluator asks of the resolver of a module."""
-
-    def qualified(self, node: ast.expr) -> str | None:
-        """The dotted name of an expression, as imported: `torch.__version__`, `.imports.is_torch_version`."""
-
-    def definition(self, node: ast.Name) -> ast.expr | ast.FunctionDef | None:
-        """The expression or function that a name is bound to, None unless there is exactly one binding."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a name may hold: the value of an expression (item `index` of it, in an unpacking), or an imported name."""
-
-    value: ast.expr | None = None
-    index: int | None = None
-    target: str | None = None
+Env = Mapping[str, object]
 
 
 class Flow(Protocol):
@@ -194,7 +179,7 @@ class Evaluator:
             raise Unknown
         return found
 
-    def named(self, test: version_names.NamedTest) -> bool:
+    def named(self, test: named_tests.NamedTest) -> bool:
         """The outcome of a test that a name spells out.
 
         Raises:
@@ -217,7 +202,7 @@ class Evaluator:
         if qualified == "torch.version.__version__":
             return str(self.torch_version())
         module, _, name = qualified.rpartition(".")
-        if module == "operator" and name in version_names.NAMES.values():
+        if module == "operator" and name in named_tests.NAMES.values():
             return getattr(operator, name)
         if qualified.startswith(f"{data.PACKAGE}.") and self.exists(qualified):
             return Present()
@@ -226,7 +211,7 @@ class Evaluator:
         try:
             return self._by_name(name)
         except Unknown:
-            return version_homes.value(self, qualified)
+            return _imported_value(self, qualified)
 
     def _by_name(self, name: str) -> Any:
         """The value of a constant whose name says what it holds.
@@ -234,9 +219,9 @@ class Evaluator:
         Raises:
             Unknown: it does not.
         """
-        if (test := version_names.constant(name)) is not None:
+        if (test := named_tests.constant(name)) is not None:
             return self.named(test)
-        if version_names.is_version(name):
+        if named_tests.is_version(name):
             return self.torch_version()
         if name.strip("_").lower() in ("torch_major", "torch_minor"):
             return self.torch_version_part(name)
@@ -355,3 +340,314 @@ def _only_return(function: ast.FunctionDef) -> list[ast.expr]:
     *before, end = function.body
     straight = all(isinstance(s, (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)) for s in before)
     return [end.value] if straight and isinstance(end, ast.Return) and end.value is not None else []
+
+
+def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
+    """The value of an imported constant, evaluated where it is bound.
+
+    Raises:
+        Unknown: it is not bound in the project, or does not follow from the torch version.
+    """
+    found = _home(evaluator, qualified)
+    if found is None or _is_settled(*found):
+        raise Unknown
+    facts, name = found
+    outcome = facts.memo((_imported_value, name, evaluator.build), lambda: _outcome(evaluator, facts, name))
+    if outcome is None:
+        raise Unknown
+    evaluator.varies = True
+    return outcome[0]
+
+
+def _outcome(evaluator: Evaluator, facts: ModuleFacts, name: str) -> tuple[Any] | None:
+    """The value that a name has at the end of its module, None when it is unknown or the same on every release."""
+    inner = evaluator.within(facts)
+    held, gated = facts.gates.flags.held(facts.names.exported(name), evaluator.release)
+    try:
+        result = inner.agreed(inner.held(one, {}) for one in held)
+    except Exception:
+        # The expression is the user's: whatever goes wrong in it would go wrong when it runs.
+        result = MISSING
+    if not (gated or inner.varies):
+        _settled(facts).add(name)
+        return None
+    return None if result is MISSING else (result,)
+
+
+def _imported_call(evaluator: Evaluator, qualified: str, call: ast.Call, env: Env) -> Any:
+    """What a call of an imported helper returns.
+
+    Raises:
+        Unknown: it is not defined in the project, or more than the torch version decides what it returns.
+    """
+    found = _home(evaluator, qualified)
+    if found is None or _is_settled(*found):
+        raise Unknown
+    facts, name = found
+    bindings = facts.names.exported(name)
+    inner = evaluator.within(facts)
+    try:
+        if len(bindings) != 1 or not isinstance(bindings[0].node, ast.FunctionDef):
+            raise Unknown
+        result = evaluator.called(bindings[0].node, call, env, inner)
+    finally:
+        if not inner.varies:
+            _settled(facts).add(name)
+    if not inner.varies:
+        raise Unknown
+    evaluator.varies = True
+    return result
+
+
+def _settled(facts: ModuleFacts) -> set[str]:
+    """The names of a module that were seen not to ask for torch's version."""
+    return facts.memo(_settled, set[str])
+
+
+def _is_settled(facts: ModuleFacts, name: str) -> bool:
+    return name in _settled(facts)
+
+
+def _home(evaluator: Evaluator, qualified: str) -> tuple[ModuleFacts, str] | None:
+    elsewhere = evaluator.names.elsewhere
+    return None if elsewhere is None else elsewhere.home(qualified)
+
+
+_Handler = Callable[["Evaluator", Any, Env], Any]
+
+
+def _constant(evaluator: Evaluator, node: ast.Constant, env: Env) -> Any:
+    return node.value
+
+
+def _name(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
+    value = _named(evaluator, node, env)
+    if isinstance(value, list) and evaluator.flow is not None and evaluator.flow.is_changed(node):
+        raise Unknown
+    return value
+
+
+def _named(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
+    qualified = evaluator.names.qualified(node)
+    if qualified is not None and not qualified.startswith(data.PACKAGE):
+        try:
+            return evaluator.symbol(qualified)
+        except Unknown:
+            if not qualified.startswith(LOCAL):
+                raise
+    definition = evaluator.names.definition(node)
+    if isinstance(definition, ast.expr):
+        return evaluator.followed(definition, env)
+    if node.id in env:
+        if env[node.id] is MISSING:
+            raise Unknown
+        return env[node.id]
+    if evaluator.flow is None:
+        raise Unknown
+    held, gated = evaluator.flow.in_force(node, evaluator.release)
+    evaluator.varies = evaluator.varies or gated
+    return evaluator.agreed(evaluator.held(one, env) for one in held)
+
+
+def _attribute(evaluator: Evaluator, node: ast.Attribute, env: Env) -> Any:
+    qualified = evaluator.names.qualified(node)
+    is_set = qualified is not None and evaluator.flow is not None and evaluator.flow.is_set(node, qualified)
+    if qualified is not None and not is_set:
+        try:
+            return evaluator.symbol(qualified)
+        except Unknown:
+            pass
+    value = evaluator.value(node.value, env)
+    if isinstance(value, TorchVersion):
+        value = Version(value)
+    if not allows(ATTRIBUTES, value, node.attr):
+        raise Unknown
+    return getattr(value, node.attr)
+
+
+def _call(evaluator: Evaluator, node: ast.Call, env: Env) -> Any:
+    if isinstance(node.func, ast.Name):
+        definition = evaluator.names.definition(node.func)
+        if isinstance(definition, (ast.FunctionDef, ast.Lambda)):
+            return evaluator.called(definition, node, env)
+    qualified = evaluator.names.qualified(node.func)
+    if qualified is not None and not qualified.startswith(LOCAL):
+        known = calls.find(qualified)
+        try:
+            if known is not None:
+                return known(evaluator, node, env)
+            return _imported_call(evaluator, qualified, node, env)
+        except Unknown:
+            if known is not None:
+                return _imported_call(evaluator, qualified, node, env)
+    if not isinstance(node.func, ast.Attribute):
+        raise Unknown
+    owner = evaluator.value(node.func.value, env)
+    if not allows(METHODS, owner, node.func.attr) or any(keyword.arg is None for keyword in node.keywords):
+        raise Unknown
+    arguments = [evaluator.value(argument, env) for argument in node.args]
+    keywords = {str(keyword.arg): evaluator.value(keyword.value, env) for keyword in node.keywords}
+    return getattr(owner, node.func.attr)(*arguments, **keywords)
+
+
+def _compare(evaluator: Evaluator, node: ast.Compare, env: Env) -> bool:
+    operands = [node.left, *node.comparators]
+    unknown = False
+    for number, op in enumerate(node.ops):
+        try:
+            (left, one), (right, other) = (evaluator.watched(operand, env) for operand in operands[number : number + 2])
+            # `torch.__version__ == TORCH_VERSION`: one of them must be another version than the name says.
+            if one and other:
+                raise Unknown
+            if not _COMPARE[type(op)](left, right):
+                return False
+        except Exception:
+            unknown = True
+    if unknown:
+        raise Unknown
+    return True
+
+
+def _is(left: object, right: object) -> bool:
+    singletons = (None, True, False)
+    if not any(side is single for side in (left, right) for single in singletons):
+        raise Unknown
+    return left is right
+
+
+def _contains(left: Any, right: Any) -> bool:
+    # `"dev" in torch.__version__`: nightlies and builds are not among the known releases.
+    if isinstance(left, str) and isinstance(right, str) and any(character.isalpha() for character in left):
+        raise Unknown
+    return left in right
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.GtE: operator.ge,
+    ast.Gt: operator.gt,
+    ast.In: _contains,
+    ast.NotIn: lambda left, right: not _contains(left, right),
+    ast.Is: _is,
+    ast.IsNot: lambda left, right: not _is(left, right),
+}
+
+
+def _bool_op(evaluator: Evaluator, node: ast.BoolOp, env: Env) -> Any:
+    decisive = isinstance(node.op, ast.Or)
+    value: Any = None
+    unknown = False
+    for part in node.values:
+        try:
+            value = evaluator.condition(part, env)
+            if bool(value) is decisive:
+                return decisive if unknown else value
+        except Exception:
+            # A later part may still decide.
+            unknown = True
+    if unknown:
+        raise Unknown
+    return value
+
+
+def _unary(evaluator: Evaluator, node: ast.UnaryOp, env: Env) -> Any:
+    if isinstance(node.op, ast.Not):
+        return not evaluator.condition(node.operand, env)
+    value = evaluator.value(node.operand, env)
+    if not isinstance(node.op, ast.USub) or not isinstance(value, (int, float)):
+        raise Unknown
+    return -value
+
+
+def _if_exp(evaluator: Evaluator, node: ast.IfExp, env: Env) -> Any:
+    test = evaluator.truth(node.test, env)
+    arms = [node.body] if test else [node.orelse] if test is False else [node.body, node.orelse]
+    return evaluator.agreed(evaluator.value(arm, env) for arm in arms)
+
+
+def _binary(evaluator: Evaluator, node: ast.BinOp, env: Env) -> Any:
+    left, right = evaluator.value(node.left, env), evaluator.value(node.right, env)
+    kinds: tuple[type, ...] = (str, tuple, list) if isinstance(node.op, ast.Add) else ()
+    kinds += (bool,) if isinstance(node.op, (ast.BitAnd, ast.BitOr)) else (int, float)
+    if not any(isinstance(left, kind) and isinstance(right, kind) for kind in kinds):
+        raise Unknown
+    return _BINARY[type(node.op)](left, right)
+
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+}
+
+
+def _sequence(evaluator: Evaluator, node: ast.Tuple | ast.List | ast.Set, env: Env) -> Any:
+    kind = {ast.Tuple: tuple, ast.List: list, ast.Set: list}[type(node)]
+    return kind(evaluator.value(element, env) for element in node.elts)
+
+
+def _subscript(evaluator: Evaluator, node: ast.Subscript, env: Env) -> Any:
+    value = evaluator.value(node.value, env)
+    if not isinstance(value, (str, tuple, list)):
+        raise Unknown
+    return value[evaluator.value(node.slice, env)]
+
+
+def _slice(evaluator: Evaluator, node: ast.Slice, env: Env) -> slice:
+    return slice(
+        *(None if part is None else evaluator.value(part, env) for part in (node.lower, node.upper, node.step))
+    )
+
+
+def _comprehension(evaluator: Evaluator, node: ast.ListComp | ast.GeneratorExp, env: Env) -> list[Any]:
+    generator = node.generators[0]
+    if len(node.generators) > 1 or generator.is_async or not isinstance(generator.target, ast.Name):
+        raise Unknown
+    result = []
+    for item in evaluator.value(generator.iter, env):
+        inner = {**env, generator.target.id: item}
+        if all(evaluator.value(condition, inner) for condition in generator.ifs):
+            result.append(evaluator.value(node.elt, inner))
+    return result
+
+
+def _joined(evaluator: Evaluator, node: ast.JoinedStr, env: Env) -> str:
+    return "".join(str(evaluator.value(part, env)) for part in node.values)
+
+
+def _formatted(evaluator: Evaluator, node: ast.FormattedValue, env: Env) -> str:
+    if node.format_spec is not None or node.conversion not in (-1, ord("s")):
+        raise Unknown
+    return str(evaluator.value(node.value, env))
+
+
+def _walrus(evaluator: Evaluator, node: ast.NamedExpr, env: Env) -> Any:
+    return evaluator.value(node.value, env)
+
+
+VALUES: dict[type[ast.AST], _Handler] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Call: _call,
+    ast.Compare: _compare,
+    ast.BoolOp: _bool_op,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.IfExp: _if_exp,
+    ast.Tuple: _sequence,
+    ast.List: _sequence,
+    ast.Set: _sequence,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.ListComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted,
+    ast.NamedExpr: _walrus,
+}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from packaging.version import Version
 
-from fsdp_migrate.facts import version_names
-from fsdp_migrate.facts.version_values import (
+from fsdp_migrate.facts.releases import named_tests
+from fsdp_migrate.facts.releases.reach import Names
+from fsdp_migrate.facts.releases.values import (
     Distribution,
     LooseVersion,
     Present,
@@ -20,8 +21,26 @@ from fsdp_migrate.facts.version_values import (
 )
 from fsdp_migrate.torch_api import data
 
-if TYPE_CHECKING:
-    from fsdp_migrate.facts.version_tests import Evaluator
+
+class Evaluator(Protocol):
+    """Evaluates expressions on one build of one release; see `evaluator.Evaluator`."""
+
+    release: Version
+    names: Names
+    varies: bool
+
+    def value(self, node: ast.expr, env: Mapping[str, object]) -> Any:
+        """The value of `node`."""
+
+    def torch_version(self) -> TorchVersion:
+        """torch.__version__ of this build."""
+
+    def exists(self, name: str) -> bool:
+        """Whether this release has the dotted name."""
+
+    def named(self, test: named_tests.NamedTest) -> bool:
+        """The outcome of a test that a name spells out."""
+
 
 _Call = Callable[["Evaluator", ast.Call, Mapping[str, object]], Any]
 
@@ -40,13 +59,13 @@ def find(qualified: str) -> _Call | None:
         return _BY_NAME[name]
     if name == "parse" and "version" in module:
         return _parsed(Version)
-    symbol = version_names.function(name)
+    symbol = named_tests.function(name)
     if symbol is not None:
         return _named_comparison(symbol)
-    test = version_names.constant(name)
+    test = named_tests.constant(name)
     if test is not None:
         return lambda evaluator, node, env: evaluator.named(test)
-    if version_names.is_version(name):
+    if named_tests.is_version(name):
         return lambda evaluator, node, env: evaluator.torch_version()
     return None
 
@@ -103,7 +122,7 @@ def _named_comparison(symbol: str) -> _Call:
     def call(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
         wanted = _argument(evaluator, node, env, 0, "version", "library_version", "min_version", "torch_version")
         evaluator.varies = True
-        result = version_names.passes(symbol, evaluator.release, Version(str(wanted)))
+        result = named_tests.passes(symbol, evaluator.release, Version(str(wanted)))
         if result is None:
             raise Unknown
         return result
@@ -115,7 +134,7 @@ def _is_torch_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, ob
     """`is_torch_version(">=", "2.1")` of accelerate, transformers and diffusers."""
     symbol = _argument(evaluator, node, env, 0, "operation")
     wanted = _argument(evaluator, node, env, 1, "version")
-    return bool(version_names.COMPARISONS[symbol](Version(evaluator.torch_version()), Version(str(wanted))))
+    return bool(named_tests.COMPARISONS[symbol](Version(evaluator.torch_version()), Version(str(wanted))))
 
 
 def _compare_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
@@ -123,7 +142,7 @@ def _compare_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, obj
     package = _argument(evaluator, node, env, 0, "package", "library_or_version")
     compare = _argument(evaluator, node, env, 1, "op", "operation")
     wanted = _argument(evaluator, node, env, 2, "version", "requirement_version")
-    compare = version_names.COMPARISONS[compare] if isinstance(compare, str) else compare
+    compare = named_tests.COMPARISONS[compare] if isinstance(compare, str) else compare
     return bool(compare(_version_of(evaluator, package), Version(str(wanted))))
 
 
@@ -204,7 +223,7 @@ _BY_PATH: dict[str, _Call] = {
     "importlib.metadata.distribution": _distribution,
     "importlib_metadata.distribution": _distribution,
     "pkg_resources.get_distribution": _distribution,
-    **{f"operator.{name}": _builtin(version_names.COMPARISONS[symbol]) for symbol, name in version_names.NAMES.items()},
+    **{f"operator.{name}": _builtin(named_tests.COMPARISONS[symbol]) for symbol, name in named_tests.NAMES.items()},
 }
 
 _BY_NAME: dict[str, _Call] = {

@@ -7,14 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from fsdp_migrate.facts.releases.reach import Reach
 from fsdp_migrate.torch_api import data
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts.gates import Gates
 
 IMPORT, ATTRIBUTE = "import", "attribute"
 _BROAD = frozenset({"Exception", "BaseException"})
@@ -65,7 +62,7 @@ class Need:
 class Attempt:
     """One try statement, and on which releases control takes which of its parts."""
 
-    def __init__(self, node: ast.Try, gates: Gates) -> None:
+    def __init__(self, node: ast.Try, gates: Reach) -> None:
         self.node = node
         self.gates = gates
 

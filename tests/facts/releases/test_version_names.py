@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.facts import version_names
+from fsdp_migrate.facts.releases import named_tests
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from fsdp_migrate.facts import version_names
     ],
 )
 def test_constants_that_spell_out_a_version_test(name: str, operator: str | None, version: tuple[int, ...]) -> None:
-    assert version_names.constant(name) == version_names.NamedTest(operator, version)
+    assert named_tests.constant(name) == named_tests.NamedTest(operator, version)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_constants_that_spell_out_a_version_test(name: str, operator: str | None
     ],
 )
 def test_constants_that_do_not(name: str) -> None:
-    assert version_names.constant(name) is None
+    assert named_tests.constant(name) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_constants_that_do_not(name: str) -> None:
     ],
 )
 def test_functions_that_compare_with_their_argument(name: str, operator: str | None) -> None:
-    assert version_names.function(name) == operator
+    assert named_tests.function(name) == operator
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_functions_that_compare_with_their_argument(name: str, operator: str | N
     ],
 )
 def test_names_that_hold_the_version(name: str, found: bool) -> None:
-    assert version_names.is_version(name) is found
+    assert named_tests.is_version(name) is found
 
 
 def test_an_open_test_holds_only_where_every_reading_agrees() -> None:
-    test = version_names.NamedTest(None, (2, 1))
+    test = named_tests.NamedTest(None, (2, 1))
     assert [test.holds(Version(r)) for r in ("2.0.1", "2.1.2", "2.2.2")] == [False, True, None]

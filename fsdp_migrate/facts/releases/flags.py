@@ -5,18 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from packaging.version import Version
 
-from fsdp_migrate.facts.scopes import Binding, Kind, Structure
-from fsdp_migrate.facts.version_tests import Held, Names, is_plain, is_undecorated
+from fsdp_migrate.facts.releases.evaluator import is_plain, is_undecorated
+from fsdp_migrate.facts.releases.reach import Held, Names, Reach, ScopedNames
+from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.torch_api import data
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
-    from fsdp_migrate.facts.gates import Gates
-    from fsdp_migrate.facts.names import Meaning
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
@@ -28,24 +23,10 @@ _MAY_SKIP = (ast.For, ast.AsyncFor, ast.While, ast.Match, ast.IfExp, ast.BoolOp,
 _CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse")
 
 
-@runtime_checkable
-class ScopedNames(Names, Protocol):
-    """A resolver that also lists the bindings of names that have several."""
-
-    structure: Structure
-    elsewhere: Elsewhere | None
-
-    def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
-        """Everything that an expression may refer to where it stands."""
-
-    def bindings(self, node: ast.Name) -> Sequence[Binding]:
-        """The bindings that a name may have where it is used, in source order."""
-
-
 class Flags:
     """What names and functions of one module come to, given which releases reach each of its nodes."""
 
-    def __init__(self, names: Names, gates: Gates) -> None:
+    def __init__(self, names: Names, gates: Reach) -> None:
         self.names = names if isinstance(names, ScopedNames) else None
         self.gates = gates
         self._plain: dict[ast.FunctionDef, bool] = {}

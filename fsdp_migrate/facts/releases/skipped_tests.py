@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from fsdp_migrate.facts import version_names
+from fsdp_migrate.facts.names import Meaning, own_class
+from fsdp_migrate.facts.releases import named_tests
+from fsdp_migrate.facts.releases.reach import Reach, ScopedNames
 from fsdp_migrate.torch_api import data
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
-    from fsdp_migrate.facts.gates import Gates
-    from fsdp_migrate.facts.helpers import Helpers
 
 _MARKS = "pytestmark"
 _MAX_DEPTH = 5
@@ -29,35 +25,39 @@ _VERSION_ARGUMENTS = ("version", "min_version")
 class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
-    def __init__(self, gates: Gates, helpers: Helpers | None) -> None:
+    def __init__(self, names: ScopedNames | None, gates: Reach) -> None:
+        """`names` tells what a class inherits from; without it each stands for itself."""
+        self.names = names
         self.gates = gates
-        self.helpers = helpers
         self._marks: dict[ast.ClassDef | ast.Module, list[ast.expr]] = {}
 
     def reach(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         """The releases on which the body of a function runs once it is called, or taken for a test."""
-        marks = [*function.decorator_list]
-        outer = self.gates.parents.get(function)
         is_test = function.name.startswith("test")
+        # A mark is for those who collect tests: whoever calls the function does not ask for it.
+        marks = [mark for mark in function.decorator_list if is_test or _name(mark) in _WRAPPING]
+        outer = self.gates.parents.get(function)
         while outer is not None:
             for holder in self._with_bases(outer):
                 marks += getattr(holder, "decorator_list", ())
                 marks += self._marks_of(holder) if is_test else ()
             outer = self.gates.parents.get(outer)
-        own = [mark for mark in function.decorator_list if _name(mark) in _WRAPPING]
-        result = self._let_by(marks)
-        if result != self.gates.everywhere and self.helpers is not None:
-            # A mark is for those who collect tests: a call does not ask for it.
-            result |= self._let_by(own) & self.helpers.called(function)
         # What is skipped everywhere is no old arm.
-        return result or self.gates.everywhere
+        return self._let_by(marks) or self.gates.everywhere
 
     def _with_bases(self, outer: ast.AST) -> Iterator[ast.ClassDef | ast.Module]:
         """A module, or a class and those of its file that it inherits marks from; nothing for anything else."""
         if isinstance(outer, ast.Module):
             yield outer
         elif isinstance(outer, ast.ClassDef):
-            yield from [outer] if self.helpers is None else self.helpers.family(outer)
+            found = [outer]
+            for one in found:
+                own = (own_class(meaning) for base in one.bases for meaning in self._meanings(base))
+                found += [base for base in own if base is not None and base not in found]
+            yield from found
+
+    def _meanings(self, base: ast.expr) -> Sequence[Meaning]:
+        return () if self.names is None else self.names.meanings(base)
 
     def _marks_of(self, holder: ast.ClassDef | ast.Module) -> list[ast.expr]:
         if holder not in self._marks:
@@ -94,7 +94,7 @@ class Skips:
             return self.gates.sides(test)[0 if name == "skipUnless" else 1]
         if name == "RunIf":
             return self._within(_bounds(mark))
-        symbol = version_names.function(name.removeprefix(_REQUIRING)) if name.startswith(_REQUIRING) else None
+        symbol = named_tests.function(name.removeprefix(_REQUIRING)) if name.startswith(_REQUIRING) else None
         return self.gates.everywhere if symbol is None else self._within(_required(mark, symbol))
 
     def _named(self, mark: ast.Name | ast.Attribute, depth: int) -> int:
@@ -102,7 +102,7 @@ class Skips:
         definition = self.gates.names.definition(mark) if isinstance(mark, ast.Name) else None
         if definition is not None:
             return self._defined(definition, depth)
-        elsewhere: Elsewhere | None = getattr(self.gates.names, "elsewhere", None)
+        elsewhere = self.gates.names.elsewhere
         qualified = None if elsewhere is None else self.gates.names.qualified(mark)
         home = None if elsewhere is None or qualified is None else elsewhere.home(qualified)
         bindings = [] if home is None else home[0].names.exported(home[1])
@@ -125,7 +125,7 @@ class Skips:
                 wanted = Version(text)
             except InvalidVersion:
                 continue
-            let = (b for r, b in self.gates.bits.items() if version_names.passes(symbol, r, wanted) is not False)
+            let = (b for r, b in self.gates.bits.items() if named_tests.passes(symbol, r, wanted) is not False)
             result &= sum(let)
         return result
 

@@ -7,8 +7,8 @@ import pytest
 from packaging.version import Version
 
 from fsdp_migrate.facts.names import Names
-from fsdp_migrate.facts.version_tests import truth
-from fsdp_migrate.facts.version_values import TorchVersion
+from fsdp_migrate.facts.releases.evaluator import truth
+from fsdp_migrate.facts.releases.values import TorchVersion
 from fsdp_migrate.facts.walk import build
 from fsdp_migrate.torch_api import RELEASES
 

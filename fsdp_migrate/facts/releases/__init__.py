@@ -1,0 +1,1 @@
+"""Which torch releases get to a place: version checks, `try/except` fallbacks, early exits, skipped tests."""
