@@ -96,7 +96,7 @@ EXPECTED = {
     "composable.py:8 FSDP510": ("hint manual", "hint manual", "hint manual", "hint manual", "deprecated safe"),
     "composable.py:8 FSDP600": ("breaks manual", "breaks manual", "breaks manual", "-", "-"),
     "shard.py:6 FSDP600": ("breaks manual", "-", "-", "-", "-"),
-    "shard.py:9 FSDP401": ("breaks safe",) * 5,
+    "shard.py:9 FSDP401": ("breaks manual", *("breaks safe",) * 4),
     "shard.py:14 FSDP407": ("breaks manual", "breaks manual", "breaks manual", "-", "-"),
     "shard.py:15 FSDP502": ("breaks manual", "breaks manual", "breaks safe", "breaks safe", "breaks safe"),
     "shard.py:15 FSDP507": ("hint manual", "hint manual", "-", "-", "-"),
