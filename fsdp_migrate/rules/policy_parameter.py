@@ -169,9 +169,8 @@ def _other_use(
         for scope in home.nested():
             for use in scope.uses.get(function.name, ()) if scope.lookup(function.name) is home else ():
                 parent = facts.structure.parents[use]
-                is_called = isinstance(parent, ast.Call) and parent.func is use
-                passes_old = is_called and any(keyword.arg in (OLD, None) for keyword in parent.keywords)
-                if use not in ways and (not is_called or passes_old):
+                call = parent if isinstance(parent, ast.Call) and parent.func is use else None
+                if use not in ways and (call is None or any(k.arg in (OLD, None) for k in call.keywords)):
                     return use
         if not (home.is_module and elsewhere is not None and elsewhere.is_imported(function.name)):
             return None

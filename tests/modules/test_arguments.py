@@ -85,11 +85,14 @@ POLICY = "def mine(module, recurse, unwrapped_params):\n    return unwrapped_par
 
 
 @pytest.mark.parametrize(
-    "train",
-    ["from .config import KW\nm = FSDP(x, **KW)\n", "from .config import mine\nm = FSDP(x, auto_wrap_policy=mine)\n"],
+    ("train", "applicability"),
+    [
+        ("from .config import KW\nm = FSDP(x, **KW)\n", Applicability.SAFE),
+        ("from .config import mine\nm = FSDP(x, auto_wrap_policy=mine)\n", Applicability.MANUAL),
+    ],
 )
-def test_a_policy_that_another_module_gives_to_fsdp_is_manual(train: str, tmp_path: Path) -> None:
+def test_a_policy_that_another_module_gives_to_fsdp(train: str, applicability: Applicability, tmp_path: Path) -> None:
     config = f"from torch.distributed.fsdp.wrap import wrap\n{POLICY}KW = {{'auto_wrap_policy': mine}}\n"
     project(tmp_path, config, train)
     (found,) = report_of(tmp_path, "lib/config.py").findings
-    assert (found.code, found.applicability) == ("FSDP401", Applicability.MANUAL)
+    assert (found.code, found.applicability) == ("FSDP401", applicability)
