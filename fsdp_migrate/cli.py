@@ -32,12 +32,13 @@ from fsdp_migrate.torch_api import TorchRange
 
 CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
-    "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
+    "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage or stdout cannot be\n"
+    "written, 3 a file could not be read, parsed or written."
 )
 
 
 def main() -> NoReturn:
-    """Run the command line; interrupting it or closing its output ends it without a word."""
+    """Run the command line; where it is interrupted, it ends without a word."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
