@@ -15,6 +15,7 @@ from fsdp_migrate.cli_options import (
     TEXT_OR_JSON,
     Request,
     UnusableConfig,
+    interrupts,
     parse_torch,
     report_format,
     shared,
@@ -149,7 +150,8 @@ def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | No
 def _with_noqa(request: Request) -> Run:
     if request.stdin is not None or not request.output.for_people or request.output.file is not None:
         raise click.UsageError("--add-noqa cannot be combined with '-', --output-format or --output-file")
-    done = runner.add_noqa(request.discovery, request.configuration)
+    with interrupts():
+        done = runner.add_noqa(request.discovery, request.configuration)
     if not request.output.quiet:
         text.print_suppressed(done.findings, done.files)
     return done.run
@@ -202,7 +204,7 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
         raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    with usage_errors():
+    with usage_errors(), interrupts():
         run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
     if preview:
         _print_preview(run, changes if diff else (), summary=diff and not output.quiet)

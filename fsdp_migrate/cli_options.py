@@ -237,6 +237,18 @@ def usage_errors() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
+@contextlib.contextmanager
+def interrupts() -> Iterator[None]:
+    """Say of a run that is interrupted which files it wrote."""
+    from fsdp_migrate.runner.writing import Interrupted  # not needed by other runs
+
+    try:
+        yield
+    except Interrupted as stop:
+        text.print_interrupted(stop.written, stop.files)
+        raise click.Abort from None
+
+
 def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:
     """The text from stdin, if it is asked for, and the files to look at."""
     paths, name, force_exclude = take("paths"), take("stdin_filename"), take("force_exclude")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fsdp_migrate.files import Failure, printable
@@ -107,6 +107,14 @@ def rewrite_summary(run: Run, *, done: bool) -> list[str]:
 def suppressed_line(findings: int, files: int) -> str:
     """What `--add-noqa` did."""
     return f"Suppressed {_count(findings, 'finding')} in {_count(files, 'file')}."
+
+
+def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
+    """What a run that was interrupted wrote, a file a line, and that this is all."""
+    if not written:
+        return ["Interrupted: no file was written."]
+    told = f"Interrupted: {len(written)} of {_count(files, 'file')} written, each as a whole"
+    return [*(f"written: {path}" for path in written), f"{told}; the others are as they were. Run again for the rest."]
 
 
 def baseline_summary(run: Run) -> list[str]:

@@ -86,18 +86,19 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
 
     Raises:
         FileOptionError: a baseline cannot be read.
+        Interrupted: the run was.
     """
     from fsdp_migrate.rewrite import rewrite_bytes
+    from fsdp_migrate.runner.writing import Writing
 
     gathered = Gathered(configuration, list(discovery.failures))
     gathered.baseline_at(configuration.options.baseline)
     changes: list[Change] = []
-    folders: list[str] = []
     if write and discovery.leftovers:
         from fsdp_migrate import replacing
 
         replacing.clear(discovery.leftovers)
-    with _uncollected():
+    with Writing(len(discovery.files)) as writing, _uncollected():
         for file, raw in _worth_linting(discovery, gathered):
             with gathered.failures_of(file):
                 settings = gathered.settings_of(file)
@@ -107,13 +108,11 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
                 if result.raw != raw:
                     if write:
-                        folders.append(files.write(file, result.raw, raw))
+                        writing.write(file, result.raw, raw)
                     changes.append(Change(file.shown, raw, result.raw))
                     gathered.changed.append(file.shown)
                     gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
                 gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
-    if folders:
-        files.sync(folders)
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known), tuple(changes)
@@ -168,29 +167,32 @@ class Suppressed(NamedTuple):
 
 
 def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
-    """Write a `# noqa` for everything that `lint` reports."""
+    """Write a `# noqa` for everything that `lint` reports.
+
+    Raises:
+        Interrupted: the run was.
+    """
     from fsdp_migrate.runner.noqa import with_noqa
+    from fsdp_migrate.runner.writing import Writing
     from fsdp_migrate.splicing import RewriteError
 
     before = lint(discovery, configuration)
     failures: list[Failure] = []
-    folders: list[str] = []
     found = {path: list(findings) for path, findings in groupby(before.findings, lambda finding: finding.path)}
-    for file in discovery.files:
-        findings = found.get(file.shown)
-        if findings is None:
-            continue
-        raw = before.sources[file.shown]
-        try:
-            new = with_noqa(raw, findings)
-            if new != raw:
-                folders.append(files.write(file, new, raw))
-        except (FileError, RewriteError) as error:
-            failures.append(Failure(file.shown, str(error)))
-    if folders:
-        files.sync(folders)
+    with Writing(len(discovery.files)) as writing:
+        for file in discovery.files:
+            findings = found.get(file.shown)
+            if findings is None:
+                continue
+            raw = before.sources[file.shown]
+            try:
+                new = with_noqa(raw, findings)
+                if new != raw:
+                    writing.write(file, new, raw)
+            except (FileError, RewriteError) as error:
+                failures.append(Failure(file.shown, str(error)))
     after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration)
-    return Suppressed(len(before.findings) - len(after.findings), len(folders), after)
+    return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
