@@ -27,7 +27,6 @@ from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
-from fsdp_migrate.runner import Change
 from fsdp_migrate.runner.gathering import CacheError, Effort
 from fsdp_migrate.torch_api import TorchRange
 
@@ -178,6 +177,7 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
     epilog=f"""\b
 Examples:
   fsdp-migrate rewrite --diff src/
+  fsdp-migrate rewrite --diff --output-file fsdp.patch src/
   fsdp-migrate rewrite src/
   fsdp-migrate rewrite --unsafe-fixes --select FSDP201 src/train.py
 
@@ -186,7 +186,7 @@ With --diff or --check, 1 means that a file would change.""",
 )
 @shared
 @report_format(REWRITE_FORMATS)
-@click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
+@click.option("--diff", is_flag=True, help="Print a unified diff for `git apply`; change no file.")
 @click.option("--check", is_flag=True, help="Write and print nothing; the exit code says whether a file would change.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -199,15 +199,19 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
     '-' reads stdin and prints the new text.
     """
     output = request.output
-    if (not output.for_people or output.file is not None) and (diff or check or request.stdin is not None):
-        what = f"--output-format {output.format}" if output.file is None else "--output-file"
-        raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")
+    takes_diffs = output.for_people or output.format == "json"
+    if (not output.for_people or output.file is not None) and not (diff and takes_diffs and not check):
+        what = f"--output-format {output.format}" if not output.for_people else "--output-file"
+        if diff or check or request.stdin is not None:
+            other = "--check or '-'" if takes_diffs else "--diff, --check or '-'"
+            raise click.UsageError(f"{what} cannot be combined with {other}")
     preview = diff or check
     write = not (preview or request.stdin is not None)
     with usage_errors(), interrupts():
         run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
     if preview:
-        _print_preview(run, changes if diff else (), summary=diff and not output.quiet)
+        with usage_errors():
+            output.preview(run, changes, diff=diff)
         request.exit(3 if run.failed else int(bool(changes)))
     if request.stdin is not None:
         # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
@@ -217,17 +221,6 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
         with usage_errors():
             output.rewrite(run)
     request.exit(run.exit_code)
-
-
-def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> None:
-    from fsdp_migrate.report import diff
-
-    for change in changes:
-        text.print_diff(diff.unified(change.path, change.before, change.after))
-    text.print_unparsable(run)
-    text.print_failures(run)
-    if summary:
-        text.print_preview_summary(run)
 
 
 @cli.command(

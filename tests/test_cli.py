@@ -315,7 +315,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
         ),
         (["lint", "-", "a.py"], "'-' (stdin) cannot be combined with other paths"),
         (["lint", "--stdin-filename", "a.py", "a.py"], "give '-' as the path"),
-        (["rewrite", "--diff", "--output-format", "json"], "cannot be combined"),
+        (["rewrite", "--diff", "--output-format", "sarif"], "cannot be combined"),
         (
             ["explain", "scater-full-optim-state-dict"],
             "(did you mean scatter-full-optim-state-dict?)",

@@ -13,7 +13,7 @@ from fsdp_migrate import files
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import UNPARSABLE
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Change, Run
 from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Gathered
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.runner.baseline import Baseline
-
-
-class Change(NamedTuple):
-    """The bytes of one file before and after rewriting."""
-
-    path: str
-    before: bytes
-    after: bytes
 
 
 def lint(

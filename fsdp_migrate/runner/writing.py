@@ -11,8 +11,8 @@ from fsdp_migrate import files
 from fsdp_migrate.files import FileError, SourceFile
 
 
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """The run was interrupted: `written` files, as reports show them, are whole and new; all others are as they were."""
+class Interrupted(Exception):
+    """The run was interrupted: the files `written`, as reports show them, are whole; all others are as they were."""
 
     def __init__(self, written: tuple[str, ...], files: int) -> None:
         """`files` is how many the run was to look at."""
