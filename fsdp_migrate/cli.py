@@ -12,12 +12,14 @@ from click.core import ParameterSource
 from fsdp_migrate import __version__, files, runner
 from fsdp_migrate.cli_options import (
     CONFIG_FILE,
+    SELECT,
     TEXT_OR_JSON,
     Request,
     UnusableConfig,
     interrupts,
     parse_torch,
     report_format,
+    selected,
     shared,
     usage_errors,
 )
@@ -225,41 +227,62 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
 
 @cli.command(
     short_help="Explain a rule, with examples.",
-    epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter",
+    epilog="""\b
+Examples:
+  fsdp-migrate explain FSDP104
+  fsdp-migrate explain isinstance-flat-parameter
+  fsdp-migrate explain FSDP1
+  fsdp-migrate explain clip""",
 )
-@click.argument("rule", metavar="CODE")
+@click.argument("rule", metavar="RULE")
 def explain(rule: str) -> None:
     """Say what a rule is about: what happens since which torch, what the fix does, with examples.
 
-    CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
+    RULE is a rule's code or its name. The start of a code, or a word, lists the rules that it fits if there are
+    several.
     """
     from fsdp_migrate.near import closest_rule
-    from fsdp_migrate.rules import find
+    from fsdp_migrate.rules import find, fitting
     from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
 
     card = find(rule)
-    if card is None:
+    fit = [card] if card is not None else fitting(rule)
+    if not fit:
         near = closest_rule(rule, {entry.code: entry.name for entry in ENTRIES})
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
+    if len(fit) > 1:
+        text.print_rules(fit)
+        return
+    (card,) = fit
     text.print_card(card, card.severity_on(TorchRange.default()))
     cases = proofs(card.code)
     if cases:
         text.print_document(f"\nProven by `fsdp-migrate verify -k {card.code}`:\n  " + "\n  ".join(cases))
 
 
-@cli.command(epilog="\b\nExamples:\n  fsdp-migrate rules\n  fsdp-migrate rules --output-format json")
+@cli.command(
+    epilog="""\b
+Examples:
+  fsdp-migrate rules
+  fsdp-migrate rules --select FSDP1,FSDP503
+  fsdp-migrate rules --output-format json""",
+)
+@SELECT
 @TEXT_OR_JSON
-def rules(output_format: str) -> None:
+def rules(select: tuple[str, ...], output_format: str) -> None:
     """List the rules."""
     from fsdp_migrate.rules import RULES
 
-    cards = [rule.card for rule in RULES]
+    chosen = selected(select)
+    cards = [rule.card for rule in RULES if not select or rule.card.code.startswith(chosen)]
     if output_format == "json":
         from fsdp_migrate.report import json_format
         from fsdp_migrate.rules.catalogue import CHANGES
 
-        text.print_document(json_format.rules_report(cards, CHANGES))
+        codes = {card.code for card in cards}
+        changes = [change for change in CHANGES if not select or codes.intersection(change.codes)]
+        text.print_document(json_format.rules_report(cards, changes))
     else:
         text.print_rules(cards)
 

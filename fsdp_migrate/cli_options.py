@@ -74,6 +74,13 @@ CONFIG_FILE = click.option(
     help="The configuration file for all files, instead of the nearest one above each.",
 )
 
+SELECT = click.option(
+    "--select",
+    metavar="RULES",
+    multiple=True,
+    help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
+)
+
 SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
     click.option(
@@ -88,12 +95,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         is_flag=True,
         help="Print the torch range of each project and what decided on it; check nothing.",
     ),
-    click.option(
-        "--select",
-        metavar="RULES",
-        multiple=True,
-        help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
-    ),
+    SELECT,
     click.option(
         "--ignore",
         metavar="RULES",
@@ -192,21 +194,28 @@ def _show_torch_ranges(request: Request) -> None:
     request.exit(3 if run.failed else 0)
 
 
-def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
-    select, ignore, fail_on = take("select"), take("ignore"), take("fail_on")
-    known: dict[str, str] = {}
-    if select or ignore:
-        from fsdp_migrate.rules.index import ENTRIES
+def selected(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The starts of codes that the values of an option mean."""
+    if not values:
+        return ()
+    from fsdp_migrate.rules.index import ENTRIES
 
-        known = {entry.code: entry.name for entry in ENTRIES}
+    try:
+        return config.selectors(values, {entry.code: entry.name for entry in ENTRIES})
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
+    select, ignore, fail_on = selected(take("select")), selected(take("ignore")), take("fail_on")
     only, isolated = take("config_file"), take("isolated")
     if only is not None and isolated:
         raise click.UsageError("give --config or --isolated, not both")
     try:
         options = Layer(
             torch=take("torch"),
-            select=config.selectors(select, known) or None,
-            ignore=config.selectors(ignore, known) or None,
+            select=select or None,
+            ignore=ignore or None,
             unsafe_fixes=unsafe_fixes,
             hints=take("hints"),
             fail_on=None if fail_on is None else Severity(fail_on),

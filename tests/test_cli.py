@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from fsdp_migrate import __version__, files
 from fsdp_migrate.cli import cli
+from fsdp_migrate.rules import RULES
 from tests import stub_engine
 
 Run = Callable[..., Result]
@@ -570,3 +571,32 @@ def test_verify_of_a_program_that_may_have_a_scenario_starts_ranks(
     monkeypatch.setattr("fsdp_migrate.verify.run", lambda *_, **__: 0)
     Path("train.py").write_text(f"SAFE\n{last}\n")
     assert run("verify", "--rewrite", "train.py").exit_code == 0
+
+
+def listed(result: Result) -> list[str]:
+    assert result.exit_code == 0
+    return [line.split()[0] for line in result.stdout.splitlines()]
+
+
+def test_explain_lists_the_rules_that_the_start_of_a_code_or_a_word_fits(run: Run) -> None:
+    family = [rule.card.code for rule in RULES if rule.card.code.startswith("FSDP1")]
+    assert listed(run("explain", "FSDP1")) == listed(run("explain", "fsdp1")) == family
+    assert listed(run("explain", "clip")) == ["FSDP503", "FSDP509"]
+    assert {"FSDP301", "FSDP302", "FSDP303"} <= set(listed(run("explain", "FlatParameter")))
+
+
+def test_explain_explains_a_rule_that_alone_fits_a_word(run: Run) -> None:
+    assert run("explain", "clip-grad-norm-result").stdout == run("explain", "norm-result").stdout
+    assert run("explain", "clip-grad-norm").stdout.startswith("FSDP503 clip-grad-norm\n")
+
+
+def test_rules_can_be_selected_as_for_lint(run: Run) -> None:
+    chosen = ["FSDP101", "FSDP102", "FSDP503"]
+    assert listed(run("rules", "--select", "FSDP101,clip-grad-norm", "--select", "FSDP102")) == chosen
+    document = json.loads(run("rules", "--select", "FSDP812", "--output-format", "json").stdout)
+    assert [rule["code"] for rule in document["rules"]] == ["FSDP812"]
+    assert document["changes"]
+    assert all("FSDP812" in change["codes"] for change in document["changes"])
+    refused = run("rules", "--select", "FSDP00000")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no rule is called 'FSDP00000'" in refused.stderr
