@@ -11,6 +11,10 @@ from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run
 
 MOST_NOTES = 4
+# Without it ruff takes the comments away that `--add-noqa` writes.
+RUFF_NOTE = (
+    'note: if you use ruff too, put external = ["FSDP"] under [tool.ruff.lint]: it removes codes it does not know'
+)
 
 
 def finding_line(finding: Finding) -> str:

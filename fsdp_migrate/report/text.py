@@ -62,8 +62,10 @@ def print_closing(run: Run, summary: Iterable[str], *, quiet: bool) -> None:
 
 
 def print_suppressed(findings: int, files: int) -> None:
-    """Print what `--add-noqa` did."""
+    """Print what `--add-noqa` did, and to stderr what ruff has to be told."""
     _print([plain.suppressed_line(findings, files)])
+    if files:
+        _print([plain.RUFF_NOTE], error=True)
 
 
 def print_interrupted(written: Sequence[str], files: int) -> None:
