@@ -18,7 +18,7 @@ RUFF_NOTE = (
 
 
 def finding_line(finding: Finding) -> str:
-    """`path:line:column: CODE message [what can be done]`."""
+    """`path:line:column: CODE message [how severe, what can be done]`."""
     return f"{place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
 
 
@@ -39,12 +39,13 @@ def place(finding: Finding) -> str:
 
 
 def remedy(finding: Finding) -> str:
-    """What can be done about a finding, with the reason where it is not simply fixable."""
-    if finding.applicability is Applicability.SAFE:
-        return "fixable"
-    kind = "hint" if finding.severity is Severity.HINT else finding.applicability.value
-    kind = "unsafe fix" if finding.applicability is Applicability.UNSAFE else kind
-    return f"{kind}: {printable(finding.reason)}" if finding.reason else kind
+    """How severe a finding is and what can be done about it, with the reason where it is not simply fixable."""
+    kinds = {Applicability.SAFE: "fixable", Applicability.UNSAFE: "unsafe fix", Applicability.MANUAL: "manual"}
+    words = [finding.severity.value, kinds[finding.applicability]]
+    if finding.severity is Severity.HINT and finding.applicability is Applicability.MANUAL:
+        del words[1]
+    told = ", ".join(words)
+    return f"{told}: {printable(finding.reason)}" if finding.reason else told
 
 
 def rewrite_lines(run: Run, *, quiet: bool) -> Iterator[str]:

@@ -64,7 +64,7 @@ def test_failures_are_told_beside_a_report_in_a_file() -> None:
 def test_concise_is_a_line_a_finding_and_the_summary() -> None:
     Path("a.py").write_text("x = SAFE\n")
     result = run("lint", "--output-format", "concise")
-    assert result.stdout == f"a.py:1:5: FSDP101 `SAFE` is old [fixable]\n{SUMMARY}"
+    assert result.stdout == f"a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n{SUMMARY}"
 
 
 def test_json_lines_are_the_findings_of_json() -> None:
@@ -120,7 +120,7 @@ def test_a_report_replaces_a_file_keeps_its_mode_and_follows_its_link() -> None:
     Path("link").symlink_to("real")
     run("lint", "--output-file", "link")
     assert os.readlink("link") == "real"
-    assert Path("real").read_text() == "a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert Path("real").read_text() == "a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n"
     assert stat.S_IMODE(os.stat("real").st_mode) == 0o640
     assert sorted(os.listdir()) == [".git", "a.py", "link", "real"]
 
@@ -130,7 +130,7 @@ def test_a_report_can_go_into_a_pipe() -> None:
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
     run("lint", "--output-file", "pipe")
-    assert os.read(reader, 1000) == b"a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert os.read(reader, 1000) == b"a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n"
     os.close(reader)
 
 
