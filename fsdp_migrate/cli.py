@@ -22,6 +22,7 @@ from fsdp_migrate.cli_options import (
     selected,
     shared,
     usage_errors,
+    watched,
 )
 from fsdp_migrate.cli_verify import verify
 from fsdp_migrate.config import ConfigFileError
@@ -141,7 +142,8 @@ def lint(
 def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | None) -> Run:
     effort = Effort(jobs, cache, cache_dir, fixes=request.output.format == "sarif")
     try:
-        return runner.lint(request.discovery, request.configuration, effort=effort)
+        with watched(request.output) as follow:
+            return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
     except CacheError as error:
         given = click.get_current_context().get_parameter_source("cache_dir")
         hint = CACHE_VARIABLE if given is ParameterSource.ENVIRONMENT else "--cache-dir"
@@ -151,8 +153,8 @@ def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | No
 def _with_noqa(request: Request) -> Run:
     if request.stdin is not None or not request.output.for_people or request.output.file is not None:
         raise click.UsageError("--add-noqa cannot be combined with '-', --output-format or --output-file")
-    with interrupts():
-        done = runner.add_noqa(request.discovery, request.configuration)
+    with interrupts(), watched(request.output) as follow:
+        done = runner.add_noqa(request.discovery, request.configuration, follow)
     if not request.output.quiet:
         text.print_suppressed(done.findings, done.files)
     return done.run
@@ -167,8 +169,8 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
         )
     from pathlib import Path  # not needed by other runs
 
-    with usage_errors():
-        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration)
+    with usage_errors(), watched(output) as follow:
+        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration, follow)
     text.print_unparsable(run)
     text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
     request.exit(3 if run.failed else 0)
@@ -209,8 +211,8 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
             raise click.UsageError(f"{what} cannot be combined with {other}")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    with usage_errors(), interrupts():
-        run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
+    with usage_errors(), interrupts(), watched(output) as follow:
+        run, changes = runner.rewrite(request.discovery, request.configuration, write=write, follow=follow)
     if preview:
         with usage_errors():
             output.preview(run, changes, diff=diff)

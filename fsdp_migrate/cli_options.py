@@ -18,6 +18,7 @@ from fsdp_migrate.files import Discovery, Failure, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
+from fsdp_migrate.runner.gathering import Follow, unfollowed
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 if TYPE_CHECKING:
@@ -256,6 +257,18 @@ def interrupts() -> Iterator[None]:
     except Interrupted as stop:
         text.print_interrupted(stop.written, stop.files)
         raise click.Abort from None
+
+
+@contextlib.contextmanager
+def watched(output: Output) -> Iterator[Follow]:
+    """What shows how far a run is, where somebody waits for it."""
+    if output.quiet or not sys.stderr.isatty():
+        yield unfollowed
+        return
+    from fsdp_migrate.report.progress import Progress, wanted
+
+    with Progress() as progress:
+        yield progress.follow if wanted() else unfollowed
 
 
 def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:

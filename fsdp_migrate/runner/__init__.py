@@ -14,7 +14,7 @@ from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.report import Change, Run
-from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Gathered
+from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Follow, Gathered, unfollowed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,7 @@ def lint(
     configuration: Configuration,
     baselines: Mapping[Path, Baseline] | None = None,
     effort: Effort = NO_EFFORT,
+    follow: Follow = unfollowed,
 ) -> Run:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
@@ -37,14 +38,16 @@ def lint(
     """
     from fsdp_migrate.runner.linting import Linting
 
-    gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache)
+    gathered = Gathered(
+        configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache, follow=follow
+    )
     gathered.baseline_at(configuration.options.baseline)
     linting = Linting(discovery, configuration, gathered, effort)
     with _uncollected():
-        for file in discovery.files:
+        for file in follow(discovery.files, "Reading", len(discovery.files)):
             linting.screen(file)
         linting.work()
-        for file in discovery.files:
+        for file in follow(discovery.files, "Checking", len(discovery.files)):
             with gathered.failures_of(file):
                 linting.add(file)
         linting.save()
@@ -57,7 +60,7 @@ def lint(
     return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
-def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration) -> Run:
+def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Run:
     """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
 
     Raises:
@@ -67,13 +70,15 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
 
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
-    run = lint(discovery, alone, {path: old})
+    run = lint(discovery, alone, {path: old}, follow=follow)
     known = old.renew(baseline.Scope.of(discovery, configuration, run))
     left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
     return replace(run, findings=left, known=(known,))
 
 
-def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) -> tuple[Run, tuple[Change, ...]]:
+def rewrite(
+    discovery: Discovery, configuration: Configuration, *, write: bool, follow: Follow = unfollowed
+) -> tuple[Run, tuple[Change, ...]]:
     """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change.
 
     Raises:
@@ -83,7 +88,7 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
     from fsdp_migrate.rewrite import rewrite_bytes
     from fsdp_migrate.runner.writing import Writing
 
-    gathered = Gathered(configuration, list(discovery.failures))
+    gathered = Gathered(configuration, list(discovery.failures), follow=follow)
     gathered.baseline_at(configuration.options.baseline)
     changes: list[Change] = []
     if write and discovery.leftovers:
@@ -117,7 +122,7 @@ def _worth_linting(discovery: Discovery, gathered: Gathered) -> Iterator[tuple[S
     configuration = gathered.configuration
     chosen: list[SourceFile] = []
     passed: list[SourceFile] = []
-    for file in discovery.files:
+    for file in gathered.follow(discovery.files, "Rewriting", len(discovery.files)):
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.shared(file)
             if worth_linting(raw, file.shown, settings):
@@ -158,7 +163,7 @@ class Suppressed(NamedTuple):
     run: Run
 
 
-def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
+def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Suppressed:
     """Write a `# noqa` for everything that `lint` reports.
 
     Raises:
@@ -168,7 +173,7 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
     from fsdp_migrate.runner.writing import Writing
     from fsdp_migrate.splicing import RewriteError
 
-    before = lint(discovery, configuration)
+    before = lint(discovery, configuration, follow=follow)
     failures: list[Failure] = []
     found = {path: list(findings) for path, findings in groupby(before.findings, lambda finding: finding.path)}
     with Writing(len(discovery.files)) as writing:
@@ -183,7 +188,7 @@ def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
                     writing.write(file, new, raw)
             except (FileError, RewriteError) as error:
                 failures.append(Failure(file.shown, str(error)))
-    after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration)
+    after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration, follow=follow)
     return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
