@@ -18,7 +18,8 @@ def patch_name(path: str) -> str:
     That is the repository of the current folder where the file lies in it, else its own. Without one it is the current
     folder. Of a link the target is meant, as that is what a rewrite writes.
     """
-    real, here = os.path.realpath(path), os.getcwd()
+    # Paths are shown as UTF-8, whatever the locale takes them for.
+    real, here = os.path.realpath(os.fsdecode(path.encode("utf-8", "surrogateescape"))), os.getcwd()
     own = (root for root in (_repository(here), _repository(os.path.dirname(real)), here) if root is not None)
     inside = next((name for root in own if (name := below(real, root)) is not None), None)
     return inside or real.replace(os.sep, "/").lstrip("/")
