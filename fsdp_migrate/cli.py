@@ -12,13 +12,17 @@ from click.core import ParameterSource
 from fsdp_migrate import __version__, files, runner
 from fsdp_migrate.cli_options import (
     CONFIG_FILE,
+    SELECT,
     TEXT_OR_JSON,
     Request,
     UnusableConfig,
+    interrupts,
     parse_torch,
     report_format,
+    selected,
     shared,
     usage_errors,
+    watched,
 )
 from fsdp_migrate.cli_verify import verify
 from fsdp_migrate.config import ConfigFileError
@@ -26,18 +30,18 @@ from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
-from fsdp_migrate.runner import Change
 from fsdp_migrate.runner.gathering import CacheError, Effort
 from fsdp_migrate.torch_api import TorchRange
 
 CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
-    "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage,\n3 a file could not be read, parsed or written."
+    "\b\nExit codes: 0 nothing to report, 1 findings, 2 bad usage or stdout cannot be\n"
+    "written, 3 a file could not be read, parsed or written."
 )
 
 
 def main() -> NoReturn:
-    """Run the command line; interrupting it or closing its output ends it without a word."""
+    """Run the command line; where it is interrupted, it ends without a word."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -138,7 +142,8 @@ def lint(
 def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | None) -> Run:
     effort = Effort(jobs, cache, cache_dir, fixes=request.output.format == "sarif")
     try:
-        return runner.lint(request.discovery, request.configuration, effort=effort)
+        with watched(request.output) as follow:
+            return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
     except CacheError as error:
         given = click.get_current_context().get_parameter_source("cache_dir")
         hint = CACHE_VARIABLE if given is ParameterSource.ENVIRONMENT else "--cache-dir"
@@ -148,7 +153,8 @@ def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | No
 def _with_noqa(request: Request) -> Run:
     if request.stdin is not None or not request.output.for_people or request.output.file is not None:
         raise click.UsageError("--add-noqa cannot be combined with '-', --output-format or --output-file")
-    done = runner.add_noqa(request.discovery, request.configuration)
+    with interrupts(), watched(request.output) as follow:
+        done = runner.add_noqa(request.discovery, request.configuration, follow)
     if not request.output.quiet:
         text.print_suppressed(done.findings, done.files)
     return done.run
@@ -163,8 +169,8 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
         )
     from pathlib import Path  # not needed by other runs
 
-    with usage_errors():
-        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration)
+    with usage_errors(), watched(output) as follow:
+        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration, follow)
     text.print_unparsable(run)
     text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
     request.exit(3 if run.failed else 0)
@@ -175,6 +181,7 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
     epilog=f"""\b
 Examples:
   fsdp-migrate rewrite --diff src/
+  fsdp-migrate rewrite --diff --output-file fsdp.patch src/
   fsdp-migrate rewrite src/
   fsdp-migrate rewrite --unsafe-fixes --select FSDP201 src/train.py
 
@@ -183,7 +190,7 @@ With --diff or --check, 1 means that a file would change.""",
 )
 @shared
 @report_format(REWRITE_FORMATS)
-@click.option("--diff", is_flag=True, help="Print a unified diff; write nothing.")
+@click.option("--diff", is_flag=True, help="Print a unified diff for `git apply`; change no file.")
 @click.option("--check", is_flag=True, help="Write and print nothing; the exit code says whether a file would change.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -196,15 +203,19 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
     '-' reads stdin and prints the new text.
     """
     output = request.output
-    if (not output.for_people or output.file is not None) and (diff or check or request.stdin is not None):
-        what = f"--output-format {output.format}" if output.file is None else "--output-file"
-        raise click.UsageError(f"{what} cannot be combined with --diff, --check or '-'")
+    takes_diffs = output.for_people or output.format == "json"
+    if (not output.for_people or output.file is not None) and not (diff and takes_diffs and not check):
+        what = f"--output-format {output.format}" if not output.for_people else "--output-file"
+        if diff or check or request.stdin is not None:
+            other = "--check or '-'" if takes_diffs else "--diff, --check or '-'"
+            raise click.UsageError(f"{what} cannot be combined with {other}")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    with usage_errors():
-        run, changes = runner.rewrite(request.discovery, request.configuration, write=write)
+    with usage_errors(), interrupts(), watched(output) as follow:
+        run, changes = runner.rewrite(request.discovery, request.configuration, write=write, follow=follow)
     if preview:
-        _print_preview(run, changes if diff else (), summary=diff and not output.quiet)
+        with usage_errors():
+            output.preview(run, changes, diff=diff)
         request.exit(3 if run.failed else int(bool(changes)))
     if request.stdin is not None:
         # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
@@ -216,54 +227,64 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
     request.exit(run.exit_code)
 
 
-def _print_preview(run: Run, changes: tuple[Change, ...], *, summary: bool) -> None:
-    from fsdp_migrate.report import diff
-
-    for change in changes:
-        text.print_diff(diff.unified(change.path, change.before, change.after))
-    text.print_unparsable(run)
-    text.print_failures(run)
-    if summary:
-        text.print_preview_summary(run)
-
-
 @cli.command(
     short_help="Explain a rule, with examples.",
-    epilog="\b\nExamples:\n  fsdp-migrate explain FSDP104\n  fsdp-migrate explain isinstance-flat-parameter",
+    epilog="""\b
+Examples:
+  fsdp-migrate explain FSDP104
+  fsdp-migrate explain isinstance-flat-parameter
+  fsdp-migrate explain FSDP1
+  fsdp-migrate explain clip""",
 )
-@click.argument("rule", metavar="CODE")
+@click.argument("rule", metavar="RULE")
 def explain(rule: str) -> None:
     """Say what a rule is about: what happens since which torch, what the fix does, with examples.
 
-    CODE is a rule's code or its name; `fsdp-migrate rules` lists both.
+    RULE is a rule's code or its name. The start of a code, or a word, lists the rules that it fits if there are
+    several.
     """
     from fsdp_migrate.near import closest_rule
-    from fsdp_migrate.rules import find
+    from fsdp_migrate.rules import find, fitting
     from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
 
     card = find(rule)
-    if card is None:
+    fit = [card] if card is not None else fitting(rule)
+    if not fit:
         near = closest_rule(rule, {entry.code: entry.name for entry in ENTRIES})
         raise click.UsageError(f"no rule is called {rule!r}{near}; `fsdp-migrate rules` lists them")
+    if len(fit) > 1:
+        text.print_rules(fit)
+        return
+    (card,) = fit
     text.print_card(card, card.severity_on(TorchRange.default()))
     cases = proofs(card.code)
     if cases:
         text.print_document(f"\nProven by `fsdp-migrate verify -k {card.code}`:\n  " + "\n  ".join(cases))
 
 
-@cli.command(epilog="\b\nExamples:\n  fsdp-migrate rules\n  fsdp-migrate rules --output-format json")
+@cli.command(
+    epilog="""\b
+Examples:
+  fsdp-migrate rules
+  fsdp-migrate rules --select FSDP1,FSDP503
+  fsdp-migrate rules --output-format json""",
+)
+@SELECT
 @TEXT_OR_JSON
-def rules(output_format: str) -> None:
+def rules(select: tuple[str, ...], output_format: str) -> None:
     """List the rules."""
     from fsdp_migrate.rules import RULES
 
-    cards = [rule.card for rule in RULES]
+    chosen = selected(select)
+    cards = [rule.card for rule in RULES if not select or rule.card.code.startswith(chosen)]
     if output_format == "json":
         from fsdp_migrate.report import json_format
         from fsdp_migrate.rules.catalogue import CHANGES
 
-        text.print_document(json_format.rules_report(cards, CHANGES))
+        codes = {card.code for card in cards}
+        changes = [change for change in CHANGES if not select or codes.intersection(change.codes)]
+        text.print_document(json_format.rules_report(cards, changes))
     else:
         text.print_rules(cards)
 

@@ -18,6 +18,7 @@ from fsdp_migrate.files import Discovery, Failure, SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
+from fsdp_migrate.runner.gathering import Follow, unfollowed
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ CONFIG_FILE = click.option(
     help="The configuration file for all files, instead of the nearest one above each.",
 )
 
+SELECT = click.option(
+    "--select",
+    metavar="RULES",
+    multiple=True,
+    help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
+)
+
 SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
     click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
     click.option(
@@ -88,12 +96,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         is_flag=True,
         help="Print the torch range of each project and what decided on it; check nothing.",
     ),
-    click.option(
-        "--select",
-        metavar="RULES",
-        multiple=True,
-        help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
-    ),
+    SELECT,
     click.option(
         "--ignore",
         metavar="RULES",
@@ -192,21 +195,28 @@ def _show_torch_ranges(request: Request) -> None:
     request.exit(3 if run.failed else 0)
 
 
-def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
-    select, ignore, fail_on = take("select"), take("ignore"), take("fail_on")
-    known: dict[str, str] = {}
-    if select or ignore:
-        from fsdp_migrate.rules.index import ENTRIES
+def selected(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The starts of codes that the values of an option mean."""
+    if not values:
+        return ()
+    from fsdp_migrate.rules.index import ENTRIES
 
-        known = {entry.code: entry.name for entry in ENTRIES}
+    try:
+        return config.selectors(values, {entry.code: entry.name for entry in ENTRIES})
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
+    select, ignore, fail_on = selected(take("select")), selected(take("ignore")), take("fail_on")
     only, isolated = take("config_file"), take("isolated")
     if only is not None and isolated:
         raise click.UsageError("give --config or --isolated, not both")
     try:
         options = Layer(
             torch=take("torch"),
-            select=config.selectors(select, known) or None,
-            ignore=config.selectors(ignore, known) or None,
+            select=select or None,
+            ignore=ignore or None,
             unsafe_fixes=unsafe_fixes,
             hints=take("hints"),
             fail_on=None if fail_on is None else Severity(fail_on),
@@ -235,6 +245,30 @@ def usage_errors() -> Iterator[None]:
         yield
     except FileOptionError as error:
         raise click.UsageError(str(error)) from None
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[None]:
+    """Say of a run that is interrupted which files it wrote."""
+    from fsdp_migrate.runner.writing import Interrupted  # not needed by other runs
+
+    try:
+        yield
+    except Interrupted as stop:
+        text.print_interrupted(stop.written, stop.files)
+        raise click.Abort from None
+
+
+@contextlib.contextmanager
+def watched(output: Output) -> Iterator[Follow]:
+    """What shows how far a run is, where somebody waits for it."""
+    if output.quiet or not sys.stderr.isatty():
+        yield unfollowed
+        return
+    from fsdp_migrate.report.progress import Progress, wanted
+
+    with Progress() as progress:
+        yield progress.follow if wanted() else unfollowed
 
 
 def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tuple[bytes | None, Discovery]:

@@ -47,3 +47,8 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
     code = "import sys, fsdp_migrate; print([m for m in sys.modules if m.startswith('fsdp_migrate.')])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "[]\n"
+
+
+def test_the_public_names_are_those_that_dir_shows() -> None:
+    assert dir(fsdp_migrate) == sorted(fsdp_migrate.__all__)
+    assert {"lint_source", "rewrite_source"} <= set(dir(fsdp_migrate))

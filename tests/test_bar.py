@@ -133,7 +133,7 @@ def test_bar_7_what_a_rewrite_leaves_is_told(run: Run) -> None:
     result = run("rewrite", ".")
     assert result.exit_code == 1
     assert "FSDP101" in result.stdout.splitlines()[-2]
-    assert "[manual: " in result.stdout
+    assert ", manual: " in result.stdout
 
 
 def test_bar_9_an_import_in_a_guard_stays_there_and_an_exported_name_stays(run: Run) -> None:

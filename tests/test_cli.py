@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from fsdp_migrate import __version__, files
 from fsdp_migrate.cli import cli
+from fsdp_migrate.rules import RULES
 from tests import stub_engine
 
 Run = Callable[..., Result]
@@ -47,10 +48,10 @@ def test_lint_prints_one_line_a_finding_and_a_summary(run: Run) -> None:
     result = run("lint")
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        "a.py:1:5: FSDP101 `SAFE` is old [fixable]",
-        "a.py:2:5: FSDP201 `UNSAFE` is old [unsafe fix: other ranks get {}]",
-        "a.py:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]",
-        "b.py:2:5: FSDP101 `SAFE` is old [fixable]",
+        "a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]",
+        "a.py:2:5: FSDP201 `UNSAFE` is old [changes, unsafe fix: other ranks get {}]",
+        "a.py:3:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]",
+        "b.py:2:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 4 findings in 2 of 3 files: 2 fixable, 1 unsafe to fix, 1 manual; "
         "1 suppressed by comments; 1 hint hidden (--hints shows them).",
         "`fsdp-migrate rewrite` fixes 2, with --unsafe-fixes 1 more; add --diff to look first.",
@@ -90,7 +91,7 @@ def test_quiet_leaves_findings_and_errors(run: Run) -> None:
     write(a="x = SAFE\n", b="UNDECODABLE\n")
     result = run("lint", "-q")
     assert result.exit_code == 3
-    assert result.stdout == "a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert result.stdout == "a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n"
     assert result.stderr == "error: b.py: not valid utf-8\n"
 
 
@@ -182,9 +183,9 @@ def test_a_file_that_fails_is_3_whatever_fails_a_run(run: Run) -> None:
 
 def test_lint_reads_stdin(run: Run) -> None:
     result = run("lint", "-q", "-", stdin="x = 1\ny = SAFE\n")
-    assert (result.exit_code, result.stdout) == (1, "<stdin>:2:5: FSDP101 `SAFE` is old [fixable]\n")
+    assert (result.exit_code, result.stdout) == (1, "<stdin>:2:5: FSDP101 `SAFE` is old [deprecated, fixable]\n")
     named = run("lint", "-q", "--stdin-filename", "src/train.py", "-", stdin="SAFE")
-    assert named.stdout == "src/train.py:1:1: FSDP101 `SAFE` is old [fixable]\n"
+    assert named.stdout == "src/train.py:1:1: FSDP101 `SAFE` is old [deprecated, fixable]\n"
 
 
 # --- lint, as JSON ---------------------------------------------------------------------------------------------------
@@ -263,8 +264,8 @@ def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeyp
     result = run("lint", "a.py", "b.py", "c.py", "d.py", "e.py")
     assert result.exit_code == 3
     assert result.stdout.splitlines()[:3] == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [manual: mend the syntax error]",
-        "e.py:1:5: FSDP101 `SAFE` is old [fixable]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
+        "e.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; 3 files failed.",
     ]
     a, c, d = result.stderr.splitlines()
@@ -296,7 +297,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
     result = run(*arguments)
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [manual: mend the syntax error]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
         "error: c.py: not valid utf-8",
     ]
 
@@ -315,7 +316,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
         ),
         (["lint", "-", "a.py"], "'-' (stdin) cannot be combined with other paths"),
         (["lint", "--stdin-filename", "a.py", "a.py"], "give '-' as the path"),
-        (["rewrite", "--diff", "--output-format", "json"], "cannot be combined"),
+        (["rewrite", "--diff", "--output-format", "sarif"], "cannot be combined"),
         (
             ["explain", "scater-full-optim-state-dict"],
             "(did you mean scatter-full-optim-state-dict?)",
@@ -344,8 +345,8 @@ def test_rewrite_writes_and_lists_what_was_fixed_and_what_is_left(run: Run) -> N
     assert Path("a.py").read_text() == EVERYTHING.replace("a = SAFE", "a = DONE")
     assert result.stdout.splitlines() == [
         "a.py:1:5: FSDP101 `SAFE` is old [fixed]",
-        "a.py:2:5: FSDP201 `UNSAFE` is old [unsafe fix: other ranks get {}]",
-        "a.py:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]",
+        "a.py:2:5: FSDP201 `UNSAFE` is old [changes, unsafe fix: other ranks get {}]",
+        "a.py:3:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]",
         "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
         "Fixed 2 findings in 2 of 3 files; 2 findings left: 1 unsafe to fix, 1 manual; "
         "1 suppressed by comments; 1 hint hidden (--hints shows them).",
@@ -374,7 +375,7 @@ def test_unsafe_fixes_are_applied_on_demand(run: Run) -> None:
 def test_rewrite_quiet_lists_only_what_is_left(run: Run) -> None:
     write(a="x = SAFE\ny = MANUAL\n")
     result = run("rewrite", "--quiet")
-    assert result.stdout == "a.py:2:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]\n"
+    assert result.stdout == "a.py:2:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]\n"
 
 
 def test_rewrite_exit_zero_still_rewrites(run: Run) -> None:
@@ -421,7 +422,7 @@ def test_rewrite_of_stdin_prints_the_new_text_byte_for_byte(run: Run) -> None:
     result = run("rewrite", "-", stdin=b"x = 'caf\xc3\xa9'\r\ny = SAFE\r\nz = MANUAL")
     assert result.exit_code == 1
     assert result.stdout_bytes == b"x = 'caf\xc3\xa9'\r\ny = DONE\r\nz = MANUAL"
-    assert result.stderr == "<stdin>:3:5: FSDP104 `MANUAL` is old [manual: no optimizer in `load`]\n"
+    assert result.stderr == "<stdin>:3:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]\n"
 
 
 @pytest.mark.parametrize(("text", "code"), [("x = 1\n", 0), ("BROKEN\n", 3), ("UNDECODABLE\n", 3), ("CRASH\n", 3)])
@@ -570,3 +571,32 @@ def test_verify_of_a_program_that_may_have_a_scenario_starts_ranks(
     monkeypatch.setattr("fsdp_migrate.verify.run", lambda *_, **__: 0)
     Path("train.py").write_text(f"SAFE\n{last}\n")
     assert run("verify", "--rewrite", "train.py").exit_code == 0
+
+
+def listed(result: Result) -> list[str]:
+    assert result.exit_code == 0
+    return [line.split()[0] for line in result.stdout.splitlines()]
+
+
+def test_explain_lists_the_rules_that_the_start_of_a_code_or_a_word_fits(run: Run) -> None:
+    family = [rule.card.code for rule in RULES if rule.card.code.startswith("FSDP1")]
+    assert listed(run("explain", "FSDP1")) == listed(run("explain", "fsdp1")) == family
+    assert listed(run("explain", "clip")) == ["FSDP503", "FSDP509"]
+    assert {"FSDP301", "FSDP302", "FSDP303"} <= set(listed(run("explain", "FlatParameter")))
+
+
+def test_explain_explains_a_rule_that_alone_fits_a_word(run: Run) -> None:
+    assert run("explain", "clip-grad-norm-result").stdout == run("explain", "norm-result").stdout
+    assert run("explain", "clip-grad-norm").stdout.startswith("FSDP503 clip-grad-norm\n")
+
+
+def test_rules_can_be_selected_as_for_lint(run: Run) -> None:
+    chosen = ["FSDP101", "FSDP102", "FSDP503"]
+    assert listed(run("rules", "--select", "FSDP101,clip-grad-norm", "--select", "FSDP102")) == chosen
+    document = json.loads(run("rules", "--select", "FSDP812", "--output-format", "json").stdout)
+    assert [rule["code"] for rule in document["rules"]] == ["FSDP812"]
+    assert document["changes"]
+    assert all("FSDP812" in change["codes"] for change in document["changes"])
+    refused = run("rules", "--select", "FSDP00000")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no rule is called 'FSDP00000'" in refused.stderr

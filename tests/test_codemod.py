@@ -51,7 +51,7 @@ class TestMigrateFsdp(CodemodTest):
         self.assertCodemod(BEFORE, ORDERED, context_override=context)
         (warning,) = context.warnings
         assert warning.startswith("pkg/train.py:5:12: FSDP102 ")
-        assert "[unsafe fix: " in warning
+        assert ", unsafe fix: " in warning
 
     def test_unsafe_fixes_are_applied_when_asked_for(self) -> None:
         self.assertCodemod(BEFORE, AFTER, unsafe_fixes=True, expected_warnings=[])

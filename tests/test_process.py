@@ -98,24 +98,63 @@ def test_names_and_texts_beyond_ascii_are_no_trouble_in_an_ascii_world(tmp_path:
     assert diff.stdout.startswith("--- a/caf\u00e9.py\n+++ b/caf\u00e9.py\n")
 
 
-def test_nothing_is_said_when_the_reader_goes_away(tmp_path: Path) -> None:
+STDOUT_COMMANDS = (
+    "lint --no-cache a.py",
+    "lint --no-cache --output-format json a.py",
+    "rewrite --diff a.py",
+    "explain FSDP101",
+    "rules",
+    "api optim_state_dict_to_load",
+    "config",
+    "--help",
+)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    ("command", "unbuffered"), [*((command, "") for command in STDOUT_COMMANDS), ("lint --no-cache", "1")]
+)
+def test_a_stdout_that_cannot_be_written_is_told_in_one_line(command: str, unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [*COMMAND, *command.split()],
+            cwd=tmp_path,
+            env=ENVIRONMENT | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1] == "Error: stdout cannot be written: No space left on device"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}], ids=["plain", "colour"])
+@pytest.mark.parametrize("command", ["lint --no-cache", "explain FSDP101"])
+def test_a_reader_that_goes_away_is_told_of_in_one_line(command: str, colour: dict[str, str], tmp_path: Path) -> None:
     body = "    FSDP.full_optim_state_dict(model, optim)\n" * 700
     (tmp_path / "a.py").write_text(LEGACY.replace("    return FSDP.full_optim_state_dict(model, optim)\n", body))
-    process = subprocess.Popen(
-        [*COMMAND, "lint"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait() != 0
-    process.stderr.close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as stdout:
+        result = subprocess.run(
+            [*COMMAND, *command.split()],
+            cwd=tmp_path,
+            env=ENVIRONMENT | colour,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (result.returncode, result.stderr) == (2, "Error: stdout cannot be written: Broken pipe\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_streams_that_both_cannot_be_written_end_with_the_same_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LEGACY)
+    with open("/dev/full", "w") as full:
+        command = [*COMMAND, "lint", "--no-cache"]
+        assert subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdout=full, stderr=full).returncode == 2
 
 
 def test_nothing_is_said_when_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,14 @@ class Tally(NamedTuple):
     hints: int
 
 
+class Change(NamedTuple):
+    """The bytes of one file before and after rewriting."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
 class Known(NamedTuple):
     """What a baseline says of a run: how many findings it knows, and a line for each entry that no longer occurs."""
 

@@ -16,7 +16,7 @@ from fsdp_migrate.findings import Finding
 from fsdp_migrate.report import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.rules.catalogue import Change
@@ -39,10 +39,17 @@ def lines(run: Run) -> str:
     return "\n".join(json.dumps(_finding(finding)) for finding in run.findings)
 
 
-def rewrite_report(run: Run) -> str:
-    """What a rewrite fixed (`fixed`, positions in the old text) and left (`findings`, positions in the new text)."""
+def rewrite_report(run: Run, patches: Mapping[str, bytes] | None = None) -> str:
+    """What a rewrite fixed (`fixed`, positions in the old text) and left (`findings`, positions in the new text).
+
+    Of one that was not carried out, `patches` are the diffs by path; bytes that are no UTF-8 become lone surrogates,
+    as Python's `surrogateescape` has it.
+    """
     fixed = [_finding(finding) for finding in run.fixed]
-    return _dump(_document(run) | {"fixed": fixed, "files_changed": list(run.changed)})
+    document = _document(run) | {"fixed": fixed, "files_changed": list(run.changed)}
+    if patches is not None:
+        document["diffs"] = {path: patch.decode("utf-8", "surrogateescape") for path, patch in patches.items()}
+    return _dump(document)
 
 
 def ranges_report(run: Run) -> str:

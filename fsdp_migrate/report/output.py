@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fsdp_migrate.report import Run, plain, text
+from fsdp_migrate.report import Change, Run, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
 REWRITE_FORMATS = ("text", "concise", "json", "sarif")
@@ -52,6 +53,28 @@ class Output(NamedTuple):
             return
         self._put(_rewrite_document(self.format, run, self.quiet), run, plain.rewrite_summary(run, done=True))
 
+    def preview(self, run: Run, changes: Iterable[Change], *, diff: bool) -> None:
+        """Report what `rewrite` would do: with `diff` as patches, else only what is in its way.
+
+        Raises:
+            FileOptionError: the file cannot be written.
+        """
+        patches = dict(_patches(run, changes)) if diff else {}
+        if self.format == "json":
+            from fsdp_migrate.report import json_format
+
+            self._put(json_format.rewrite_report(run, patches), run, [])
+            return
+        if self.file is not None:
+            _write(self.file, b"".join(patches.values()))
+        else:
+            for patch in patches.values():
+                text.print_diff(patch)
+        text.print_unparsable(run)
+        text.print_failures(run)
+        if diff and not self.quiet:
+            text.print_preview_summary(run)
+
     def _put(self, document: str, run: Run, summary: list[str]) -> None:
         """Write the document; people get the rest where stdout is not taken by it."""
         if self.file is not None:
@@ -73,9 +96,12 @@ def write_text(path: str, document: str) -> None:
     Raises:
         FileOptionError: it cannot be written.
     """
+    _write(path, _encoded(document))
+
+
+def _write(path: str, raw: bytes) -> None:
     from fsdp_migrate import replacing  # only where a file is written
 
-    raw = _encoded(document)
     target = os.path.realpath(path)
     try:
         if os.path.isfile(target):
@@ -88,6 +114,14 @@ def write_text(path: str, document: str) -> None:
                 stream.write(raw)
     except OSError as error:
         raise FileOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _patches(run: Run, changes: Iterable[Change]) -> Iterator[tuple[str, bytes]]:
+    from fsdp_migrate.report import diff
+
+    for path, before, after in changes:
+        name = diff.patch_name(run.real_paths.get(path, path))
+        yield path, diff.unified(name, before, after)
 
 
 def _encoded(document: str) -> bytes:

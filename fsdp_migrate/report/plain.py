@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fsdp_migrate.files import Failure, printable
@@ -11,10 +11,14 @@ from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run
 
 MOST_NOTES = 4
+# Without it ruff takes the comments away that `--add-noqa` writes.
+RUFF_NOTE = (
+    'note: if you use ruff too, put external = ["FSDP"] under [tool.ruff.lint]: it removes codes it does not know'
+)
 
 
 def finding_line(finding: Finding) -> str:
-    """`path:line:column: CODE message [what can be done]`."""
+    """`path:line:column: CODE message [how severe, what can be done]`."""
     return f"{place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
 
 
@@ -35,12 +39,13 @@ def place(finding: Finding) -> str:
 
 
 def remedy(finding: Finding) -> str:
-    """What can be done about a finding, with the reason where it is not simply fixable."""
-    if finding.applicability is Applicability.SAFE:
-        return "fixable"
-    kind = "hint" if finding.severity is Severity.HINT else finding.applicability.value
-    kind = "unsafe fix" if finding.applicability is Applicability.UNSAFE else kind
-    return f"{kind}: {printable(finding.reason)}" if finding.reason else kind
+    """How severe a finding is and what can be done about it, with the reason where it is not simply fixable."""
+    kinds = {Applicability.SAFE: "fixable", Applicability.UNSAFE: "unsafe fix", Applicability.MANUAL: "manual"}
+    words = [finding.severity.value, kinds[finding.applicability]]
+    if finding.severity is Severity.HINT and finding.applicability is Applicability.MANUAL:
+        del words[1]
+    told = ", ".join(words)
+    return f"{told}: {printable(finding.reason)}" if finding.reason else told
 
 
 def rewrite_lines(run: Run, *, quiet: bool) -> Iterator[str]:
@@ -107,6 +112,14 @@ def rewrite_summary(run: Run, *, done: bool) -> list[str]:
 def suppressed_line(findings: int, files: int) -> str:
     """What `--add-noqa` did."""
     return f"Suppressed {_count(findings, 'finding')} in {_count(files, 'file')}."
+
+
+def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
+    """What a run that was interrupted wrote, a file a line, and that this is all."""
+    if not written:
+        return ["Interrupted: no file was written."]
+    told = f"Interrupted: {len(written)} of {_count(files, 'file')} written, each as a whole"
+    return [*(f"written: {path}" for path in written), f"{told}; the others are as they were. Run again for the rest."]
 
 
 def baseline_summary(run: Run) -> list[str]:

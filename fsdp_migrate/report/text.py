@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE
@@ -62,8 +62,17 @@ def print_closing(run: Run, summary: Iterable[str], *, quiet: bool) -> None:
 
 
 def print_suppressed(findings: int, files: int) -> None:
-    """Print what `--add-noqa` did."""
+    """Print what `--add-noqa` did, and to stderr what ruff has to be told."""
     _print([plain.suppressed_line(findings, files)])
+    if files:
+        _print([plain.RUFF_NOTE], error=True)
+
+
+def print_interrupted(written: Sequence[str], files: int) -> None:
+    """Print to stderr what a run that was interrupted wrote."""
+    if sys.stderr.isatty():
+        _print([""], error=True)  # the terminal shows ^C on the line
+    _print(plain.interrupted_lines(written, files), error=True)
 
 
 def print_left(run: Run) -> None:

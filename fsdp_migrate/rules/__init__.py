@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.rules.every import RULES
 
-__all__ = ["RULES", "find"]
+__all__ = ["RULES", "find", "fitting"]
 
 
 def find(code_or_name: str) -> RuleCard | None:
@@ -20,6 +20,15 @@ def find(code_or_name: str) -> RuleCard | None:
 
     wanted = code_or_name.lower()
     return next((entry.load().card for entry in ENTRIES if wanted in (entry.code.lower(), entry.name)), None)
+
+
+def fitting(word: str) -> list[RuleCard]:
+    """The cards that a word may mean: those whose code starts with it, else those with it in their name or summary."""
+    from fsdp_migrate.rules.every import RULES
+
+    cards, folded = [rule.card for rule in RULES], word.casefold()
+    family = [card for card in cards if card.code.casefold().startswith(folded)]
+    return family or [card for card in cards if folded in f"{card.name} {card.summary}".casefold()]
 
 
 def __getattr__(name: str) -> Any:

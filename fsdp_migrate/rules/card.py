@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, too_old
+from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, range_from, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
@@ -114,15 +114,23 @@ class Verdict(NamedTuple):
         """Why the finding is not safe to fix."""
         return self.unsafe if self.fix is not None else self.manual
 
-    def within(self, card: RuleCard, facts: ModuleFacts, node: ast.AST) -> Verdict:
+    def within(self, card: RuleCard, facts: ModuleFacts, node: ast.AST, severity: Severity) -> Verdict:
         """This verdict at `node`, without its fix if a release below the card's floor runs it.
 
-        Neither is there one that would change what such a release runs elsewhere.
+        Neither is there one that would change what such a release runs elsewhere. The reason names the flags under
+        which there would be one.
         """
         if self.below_floor or card.floor is None or facts.torch.oldest >= Version(card.floor):
             return self
-        reason = too_old(facts, Version(card.floor), node, () if self.fix is None else self.fix.edits)
-        return self if reason is None else self._replace(fix=None, manual=reason)
+        floor = Version(card.floor)
+        reason = too_old(facts, floor, node, () if self.fix is None else self.fix.edits)
+        if reason is None:
+            return self
+        newer = None if self.fix is None else range_from(facts, floor, node)
+        if newer is not None:
+            more = (" --unsafe-fixes" if self.unsafe else "") + (" --hints" if severity is Severity.HINT else "")
+            reason = f"{reason}; without those releases `rewrite --torch '{newer}'{more}` fixes it"
+        return self._replace(fix=None, manual=reason)
 
 
 def below_floor(card: RuleCard, facts: ModuleFacts, *nodes: ast.AST, fix: Fix | None = None) -> bool:
@@ -177,13 +185,14 @@ def finding(
     source = facts.source
     span = place if isinstance(place, Span) else source.span(place)
     node = next((one for one in (place, statement) if not isinstance(one, Span)), source.tree)
-    verdict = _of_torch(facts, place, verdict.within(card, facts, node))
+    severity = severity or _severity(facts, card, node)
+    verdict = _of_torch(facts, place, verdict).within(card, facts, node, severity)
     start, end = source.location(span.start), source.location(span.end)
     return Finding(
         code=card.code,
         name=card.name,
         message=message,
-        severity=severity or _severity(facts, card, node),
+        severity=severity,
         applicability=verdict.applicability,
         reason=verdict.reason,
         path=facts.path,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from fsdp_migrate.edits import Replace, touched
+from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.torch_api.words import span_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[E
             line = facts.source.location(span.start).line
             return f"{needs}, and line {line}, which has to change as well, also runs on torch {span_of(early)}"
     return None
+
+
+def range_from(facts: ModuleFacts, floor: Version, node: ast.AST) -> TorchRange | None:
+    """The supported range from `floor` on, None if none of its releases gets to `node`."""
+    if not any(release >= floor for release in facts.gates.alive(node)):
+        return None
+    upper = [part.strip() for part in str(facts.torch).split(",") if not part.strip().startswith(">")]
+    return TorchRange(",".join([f">={floor}", *upper]))
 
 
 def changed(facts: ModuleFacts, edits: Iterable[Edit]) -> Iterator[Span]:

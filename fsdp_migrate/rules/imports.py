@@ -237,13 +237,17 @@ def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
 
 
 def _offers(facts: ModuleFacts, module: str, symbol: str, at: ast.AST) -> bool:
-    """Whether `module` has `symbol` in every supported release that gets to `at`."""
+    """Whether `module` has `symbol` in every supported release that gets to `at`, from the first on that has it.
+
+    Older ones are below the floor of the fix, which says so.
+    """
     return _in_all(f"{module}.{symbol}", facts.gates.alive(at))
 
 
 @cache
 def _in_all(path: str, releases: frozenset[Version]) -> bool:
-    return all(exists(path, release) for release in releases)
+    having = {release for release in releases if exists(path, release)}
+    return bool(having) and having.issuperset(release for release in releases if release >= min(having))
 
 
 def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:

@@ -13,8 +13,8 @@ from fsdp_migrate import files
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import UNPARSABLE
-from fsdp_migrate.report import Run
-from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Gathered
+from fsdp_migrate.report import Change, Run
+from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Follow, Gathered, unfollowed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,19 +23,12 @@ if TYPE_CHECKING:
     from fsdp_migrate.runner.baseline import Baseline
 
 
-class Change(NamedTuple):
-    """The bytes of one file before and after rewriting."""
-
-    path: str
-    before: bytes
-    after: bytes
-
-
 def lint(
     discovery: Discovery,
     configuration: Configuration,
     baselines: Mapping[Path, Baseline] | None = None,
     effort: Effort = NO_EFFORT,
+    follow: Follow = unfollowed,
 ) -> Run:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
@@ -45,14 +38,16 @@ def lint(
     """
     from fsdp_migrate.runner.linting import Linting
 
-    gathered = Gathered(configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache)
+    gathered = Gathered(
+        configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache, follow=follow
+    )
     gathered.baseline_at(configuration.options.baseline)
     linting = Linting(discovery, configuration, gathered, effort)
     with _uncollected():
-        for file in discovery.files:
+        for file in follow(discovery.files, "Reading", len(discovery.files)):
             linting.screen(file)
         linting.work()
-        for file in discovery.files:
+        for file in follow(discovery.files, "Checking", len(discovery.files)):
             with gathered.failures_of(file):
                 linting.add(file)
         linting.save()
@@ -65,7 +60,7 @@ def lint(
     return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
-def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration) -> Run:
+def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Run:
     """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
 
     Raises:
@@ -75,29 +70,32 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
 
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
-    run = lint(discovery, alone, {path: old})
+    run = lint(discovery, alone, {path: old}, follow=follow)
     known = old.renew(baseline.Scope.of(discovery, configuration, run))
     left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
     return replace(run, findings=left, known=(known,))
 
 
-def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) -> tuple[Run, tuple[Change, ...]]:
+def rewrite(
+    discovery: Discovery, configuration: Configuration, *, write: bool, follow: Follow = unfollowed
+) -> tuple[Run, tuple[Change, ...]]:
     """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change.
 
     Raises:
         FileOptionError: a baseline cannot be read.
+        Interrupted: the run was.
     """
     from fsdp_migrate.rewrite import rewrite_bytes
+    from fsdp_migrate.runner.writing import Writing
 
-    gathered = Gathered(configuration, list(discovery.failures))
+    gathered = Gathered(configuration, list(discovery.failures), follow=follow)
     gathered.baseline_at(configuration.options.baseline)
     changes: list[Change] = []
-    folders: list[str] = []
     if write and discovery.leftovers:
         from fsdp_migrate import replacing
 
         replacing.clear(discovery.leftovers)
-    with _uncollected():
+    with Writing(len(discovery.files)) as writing, _uncollected():
         for file, raw in _worth_linting(discovery, gathered):
             with gathered.failures_of(file):
                 settings = gathered.settings_of(file)
@@ -107,13 +105,11 @@ def rewrite(discovery: Discovery, configuration: Configuration, *, write: bool) 
                 result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
                 if result.raw != raw:
                     if write:
-                        folders.append(files.write(file, result.raw, raw))
+                        writing.write(file, result.raw, raw)
                     changes.append(Change(file.shown, raw, result.raw))
                     gathered.changed.append(file.shown)
                     gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
                 gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
-    if folders:
-        files.sync(folders)
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known), tuple(changes)
@@ -126,7 +122,7 @@ def _worth_linting(discovery: Discovery, gathered: Gathered) -> Iterator[tuple[S
     configuration = gathered.configuration
     chosen: list[SourceFile] = []
     passed: list[SourceFile] = []
-    for file in discovery.files:
+    for file in gathered.follow(discovery.files, "Rewriting", len(discovery.files)):
         with gathered.failures_of(file):
             raw, settings = files.read(file), configuration.shared(file)
             if worth_linting(raw, file.shown, settings):
@@ -167,30 +163,33 @@ class Suppressed(NamedTuple):
     run: Run
 
 
-def add_noqa(discovery: Discovery, configuration: Configuration) -> Suppressed:
-    """Write a `# noqa` for everything that `lint` reports."""
+def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Suppressed:
+    """Write a `# noqa` for everything that `lint` reports.
+
+    Raises:
+        Interrupted: the run was.
+    """
     from fsdp_migrate.runner.noqa import with_noqa
+    from fsdp_migrate.runner.writing import Writing
     from fsdp_migrate.splicing import RewriteError
 
-    before = lint(discovery, configuration)
+    before = lint(discovery, configuration, follow=follow)
     failures: list[Failure] = []
-    folders: list[str] = []
     found = {path: list(findings) for path, findings in groupby(before.findings, lambda finding: finding.path)}
-    for file in discovery.files:
-        findings = found.get(file.shown)
-        if findings is None:
-            continue
-        raw = before.sources[file.shown]
-        try:
-            new = with_noqa(raw, findings)
-            if new != raw:
-                folders.append(files.write(file, new, raw))
-        except (FileError, RewriteError) as error:
-            failures.append(Failure(file.shown, str(error)))
-    if folders:
-        files.sync(folders)
-    after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration)
-    return Suppressed(len(before.findings) - len(after.findings), len(folders), after)
+    with Writing(len(discovery.files)) as writing:
+        for file in discovery.files:
+            findings = found.get(file.shown)
+            if findings is None:
+                continue
+            raw = before.sources[file.shown]
+            try:
+                new = with_noqa(raw, findings)
+                if new != raw:
+                    writing.write(file, new, raw)
+            except (FileError, RewriteError) as error:
+                failures.append(Failure(file.shown, str(error)))
+    after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration, follow=follow)
+    return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:

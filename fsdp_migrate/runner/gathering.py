@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.config.configuration import Configuration
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.projects import Projects
     from fsdp_migrate.runner.baseline import Baseline
 
+Item = TypeVar("Item")
+
 
 class Effort(NamedTuple):
     """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
@@ -39,6 +41,18 @@ class Effort(NamedTuple):
 
 
 NO_EFFORT = Effort()
+
+
+class Follow(Protocol):
+    """Gives items as they are, and shows the user how far a run is with them."""
+
+    def __call__(self, items: Iterable[Item], doing: str, total: int, /) -> Iterable[Item]:
+        """`doing` says what is being done with the items, `total` how many there are."""
+
+
+def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item]:
+    """The items; nobody watches."""
+    return items
 
 
 class CacheError(Exception):
@@ -65,6 +79,7 @@ class Gathered:
     suppressed: int = 0
     hidden_hints: int = 0
     noting: bool = False
+    follow: Follow = unfollowed
 
     @contextlib.contextmanager
     def failures_of(self, file: SourceFile) -> Iterator[None]:

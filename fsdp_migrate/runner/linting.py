@@ -147,7 +147,8 @@ class Linting:
             return
         import fsdp_migrate.facts  # noqa: F401 - once for all processes
 
-        for place, result in workers.results(self._attempt, waiting, min(processes, len(waiting))):
+        results = workers.results(self._attempt, waiting, min(processes, len(waiting)))
+        for place, result in self.gathered.follow(results, "Checking", len(waiting)):
             if result is not None:
                 self._done[waiting[place].path] = str(result) if isinstance(result, Exception) else result
 

@@ -24,7 +24,7 @@ def test_a_finding_is_a_command_with_its_place_and_the_line_of_the_text_report()
         "warning title=FSDP101 (full-optim-state-dict),file=src/a.py,line=2,endLine=2,col=9,endColumn=35"
     )
     assert message.startswith("src/a.py:2:9: FSDP101 `full_optim_state_dict` is deprecated since torch 2.0")
-    assert message.endswith("[fixable]")
+    assert message.endswith("[deprecated, fixable]")
 
 
 @pytest.mark.parametrize(

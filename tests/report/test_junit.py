@@ -32,7 +32,7 @@ def test_a_finding_is_a_failed_case_in_the_suite_of_its_file() -> None:
     assert failure.attrib["message"].startswith("`full_optim_state_dict` is deprecated")
     assert failure.text is not None
     assert failure.text.startswith("src/a.py:2:9: FSDP101 ")
-    assert failure.text.endswith("[fixable]")
+    assert failure.text.endswith("[deprecated, fixable]")
 
 
 def test_files_that_fail_are_errors() -> None:

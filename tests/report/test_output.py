@@ -64,7 +64,7 @@ def test_failures_are_told_beside_a_report_in_a_file() -> None:
 def test_concise_is_a_line_a_finding_and_the_summary() -> None:
     Path("a.py").write_text("x = SAFE\n")
     result = run("lint", "--output-format", "concise")
-    assert result.stdout == f"a.py:1:5: FSDP101 `SAFE` is old [fixable]\n{SUMMARY}"
+    assert result.stdout == f"a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n{SUMMARY}"
 
 
 def test_json_lines_are_the_findings_of_json() -> None:
@@ -97,8 +97,8 @@ def test_rewrite_reports_what_is_left(name: str) -> None:
     [
         (["rewrite", "--output-format", "junit"], "'junit' is not one of 'text', 'concise', 'json', 'sarif'"),
         (["rewrite", "--diff", "--output-format", "sarif"], "--output-format sarif cannot be combined with --diff"),
-        (["rewrite", "--check", "--output-file", "report"], "--output-file cannot be combined with --diff, --check"),
-        (["rewrite", "--output-format", "json", "-"], "cannot be combined with --diff, --check or '-'"),
+        (["rewrite", "--check", "--output-file", "report"], "--output-file cannot be combined with --check or '-'"),
+        (["rewrite", "--output-format", "json", "-"], "--output-format json cannot be combined with --check or '-'"),
         (["lint", "--statistics", "--output-format", "sarif"], "--statistics counts in text or json"),
         (["lint", "--show-torch-range", "--output-format", "sarif"], "--show-torch-range prints text or json"),
         (["lint", "--output-file", "nowhere/report"], "nowhere/report cannot be written: No such file or directory"),
@@ -120,7 +120,7 @@ def test_a_report_replaces_a_file_keeps_its_mode_and_follows_its_link() -> None:
     Path("link").symlink_to("real")
     run("lint", "--output-file", "link")
     assert os.readlink("link") == "real"
-    assert Path("real").read_text() == "a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert Path("real").read_text() == "a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n"
     assert stat.S_IMODE(os.stat("real").st_mode) == 0o640
     assert sorted(os.listdir()) == [".git", "a.py", "link", "real"]
 
@@ -130,5 +130,25 @@ def test_a_report_can_go_into_a_pipe() -> None:
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
     run("lint", "--output-file", "pipe")
-    assert os.read(reader, 1000) == b"a.py:1:5: FSDP101 `SAFE` is old [fixable]\n"
+    assert os.read(reader, 1000) == b"a.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]\n"
     os.close(reader)
+
+
+def test_a_diff_goes_into_a_file_or_a_document() -> None:
+    Path("a.py").write_bytes(b"x = SAFE\ny = MANUAL  # \xc3\xa9\n")
+    shown = run("rewrite", "--diff")
+    filed = run("rewrite", "--diff", "--output-file", "a.patch")
+    assert (filed.exit_code, filed.stdout, filed.stderr) == (1, "", shown.stderr)
+    assert Path("a.patch").read_bytes() == shown.stdout_bytes
+    told = run("rewrite", "--diff", "--output-format", "json")
+    document = json.loads(told.stdout)
+    assert (told.exit_code, document["diffs"]) == (1, {"a.py": shown.stdout})
+    assert [finding["code"] for finding in document["fixed"]] == ["FSDP101"]
+    assert Path("a.py").read_bytes() == b"x = SAFE\ny = MANUAL  # \xc3\xa9\n"
+
+
+def test_without_a_change_a_diff_is_an_empty_file() -> None:
+    Path("a.py").write_text("x = 1\n")
+    assert run("rewrite", "--diff", "--output-file", "a.patch").exit_code == 0
+    assert Path("a.patch").read_bytes() == b""
+    assert json.loads(run("rewrite", "--diff", "--output-format", "json").stdout)["diffs"] == {}

@@ -58,7 +58,7 @@ def test_a_run_with_everything_is_valid_and_says_where_what_and_how_bad() -> Non
         "region": {"startLine": 2, "startColumn": 16, "endLine": 2, "endColumn": 42},
     }
     assert one["message"]["text"].startswith("`full_optim_state_dict` is deprecated since torch 2.0")
-    assert one["message"]["text"].endswith(" [fixable]")
+    assert one["message"]["text"].endswith(" [deprecated, fixable]")
     levels = {result["ruleId"]: result["level"] for result in run["results"]}
     assert (levels["FSDP001"], levels["FSDP101"], levels["FSDP210"]) == ("error", "warning", "note")
     rules = run["tool"]["driver"]["rules"]
@@ -164,7 +164,7 @@ def test_no_text_under_analysis_becomes_a_placeholder_or_a_link() -> None:
     (finding,) = run.findings
     named = Finding(**{**vars(finding), "message": "`{0}` [x](http://e.example)"})
     (result,) = log(Run(torch=run.torch, findings=(named,), sources=run.sources))["results"]
-    assert result["message"]["text"].startswith("`{{0}}` [x] (http://e.example) [fixable]")
+    assert result["message"]["text"].startswith("`{{0}}` [x] (http://e.example) [deprecated, fixable]")
 
 
 def rewritten_alone(text: str, finding: Finding, settings: Settings) -> str:

@@ -27,7 +27,7 @@ def test_a_finding_is_its_place_its_line_with_carets_and_what_can_be_done() -> N
         "  |",
         "2 |     y = MANUAL  # see",
         "  |         ^^^^^^",
-        "  = manual: no optimizer in `load`",
+        "  = deprecated, manual: no optimizer in `load`",
         "",
     ]
 
@@ -87,7 +87,7 @@ def test_a_rewrite_shows_what_was_fixed_and_frames_what_is_left() -> None:
         "  |",
         "2 | y = MANUAL",
         "  |     ^^^^^^",
-        "  = manual: no optimizer in `load`",
+        "  = deprecated, manual: no optimizer in `load`",
         "",
     ]
 

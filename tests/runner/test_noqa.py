@@ -75,6 +75,7 @@ def test_the_command_says_what_it_did_and_what_is_left(run: Callable[..., Result
     result = run("lint", "--add-noqa")
     assert result.exit_code == 3
     assert result.stdout.splitlines()[0] == "Suppressed 3 findings in 2 files."
+    assert result.stderr.count('put external = ["FSDP"] under [tool.ruff.lint]') == 1
     assert "c.py:3:1: FSDP001" in result.stdout.splitlines()[1]
     assert Path("b.py").read_text() == f"{IMPORT}x = {OLD}  # noqa: FSDP101\n"
     Path("c.py").unlink()
@@ -83,6 +84,7 @@ def test_the_command_says_what_it_did_and_what_is_left(run: Callable[..., Result
         0,
         "Suppressed 0 findings in 0 files.\nNo findings in 2 files; 3 suppressed by comments.\n",
     )
+    assert again.stderr == ""
 
 
 def test_a_notebook_gets_them_in_its_cells_and_changes_nowhere_else(run: Callable[..., Result]) -> None:
