@@ -1,7 +1,7 @@
 """Cells as Python: what IPython reads as its own (`%time x`, `!ls`, `x?`, `%%bash`) gives way to text of the same size.
 
-What a shell runs is kept apart, as commands. Names in a magic stay in the text, as operands of an expression that means nothing: `%timeit step(model)` uses `step`
-and `model`. The offsets of everything else are those of the cell.
+What a shell runs is kept apart, as commands. Names in a magic stay in the text, as operands of an expression that means
+nothing: `%timeit step(model)` uses `step` and `model`. The offsets of everything else are those of the cell.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ASSIGNED = re.compile(r"""[ \t]*[^\s=#'"!%](?:[^=#'"\[\r\n!%]|\[[^\]\r\n]*\])*=
 _HELP = re.compile(r"""[^\s#'"][^#'"\r\n]*\?(?=[ \t]*(?:[\r\n]|\Z))""")
 _RUNS_CODE = re.compile(r"%(?:time|timeit|prun|memit|lprun|mprun)[ \t]+(?:--?\w+[ \t]+(?:\d+[ \t]+)?)*")
 _OTHER_LANGUAGE = re.compile(r"%(?:bash|fs|html|javascript|js|latex|markdown|md|perl|r|ruby|scala|sh|sql)\b", re.I)
-# Cell magics whose body a shell runs, or that write a script for one, and the cell of Databricks that is one for a shell.
+# Cell magics whose body a shell runs, or that write a script for one; `%sh` is that of Databricks.
 _SHELL_CELL = re.compile(
     r"(?:%%(?:bash|sh|system|sx|!)(?![\w.])|%%script\b[^\r\n]*\b(?:ba|da|k|z)?sh\b"
     r"|%%(?:write)?file\b[^\r\n]*\.(?:(?:ba|k|z)?sh|sbatch|slurm)\b|%sh\b)[^\r\n]*",
@@ -154,7 +154,8 @@ class _Mask:
     def view(self, prefix: str = "", error: SyntaxError | None = None) -> View:
         ends = [0, *accumulate(len(char.encode()) for char in self.chars)]
         masked, commands = (
-            tuple(Span(ends[start], ends[end]) for start, end in sorted(places)) for places in (self.hidden, self.commands)
+            tuple(Span(ends[start], ends[end]) for start, end in sorted(places))
+            for places in (self.hidden, self.commands)
         )
         return View(self.text, masked, commands, prefix, error)
 

@@ -37,6 +37,7 @@ _SAYS = re.compile(
 _STREAMS = re.compile(r"(?:.*\.)?std(?:err|out)(?:\.write)?")
 # What in a call, or as a key of a dict, names a text for people.
 _TEXTS = ("help", "description", "usage", "epilog", "message", "msg", "reason", "help_text", "__doc__")
+_PIECES = (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)
 _REWORKS = ("dedent", "cleandoc", "format", "strip", "lstrip", "rstrip", "join")
 
 
@@ -101,7 +102,9 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for command, text in facts.source.commands:
         for match in _COMMAND.finditer(text):
             if not _SHELL_COMMENT.search(text, 0, match.start()):
-                start, end = (command.start + len(text[:index].encode("utf-8", "surrogatepass")) for index in match.span())
+                start, end = (
+                    command.start + len(text[:index].encode("utf-8", "surrogatepass")) for index in match.span()
+                )
                 yield finding(facts, card, Span(start, end), command, _MESSAGE, manual(_INSTEAD))
 
 
@@ -166,7 +169,9 @@ def _is_said(facts: ModuleFacts, node: ast.AST, *, through_names: bool = True) -
         elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
             target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
             return _name(target) in _TEXTS or (through_names and _only_said(facts, target))
-        elif not isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)):
+        elif not isinstance(
+            parent, (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)
+        ):
             return False
         child, parent = parent, parents[parent]
 
@@ -244,9 +249,9 @@ LAUNCH = Rule(
 The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which gives the
 local rank in the environment variable `LOCAL_RANK` and not as an option.
 
-Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...` and cells under
-`%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to start it (a docstring, a log
-message, the text of an error, a parser's help) is a hint. Shell scripts beside the code are not looked at.""",
+Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...` and cells
+under `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to start it (a docstring,
+a log message, the text of an error, a parser's help) is a hint. Shell scripts beside the code are not looked at.""",
         applicability="manual",
         deprecated="1.11",
         flags=(
