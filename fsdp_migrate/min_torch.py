@@ -12,7 +12,7 @@ from packaging.version import Version
 from fsdp_migrate import runner
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.files import Discovery, Failure, SourceFile
-from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
 from fsdp_migrate.projects import Projects
 from fsdp_migrate.report import Run, json_format, plain
 from fsdp_migrate.torch_api import RELEASES, Statement, TorchRange
@@ -50,7 +50,8 @@ def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[An
         floor, deciding, run = _lowest(
             discovery._replace(files=tuple(members[root]), failures=()), configuration, torch
         )
-        failures.update(dict.fromkeys(run.failures))
+        unparsable = (f for f in run.findings if f.code == UNPARSABLE)
+        failures.update(dict.fromkeys([*run.failures, *(Failure(f.path, f.message) for f in unparsable)]))
         found.append(Answer(root, floor, deciding, len(_breaking(run)), stated[root]))
     return found, tuple(failures)
 
@@ -76,7 +77,7 @@ def _run(discovery: Discovery, configuration: Configuration, torch: TorchRange) 
 
 
 def _breaking(run: Run) -> list[Finding]:
-    return [finding for finding in run.findings if finding.severity is Severity.BREAKS]
+    return [f for f in run.findings if f.severity is Severity.BREAKS and f.code != UNPARSABLE]
 
 
 def lines(found: Iterable[Answer]) -> Iterator[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
-from fsdp_migrate.floor_summary import FloorSummary, summaries
 from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Source, SourceError
-from fsdp_migrate.torch_api import Statement
+
+if TYPE_CHECKING:
+    from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.torch_api import Statement
 
 
 class Tally(NamedTuple):
@@ -81,6 +83,10 @@ class Run:
     @property
     def floors(self) -> tuple[FloorSummary, ...]:
         """The floors whose raising would settle findings."""
+        if not self.stated:
+            return ()
+        from fsdp_migrate.floor_summary import summaries  # needed only where something is reported
+
         return summaries(self.findings, self.stated)
 
     @property

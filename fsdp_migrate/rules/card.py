@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, range_from, stated, too_old
+from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, range_from, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
@@ -164,7 +164,8 @@ def manual(reason: str) -> Verdict:
 
 def floor_or(facts: ModuleFacts, way: str, least: str) -> Verdict:
     """No fix: either `way` is gone, or the project supports torch from `least` on only."""
-    return Verdict(manual=f"{way}, or support torch>={least} only{stated(facts)}", settled=least)
+    place = "" if facts.torch.stated is None else f" ({facts.torch.stated})"
+    return Verdict(manual=f"{way}, or support torch>={least} only{place}", settled=least)
 
 
 def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
