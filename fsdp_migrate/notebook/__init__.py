@@ -18,6 +18,8 @@ from fsdp_migrate.source import Position, Source, SourceError, Span, split_lines
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement
 
+_SHELL_COMMENT = re.compile(r"(?<![^\s;&|])#[^\r\n]*")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -114,6 +116,17 @@ class Notebook(Source):
             for span in cell.commands:
                 start, end = (offset - cell.span.start for offset in span)
                 yield span, cell.encoded[start:end].decode("utf-8", "surrogatepass")
+
+    @cached_property
+    def comments(self) -> list[tuple[Span, str]]:
+        """Those of the Python, and what a shell takes for comments."""
+        found = [*super().comments]
+        for command, text in self.commands:
+            for match in _SHELL_COMMENT.finditer(text):
+                start = command.start + len(text[: match.start()].encode("utf-8", "surrogatepass"))
+                length = len(match.group().encode("utf-8", "surrogatepass"))
+                found.append((Span(start, start + length), match.group()))
+        return sorted(found)
 
     @cached_property
     def _programs(self) -> Sequence[Notebook]:

@@ -173,7 +173,8 @@ def _blank(cell: str) -> View:
     masked = _Mask(cell)
     masked.hide(0, len(cell))
     if shell := _SHELL_CELL.match(cell, _after_python_magics(cell)):
-        masked.commands.append((shell.end(), len(cell)))
+        lines = _MAGIC.finditer(cell, shell.end())
+        masked.commands += [line.span() for line in lines if line.group().strip()]
     return masked.view()
 
 

@@ -24,7 +24,6 @@ _DASHED_SINCE = "2.0"
 _LAUNCH = "torch.distributed.launch"
 _COMMAND = re.compile(r"-m[\s\\'\"]*torch\.distributed\.launch\b")
 _TELLS = re.compile(rf"{_COMMAND.pattern}|\b(?:use|run)\s+[`'\"]*torch\.distributed\.launch\b", re.IGNORECASE)
-_SHELL_COMMENT = re.compile(r"(?:^|\s)#[^\r\n]*\Z")
 # A string that is only looked for in other text starts nothing.
 _LOOKS = ("startswith", "endswith", "find", "index", "count", "replace")
 # Calls that run the module whose name they are given, or put it behind a `-m`.
@@ -101,11 +100,12 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             yield finding(facts, card, place, facts.statement(string), message, verdict, grade)
     for command, text in facts.source.commands:
         for match in _COMMAND.finditer(text):
-            if not _SHELL_COMMENT.search(text, 0, match.start()):
-                start, end = (
-                    command.start + len(text[:index].encode("utf-8", "surrogatepass")) for index in match.span()
-                )
-                yield finding(facts, card, Span(start, end), command, _MESSAGE, manual(_INSTEAD))
+            before, named = (
+                len(part.encode("utf-8", "surrogatepass")) for part in (text[: match.start()], match.group())
+            )
+            place = Span(command.start + before, command.start + before + named)
+            if not any(comment.contains(place) for comment, _ in facts.source.comments):
+                yield finding(facts, card, place, command, _MESSAGE, manual(_INSTEAD))
 
 
 _MESSAGE = f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"

@@ -5,6 +5,7 @@ import pytest
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.runner.noqa import with_noqa
 from fsdp_migrate.torch_api import TorchRange
 from tests.notebook.build import notebook
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
@@ -224,3 +225,19 @@ def test_the_launcher_in_a_command_makes_the_option_break() -> None:
         (OPTION, Severity.BREAKS),
         (LAUNCH, Severity.DEPRECATED),
     ]
+
+
+def test_a_comment_of_the_shell_silences_its_line() -> None:
+    cell = f"%%bash\n{COMMAND} # noqa: {LAUNCH}\n{COMMAND}\n{COMMAND} \\\n  --x 1  # fsdp-migrate: ignore[{LAUNCH}]"
+    assert [place[2] for place in _in_notebook(cell)] == [3]
+    assert _in_notebook(f"!{COMMAND}  # noqa: {LAUNCH}", f"!echo '#noqa'; {COMMAND}") == [
+        (Severity.DEPRECATED, 2, 1, 23, 1, 50)
+    ]
+
+
+def test_suppressing_what_is_found_leaves_commands_alone() -> None:
+    raw = notebook("import os", f"!{COMMAND}\nos.system('{COMMAND}')")
+    found = lint_bytes(raw, "a.ipynb", Settings(ANY, select=(LAUNCH,))).findings
+    new = with_noqa(raw, found)
+    assert new.count(b"noqa") == 1
+    assert [one.line for one in lint_bytes(new, "a.ipynb", Settings(ANY, select=(LAUNCH,))).findings] == [1]
