@@ -103,9 +103,9 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             before, named = (
                 len(part.encode("utf-8", "surrogatepass")) for part in (text[: match.start()], match.group())
             )
-            place = Span(command.start + before, command.start + before + named)
-            if not any(comment.contains(place) for comment, _ in facts.source.comments):
-                yield finding(facts, card, place, command, _MESSAGE, manual(_INSTEAD))
+            found = Span(command.start + before, command.start + before + named)
+            if not any(comment.contains(found) for comment, _ in facts.source.comments):
+                yield finding(facts, card, found, command, _MESSAGE, manual(_INSTEAD))
 
 
 _MESSAGE = f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"
