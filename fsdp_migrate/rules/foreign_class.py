@@ -12,7 +12,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 _CLASS = "FullyShardedDataParallel"
 _CLASSES = ("FSDP", _CLASS)
 # The libraries with a class of this name that is not torch's.
-_OTHERS = ("fairscale", "torch_xla")
+_OTHERS = ("fairscale", "megatron", "torch_xla")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ Names are followed through the modules of the project, not through installed lib
 be torch's class, or one of its own. Its methods, arguments and models are not checked in such a file. One hint a file
 says so; the rules that need no class (imports, `torch.load`, collectives) are in force all the same.
 
-fairscale and torch_xla have classes of their own under this name, and are left alone.""",
+fairscale, megatron and torch_xla have classes of their own under this name, and are left alone.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(
