@@ -23,8 +23,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     place, statement = found[0][0], facts.statement(found[0][0])
     names = list(dict.fromkeys(name for _, name in found))
     listed = " and ".join(f"`{name}`" for name in names)
-    come = "come" if len(names) > 1 else "comes"
-    message = f"{listed} {come} from outside of the project: what is done with it here is not checked"
+    be = "are" if len(names) > 1 else "is"
+    message = f"{listed} {be} not found in the project: what is done with it here is not checked"
     verdict = manual(f"if it is torch's class, import `{_CLASS}` from `torch.distributed.fsdp`")
     yield finding(facts, card, place, statement, message, verdict, Severity.HINT)
 

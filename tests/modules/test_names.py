@@ -92,17 +92,23 @@ def test_modules_that_import_one_another_in_a_circle_are_no_trouble(tmp_path: Pa
     assert codes_of(tmp_path, "a.py") == []
 
 
+def test_a_class_that_no_module_of_the_project_has_is_told_once(tmp_path: Path) -> None:
+    grow(tmp_path, {"mine/__init__.py": "", "mine/dist.py": PUBLIC, "a.py": f"from mine.dist import FSDP\n{SAVE}"})
+    grow(tmp_path, {"b.py": f"from theirs.dist import FSDP\n{SAVE}"})
+    assert [codes_of(tmp_path, name) for name in ("a.py", "b.py")] == [["FSDP101"], ["FSDP003"]]
+
+
 def test_two_packages_of_one_name_beside_each_other_are_not_guessed_at(tmp_path: Path) -> None:
     grow(tmp_path, {"one/lib/__init__.py": PUBLIC, "two/lib/__init__.py": "FSDP = object()\n"})
     grow(tmp_path, {"app/train.py": f"from lib import FSDP\n{SAVE}"})
-    assert codes_of(tmp_path, "app/train.py") == []
+    assert codes_of(tmp_path, "app/train.py") == ["FSDP003"]
 
 
 def test_nothing_outside_the_repository_is_looked_into(tmp_path: Path) -> None:
     grow(tmp_path / "other", {"dist.py": PUBLIC})
     (tmp_path / "dist.py").write_text(PUBLIC)
     root = grow(tmp_path / "repository", {".git/HEAD": "", "train.py": f"from dist import FSDP\n{SAVE}"})
-    assert codes_of(root, "train.py") == []
+    assert codes_of(root, "train.py") == ["FSDP003"]
 
 
 def test_nothing_that_is_looked_into_is_run(tmp_path: Path) -> None:
