@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.findings import Severity
 from fsdp_migrate.torch_api import TorchRange
 from tests.modules.trees import PUBLIC, SAVE, codes_of, findings_of, grow, modules_of
 
@@ -96,6 +97,13 @@ def test_a_class_that_no_module_of_the_project_has_is_told_once(tmp_path: Path) 
     grow(tmp_path, {"mine/__init__.py": "", "mine/dist.py": PUBLIC, "a.py": f"from mine.dist import FSDP\n{SAVE}"})
     grow(tmp_path, {"b.py": f"from theirs.dist import FSDP\n{SAVE}"})
     assert [codes_of(tmp_path, name) for name in ("a.py", "b.py")] == [["FSDP101"], ["FSDP003"]]
+
+
+def test_a_command_that_another_module_takes_is_not_only_said(tmp_path: Path) -> None:
+    usage = 'USAGE = "python -m torch.distributed.launch train.py"\nprint(USAGE)\n'
+    grow(tmp_path, {"a.py": usage, "b.py": usage, "c.py": "import os\nfrom a import USAGE\nos.system(USAGE)\n"})
+    found = [finding for name in ("a.py", "b.py") for finding in findings_of(tmp_path, name)]
+    assert [finding.severity for finding in found] == [Severity.DEPRECATED, Severity.HINT]
 
 
 def test_two_packages_of_one_name_beside_each_other_are_not_guessed_at(tmp_path: Path) -> None:
