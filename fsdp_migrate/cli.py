@@ -97,6 +97,11 @@ Examples:
     help="Write all findings into this file, for --baseline; entries that no longer occur are dropped.",
 )
 @click.option(
+    "--min-torch",
+    is_flag=True,
+    help="Print the lowest torch that the code needs, and the places that decide it, instead.",
+)
+@click.option(
     "--cache/--no-cache",
     default=True,
     show_default=True,
@@ -121,6 +126,7 @@ def lint(
     statistics: bool,
     add_noqa: bool,
     write_baseline: str | None,
+    min_torch: bool,
     cache: bool,
     cache_dir: str | None,
     jobs: int | None,
@@ -131,12 +137,27 @@ def lint(
     """
     if statistics and request.output.format not in ("text", "concise", "json"):
         raise click.UsageError("--statistics counts in text or json")
+    if min_torch:
+        _answer_min_torch(request, more=statistics or add_noqa or write_baseline is not None)
     if write_baseline is not None:
         _write_baseline(request, write_baseline, more=statistics or add_noqa)
     with usage_errors():
         run = _with_noqa(request) if add_noqa else _linted(request, cache, cache_dir, jobs)
         request.output.lint(run, statistics=statistics)
     request.exit(run.exit_code)
+
+
+def _answer_min_torch(request: Request, *, more: bool) -> NoReturn:
+    from fsdp_migrate import min_torch
+
+    if more or request.output.format not in ("text", "json") or request.output.file is not None:
+        raise click.UsageError("--min-torch prints text or json, to stdout, and does nothing else")
+    found, failures = min_torch.answers(request.discovery, request.configuration)
+    as_json = request.output.format == "json"
+    text.print_document(min_torch.document(found, failures) if as_json else "\n".join(min_torch.lines(found)))
+    if not as_json:
+        text.print_notices(plain.failure_line(failure) for failure in failures)
+    request.exit(3 if failures else 0)
 
 
 def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | None) -> Run:

@@ -286,6 +286,8 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
             if name is None and _is_notebook(raw):
                 told = "this is a notebook: give its name with --stdin-filename NAME.ipynb"
                 return raw, Discovery((), failures=(Failure("<stdin>", told),))
+            if name is not None and (language := files.other_language(name, raw)) is not None:
+                return raw, Discovery((), failures=(Failure(files.printable(name), language),))
             left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
             found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
         configuration.check(found.files)

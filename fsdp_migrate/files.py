@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from fsdp_migrate import disk, gitignore
 from fsdp_migrate.gitignore import GitIgnore
-from fsdp_migrate.source import SUFFIXES
+from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, Source, SourceError
 
 SKIPPED_FOLDERS = frozenset(
     [
@@ -23,6 +24,10 @@ SKIPPED_FOLDERS = frozenset(
 # `mylib.dist` and `myenv.env` are packages in real training code, so these names alone decide nothing: such a folder
 # is skipped only while it holds no Python file of its own.
 SKIPPED_UNLESS_CODE = frozenset(["_build", "build", "dist", "env"])
+
+# `.pyw`, `.pyx` and their kin say Python as well as the suffixes that folders are searched for.
+_PYTHON_SUFFIXES = (".py", NOTEBOOK_SUFFIX)
+_INTERPRETER = re.compile(rb"#![^\r\n]+")
 
 ENVIRONMENT_MARKS = frozenset(["conda-meta", "pyvenv.cfg"])
 
@@ -98,7 +103,8 @@ def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
 def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
     """Find the Python files and notebooks that `paths` mean.
 
-    A file that is named is taken whatever its suffix and whatever ignores it; a folder that is named is walked for
+    A file that is named is taken whatever its suffix and whatever ignores it, unless it is seen to be in another
+    language; a folder that is named is walked for
     `.py`, `.pyi` and `.ipynb`, without what the `.gitignore` files up to the repository's root name and without build
     and environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
     found in folders; with `force_exclude` what they leave out is left out even if it is named.
@@ -110,12 +116,37 @@ def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_excl
             continue
         if os.path.isdir(path):
             walk.folder(path, "" if shown == "." else shown)
+        elif (told := _told_from_python(path)) is not None:
+            walk.failures.append(Failure(shown, told))
         else:
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
     files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
     failures = tuple(sorted(walk.failures, key=lambda failure: failure.path))
     folders = tuple(path for path in paths if os.path.isdir(path))
     return Discovery(tuple(files), failures, folders, tuple(walk.leftovers))
+
+
+def other_language(path: str, raw: bytes) -> str | None:
+    """Why a text is not Python, None where it is, or where neither its name nor its first line says otherwise."""
+    suffix = os.path.splitext(path)[1]
+    program = _INTERPRETER.match(raw)
+    if suffix.startswith(_PYTHON_SUFFIXES) or (not suffix and program is None) or b"python" in raw.partition(b"\n")[0]:
+        return None
+    try:
+        Source(raw).tree  # noqa: B018 - parsing is what may fail
+    except (SourceError, SyntaxError):
+        says = f"its name ends in {printable(suffix)}" if suffix else "its first line names another program"
+        return f"not Python ({says}, and it does not parse): only Python files and notebooks are checked"
+    return None
+
+
+def _told_from_python(path: str) -> str | None:
+    if path.endswith(SUFFIXES):
+        return None
+    try:
+        return other_language(path, disk.contents(path))
+    except OSError:
+        return None  # which is told when it is read
 
 
 def left_out(path: str, choices: Choices) -> bool:

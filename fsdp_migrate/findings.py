@@ -45,7 +45,8 @@ class Finding:
     """One problem at one place.
 
     `span` is where it is (bytes); `statement` is the statement header it belongs to, whose lines may carry a
-    suppression comment. `reason` says why the finding is not safe to fix, and is None exactly for safe ones.
+    suppression comment. `reason` says why the finding is not safe to fix, and is None exactly for safe ones. `settled`
+    is the oldest torch with which nothing is left to do here, if no older one is supported; None where no floor helps.
     Lines and columns count from 1, columns in code points; the end is exclusive. In a notebook they count within the
     cell that is number `cell`, of all kinds of cells, from 1; elsewhere `cell` is None.
     """
@@ -65,6 +66,7 @@ class Finding:
     end_column: int
     url: str | None = None
     cell: int | None = None
+    settled: str | None = None
     fix: Fix | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 NOTEBOOK_SUFFIX = ".ipynb"
 # What a folder is searched for.
@@ -202,6 +202,11 @@ class Source:
     def written(self) -> bytes:
         """The text as it is written, as UTF-8: `data` with what it leaves out."""
         return self.data
+
+    @property
+    def commands(self) -> Iterable[tuple[Span, str]]:
+        """Commands for a shell that stand in the text, which a notebook can have: where, and as they are written."""
+        return ()
 
     def piece(self, offset: int) -> Span:
         """What belongs together around an offset: the whole text, unless the file holds it in cells."""

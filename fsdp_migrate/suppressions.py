@@ -64,6 +64,10 @@ class Suppressions:
         """The lines that mention suppressing, 0 where one may mean the file; only there are comments looked for."""
         text = self.source.data.lower()
         found = [match.start() for word in _MENTIONS for match in word.finditer(text)]
+        commands = ((span, command.lower().encode("utf-8", "surrogatepass")) for span, command in self.source.commands)
+        found += [
+            span.start + m.start() for span, command in commands for word in _MENTIONS for m in word.finditer(command)
+        ]
         return frozenset({*map(self.source.line_number, found), *([0] if found and _WHOLE_FILE in text else [])})
 
     @property

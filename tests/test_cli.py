@@ -201,6 +201,7 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
         "torch": ">=2.1,<2.16",
         "torch_ranges": {},
         "notes": [],
+        "floors": [],
         "warnings": [],
         "findings": [
             {
@@ -216,6 +217,7 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
                 "severity": "deprecated",
                 "applicability": "safe",
                 "reason": None,
+                "settled": None,
                 "url": "https://example.org/safe",
             },
             {
@@ -231,6 +233,7 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
                 "severity": "changes",
                 "applicability": "unsafe",
                 "reason": "other ranks get {}",
+                "settled": None,
                 "url": None,
             },
         ],
@@ -600,3 +603,9 @@ def test_rules_can_be_selected_as_for_lint(run: Run) -> None:
     refused = run("rules", "--select", "FSDP00000")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "no rule is called 'FSDP00000'" in refused.stderr
+
+
+def test_a_text_from_stdin_in_another_language_is_told_to_be_that(run: Run) -> None:
+    result = run("lint", "--stdin-filename", "run.sh", "-", stdin="set -e\npython -m torch.distributed.launch\n")
+    told = "not Python (its name ends in .sh, and it does not parse): only Python files and notebooks are checked"
+    assert (result.exit_code, result.stderr) == (3, f"error: run.sh: {told}\n")

@@ -363,3 +363,34 @@ def test_a_folder_is_synced_once_when_the_last_file_in_it_is_written(
     monkeypatch.setattr(replacing, "sync", sync)
     CliRunner().invoke(cli, [*command, str(tmp_path)])
     assert synced == [("one", True), ("two", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("run.sh", "set -e\npython -m torch.distributed.launch train.py\n", "its name ends in .sh"),
+        ("conf.yaml", "fsdp: [FSDP\n", "its name ends in .yaml"),
+        ("launch", "#!/bin/bash\npython -m torch.distributed.launch\n", "its first line names another program"),
+    ],
+)
+def test_a_named_file_in_another_language_is_told_to_be_that(tmp_path: Path, name: str, text: str, says: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = discover([str(tmp_path / name)])
+    assert found.files == ()
+    (failure,) = found.failures
+    assert failure.message == f"not Python ({says}, and it does not parse): only Python files and notebooks are checked"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.sh", "#!/bin/sh\nx = 1\n"),
+        ("train", "print 'x'\n"),
+        ("train", "#!/usr/bin/env python3\nprint 'x'\n"),
+        ("train.pyw", "print 'x'\n"),
+        ("train.py", "#!/bin/bash\nls -l\n"),
+    ],
+)
+def test_what_may_be_python_is_taken_though_it_does_not_parse(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert [file.path for file in discover([str(tmp_path / name)]).files] == [str(tmp_path / name)]

@@ -62,7 +62,7 @@ class ModuleFacts:
     @cached_property
     def written(self) -> bytes:
         """The text with imports from torch itself for what the module imports from torch through its project."""
-        return self.source.data + self.names.direct_imports.encode()
+        return self.source.written + self.names.direct_imports.encode()
 
     @cached_property
     def indent_unit(self) -> str:

@@ -76,7 +76,7 @@ class ModuleCheck:
 
     def _is_near(self, entry: Entry) -> bool:
         """Whether the module has to do with torch.distributed, as far as one rule is concerned."""
-        names_it = entry.near is not None and entry.near.encode() in self.source.data
+        names_it = entry.near is not None and entry.near.encode() in self.source.written
         return names_it or uses_distributed(self.facts)
 
     def _found(self, entries: Iterable[Entry]) -> list[Finding]:

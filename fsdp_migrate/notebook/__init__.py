@@ -18,16 +18,22 @@ from fsdp_migrate.source import Position, Source, SourceError, Span, split_lines
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement
 
+_SHELL_COMMENT = re.compile(r"(?<![^\s;&|])#[^\r\n]*")
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell in the module: `span` is its text with the newline that ends it, `masked` what in it is no Python."""
+    """One cell in the module: `span` is its text with the newline that ends it, `masked` what in it is no Python.
+
+    `commands` are those of its parts that a magic gives to a shell, or takes itself.
+    """
 
     raw: RawCell
     text: str
     span: Span
     masked: tuple[Span, ...]
     error: SyntaxError | None
+    commands: tuple[Span, ...] = ()
 
     @property
     def number(self) -> int:
@@ -103,6 +109,25 @@ class Notebook(Source):
         """This module, then the Python files that cells write; an offset means the same place in all of them."""
         return (self, *self._programs)
 
+    @property
+    def commands(self) -> Iterator[tuple[Span, str]]:
+        """What magics run, by the places that Python text of the same size takes in the module."""
+        for cell in self.cells:
+            for span in cell.commands:
+                start, end = (offset - cell.span.start for offset in span)
+                yield span, cell.encoded[start:end].decode("utf-8", "surrogatepass")
+
+    @cached_property
+    def comments(self) -> list[tuple[Span, str]]:
+        """Those of the Python, and what a shell takes for comments."""
+        found = [*super().comments]
+        for command, text in self.commands:
+            for match in _SHELL_COMMENT.finditer(text):
+                start = command.start + len(text[: match.start()].encode("utf-8", "surrogatepass"))
+                length = len(match.group().encode("utf-8", "surrogatepass"))
+                found.append((Span(start, start + length), match.group()))
+        return sorted(found)
+
     @cached_property
     def _programs(self) -> Sequence[Notebook]:
         if b"file" not in self.written:
@@ -172,5 +197,7 @@ class Notebook(Source):
 
 
 def _cell(raw: RawCell, text: str, view: View, start: int) -> Cell:
-    masked = tuple(Span(start + span.start, start + span.end) for span in view.masked)
-    return Cell(raw, text, Span(start, start + len(view.text.encode()) + 1), masked, view.error)
+    masked, commands = (
+        tuple(Span(start + span.start, start + span.end) for span in spans) for spans in (view.masked, view.commands)
+    )
+    return Cell(raw, text, Span(start, start + len(view.text.encode()) + 1), masked, view.error, commands)

@@ -1,7 +1,7 @@
 """Cells as Python: what IPython reads as its own (`%time x`, `!ls`, `x?`, `%%bash`) gives way to text of the same size.
 
-Names in a magic stay in the text, as operands of an expression that means nothing: `%timeit step(model)` uses `step`
-and `model`. The offsets of everything else are those of the cell.
+What a shell runs is kept apart, as commands. Names in a magic stay in the text, as operands of an expression that means
+nothing: `%timeit step(model)` uses `step` and `model`. The offsets of everything else are those of the cell.
 """
 
 from __future__ import annotations
@@ -33,11 +33,17 @@ _CONTINUES = re.compile(rf"\\(?={_NEWLINE})")
 # A backslash at its end carries a magic on to the next line.
 _MAGIC = re.compile(rf"(?:[^\r\n\\]|\\{_NEWLINE}|\\)*")
 _ESCAPES = ("%", "!", "?", ",", ";", "/")
-_CELL_MAGIC = re.compile(r"%%(?!%)([\w.]+)(?!\w*\?)")
+_CELL_MAGIC = re.compile(r"%%(?!%)([\w.]+|!)(?!\w*\?)")
 _ASSIGNED = re.compile(r"""[ \t]*[^\s=#'"!%](?:[^=#'"\[\r\n!%]|\[[^\]\r\n]*\])*=[ \t]*(?=!|%[A-Za-z])""")
 _HELP = re.compile(r"""[^\s#'"][^#'"\r\n]*\?(?=[ \t]*(?:[\r\n]|\Z))""")
 _RUNS_CODE = re.compile(r"%(?:time|timeit|prun|memit|lprun|mprun)[ \t]+(?:--?\w+[ \t]+(?:\d+[ \t]+)?)*")
 _OTHER_LANGUAGE = re.compile(r"%(?:bash|fs|html|javascript|js|latex|markdown|md|perl|r|ruby|scala|sh|sql)\b", re.I)
+# Cell magics whose body a shell runs, or that write a script for one; `%sh` is that of Databricks.
+_SHELL_CELL = re.compile(
+    r"(?:%%(?:bash|sh|system|sx|!)(?![\w.])|%%script\b[^\r\n]*\b(?:ba|da|k|z)?sh\b"
+    r"|%%(?:write)?file\b[^\r\n]*\.(?:(?:ba|k|z)?sh|sbatch|slurm)\b|%sh\b)[^\r\n]*",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[^\W\d]\w*")
 _INDENTED = "if True:\n"
 _MOST_OPERANDS = 50
@@ -48,11 +54,13 @@ class View:
     """A cell as Python.
 
     `text` has as many bytes as the cell, and its lines; `prefix` goes in front of it. `masked` are the ranges of bytes
-    in `text` that the cell does not have. A cell with an `error` does not parse, and is masked as a whole.
+    in `text` that the cell does not have; `commands` are those of the cell that are given to a shell or another magic.
+    A cell with an `error` does not parse, and is masked as a whole.
     """
 
     text: str
     masked: tuple[Span, ...] = ()
+    commands: tuple[Span, ...] = ()
     prefix: str = ""
     error: SyntaxError | None = None
 
@@ -103,6 +111,7 @@ class _Mask:
         self.chars = ["\ufffd" if "\ud800" <= char <= "\udfff" else char for char in cell]
         self.cell = "".join(self.chars)
         self.hidden = [(i, i + 1) for i, char in enumerate(cell) if char != self.chars[i]]
+        self.commands: list[tuple[int, int]] = []
 
     @property
     def text(self) -> str:
@@ -144,8 +153,11 @@ class _Mask:
 
     def view(self, prefix: str = "", error: SyntaxError | None = None) -> View:
         ends = [0, *accumulate(len(char.encode()) for char in self.chars)]
-        masked = tuple(Span(ends[start], ends[end]) for start, end in sorted(self.hidden))
-        return View(self.text, masked, prefix, error)
+        masked, commands = (
+            tuple(Span(ends[start], ends[end]) for start, end in sorted(places))
+            for places in (self.hidden, self.commands)
+        )
+        return View(self.text, masked, commands, prefix, error)
 
 
 def _error(text: str) -> SyntaxError | None:
@@ -157,9 +169,22 @@ def _error(text: str) -> SyntaxError | None:
 
 
 def _blank(cell: str) -> View:
+    """A cell in another language, as nothing but commands where that is the one of a shell."""
     masked = _Mask(cell)
     masked.hide(0, len(cell))
+    if shell := _SHELL_CELL.match(cell, _after_python_magics(cell)):
+        lines = _MAGIC.finditer(cell, shell.end())
+        masked.commands += [line.span() for line in lines if line.group().strip()]
     return masked.view()
+
+
+def _after_python_magics(cell: str) -> int:
+    """Where a cell goes on behind the magics at its start whose body is Python or what another magic makes of it."""
+    position = len(cell) - len(cell.lstrip())
+    while (magic := _CELL_MAGIC.match(cell, position)) and magic[1] in PYTHON_CELLS:
+        line_end = _MAGIC.match(cell, position).end()  # type: ignore[union-attr]
+        position = len(cell) - len(cell[line_end:].lstrip())
+    return position
 
 
 def _hide_magics(masked: _Mask) -> None:
@@ -189,6 +214,7 @@ def _hide_magic(masked: _Mask, line: int) -> int | None:
         end = _MAGIC.match(cell, assigned.end()).end()  # type: ignore[union-attr]
         few = len(set(_WORD.findall(cell, assigned.end(), end))) < _MOST_OPERANDS
         masked.hide_as_names(assigned.end(), end, "+" if few else ",")
+        masked.commands.append((assigned.end(), end))
         return end
     if cell.startswith(_ESCAPES, start):
         end = _MAGIC.match(cell, start).end()  # type: ignore[union-attr]
@@ -197,6 +223,7 @@ def _hide_magic(masked: _Mask, line: int) -> int | None:
             masked.hide(start, command.end(), f"_{' ' * (command.end() - start - 2)};")
         else:
             masked.hide_as_names(start, end, ",")
+            masked.commands.append((start, end))
         return end
     if asks_for_help := _HELP.match(cell, start):
         masked.hide_as_names(start, asks_for_help.end(), ",")

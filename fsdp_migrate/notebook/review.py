@@ -16,7 +16,9 @@ _NO_LONGER_SHOWN = "the notebook no longer shows the value below the cell"
 
 
 def reviewed(source: Source, modules: Iterable[Source], path: str, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings of one of a notebook's modules: those in its Python, with the fixes allowed, and the broken cells.
+    """The findings of one of a notebook's modules, with the fixes allowed, and the broken cells.
+
+    Names that stand for magics are nobody's; what is found in the commands themselves has one of them as its statement.
 
     A broken cell of any of the `modules` allows none.
     """
@@ -27,8 +29,11 @@ def reviewed(source: Source, modules: Iterable[Source], path: str, findings: Ite
         for cell in source.broken
         if cell.error is not None
     ]
+    commands = {span for span, _ in source.commands}
     return found + [
-        _allowed(source, broken, finding) for finding in findings if not _is_masked(source, finding.span.start)
+        _allowed(source, broken, finding)
+        for finding in findings
+        if finding.statement in commands or not _is_masked(source, finding.span.start)
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.config.configuration import located
@@ -10,6 +12,8 @@ from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import SourceFile
 from fsdp_migrate.project_files import display
 from fsdp_migrate.projects.inference import NO_PROJECT, inferred, listing
+from fsdp_migrate.projects.mentions import line_of
+from fsdp_migrate.torch_api import Statement
 
 _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 
@@ -53,7 +57,10 @@ class Projects:
         config = self._configured.at(folder)
         if config is None or config.layer.torch is None:
             return None
-        return Project(display(config.folder), config.layer.torch, f"set in {display(config.path)}")
+        where = display(config.path)
+        line = line_of(config.path, rf"^\s*[\"']?torch[\"']?\s*=.*{re.escape(str(config.values['torch']))}")
+        torch = replace(config.layer.torch, stated=Statement(where, line, f"torch{config.layer.torch}"))
+        return Project(display(config.folder), torch, f"set in {where}")
 
     def _inferred_above(self, folder: str) -> Project | None:
         if folder not in self._inferred:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.project_files import FileFault, display
 from fsdp_migrate.projects import conda_environment, pipfile, pyproject, requirement_lists, setup_cfg, setup_script
 from fsdp_migrate.projects.mentions import Mention, Mentions
-from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, Statement, TorchRange
 
 DEFAULT = TorchRange.default()
 # The same, where a project supports even older releases.
@@ -63,10 +64,11 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
     except RangeError:
         warnings.append(f"{where}: no torch that is known lies in {bound!r}; torch{DEFAULT} is assumed")
         return Project(root, DEFAULT, f"default; {where} requires torch{bound}", warnings=tuple(warnings))
+    stated = Statement(where, lowest.line, f"torch{bound}")
     if torch.oldest >= DEFAULT.oldest:
-        return Project(root, torch, f"{where} requires torch{bound}", warnings=tuple(warnings))
+        return Project(root, replace(torch, stated=stated), f"{where} requires torch{bound}", warnings=tuple(warnings))
     note = f"{where} supports torch{bound}; pass --torch '{bound}' to check for those releases too"
-    return Project(root, _FROM_DEFAULT, f"default; {note}", note, tuple(warnings))
+    return Project(root, replace(_FROM_DEFAULT, stated=stated), f"default; {note}", note, tuple(warnings))
 
 
 def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from fsdp_migrate.project_files import display, read_bytes
+from fsdp_migrate.project_files import FileFault, display, read_bytes
 from fsdp_migrate.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
 
 Written = TypeVar("Written")
@@ -24,6 +25,12 @@ class Mention(NamedTuple):
     def bound(self) -> Bound | None:
         """The lower bound of the requirement."""
         return self.requirement.bound
+
+    @property
+    def line(self) -> int | None:
+        """The line of the requirement in its file."""
+        version = self.bound.version if self.bound else ""
+        return line_of(self.path, re.escape(self.requirement.text), rf"torch.*{re.escape(str(version))}")
 
 
 @dataclass
@@ -69,6 +76,21 @@ class Mentions:
         if self.main and not main:
             return []
         return main + [mention for mention in self.extra if mention.bound]
+
+
+def line_of(path: str, *patterns: str) -> int | None:
+    """The first line of a file, from 1, that fits the first of some patterns which any line fits; comments do not."""
+    try:
+        lines = read_lines(path)
+    except FileFault:
+        return None
+    fitting = (
+        number
+        for pattern in map(re.compile, patterns)
+        for number, line in enumerate(lines, 1)
+        if pattern.search(line) and not line.lstrip().startswith(("#", ";"))
+    )
+    return next(fitting, None)
 
 
 def read_lines(path: str) -> list[str]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.config import Project
 from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Source, SourceError
+
+if TYPE_CHECKING:
+    from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.torch_api import Statement
 
 
 class Tally(NamedTuple):
@@ -51,7 +55,7 @@ class Run:
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
     makes the run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the
     baselines that were used, whose findings are not among `findings`. `real_paths` gives the path on disk for those
-    that had to be changed to be shown.
+    that had to be changed to be shown. `stated` is where the projects of files with findings state what they support.
     """
 
     torch: str
@@ -69,11 +73,21 @@ class Run:
     known: tuple[Known, ...] = ()
     real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
     unsafe_fixes: frozenset[str] = frozenset()
+    stated: Mapping[str, Statement] = field(default_factory=dict, repr=False)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was not understood beside the code, and in which file."""
         return (*self.config_warnings, *(warning for project in self.projects for warning in project.warnings))
+
+    @property
+    def floors(self) -> tuple[FloorSummary, ...]:
+        """The floors whose raising would settle findings."""
+        if not self.stated:
+            return ()
+        from fsdp_migrate.floor_summary import summaries  # needed only where something is reported
+
+        return summaries(self.findings, self.stated)
 
     @property
     def tally(self) -> Tally:

@@ -2,7 +2,8 @@
 
 `torch` is the range that the findings are about, null where the projects of the files support several; `torch_ranges`
 are the ranges by project, without those whose files hold nothing to look at. Where a baseline is used, `known` counts
-the findings that it holds and `no_longer_there` names its entries that are gone.
+the findings that it holds and `no_longer_there` names its entries that are gone. `floors` says, of each project that
+states which torch it supports, how many of its findings a higher floor would settle; hints count in neither number.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fsdp_migrate.report import Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fsdp_migrate.floor_summary import FloorSummary
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.rules.catalogue import Change
 
@@ -36,7 +38,7 @@ def lint_report(run: Run, *, statistics: bool = False) -> str:
 
 def lines(run: Run) -> str:
     """The findings, one object a line."""
-    return "\n".join(json.dumps(_finding(finding)) for finding in run.findings)
+    return "\n".join(json.dumps(finding(one)) for one in run.findings)
 
 
 def rewrite_report(run: Run, patches: Mapping[str, bytes] | None = None) -> str:
@@ -45,7 +47,7 @@ def rewrite_report(run: Run, patches: Mapping[str, bytes] | None = None) -> str:
     Of one that was not carried out, `patches` are the diffs by path; bytes that are no UTF-8 become lone surrogates,
     as Python's `surrogateescape` has it.
     """
-    fixed = [_finding(finding) for finding in run.fixed]
+    fixed = [finding(one) for one in run.fixed]
     document = _document(run) | {"fixed": fixed, "files_changed": list(run.changed)}
     if patches is not None:
         document["diffs"] = {path: patch.decode("utf-8", "surrogateescape") for path, patch in patches.items()}
@@ -95,8 +97,9 @@ def _document(run: Run) -> dict[str, Any]:
         "torch": used.pop() if len(used) == 1 else None,
         "torch_ranges": ranges,
         "notes": [project.note for project in run.projects if project.note is not None],
+        "floors": [_floor(floor) for floor in run.floors],
         "warnings": list(run.warnings),
-        "findings": [_finding(finding) for finding in run.findings],
+        "findings": [finding(one) for one in run.findings],
         "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
         "files_checked": run.files_checked,
         "suppressed": run.suppressed,
@@ -104,21 +107,34 @@ def _document(run: Run) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _floor(floor: FloorSummary) -> dict[str, Any]:
     return {
-        "code": finding.code,
-        "name": finding.name,
-        "path": finding.path,
-        "cell": finding.cell,
-        "line": finding.line,
-        "column": finding.column,
-        "end_line": finding.end_line,
-        "end_column": finding.end_column,
-        "message": finding.message,
-        "severity": finding.severity.value,
-        "applicability": finding.applicability.value,
-        "reason": finding.reason,
-        "url": finding.url,
+        "path": floor.stated.file,
+        "line": floor.stated.line,
+        "states": floor.stated.text,
+        "findings": floor.findings,
+        "settled": [{"torch": f">={least}", "findings": count} for least, count in floor.settled],
+        "message": str(floor),
+    }
+
+
+def finding(found: Finding) -> dict[str, Any]:
+    """One found."""
+    return {
+        "code": found.code,
+        "name": found.name,
+        "path": found.path,
+        "cell": found.cell,
+        "line": found.line,
+        "column": found.column,
+        "end_line": found.end_line,
+        "end_column": found.end_column,
+        "message": found.message,
+        "severity": found.severity.value,
+        "applicability": found.applicability.value,
+        "reason": found.reason,
+        "settled": found.settled,
+        "url": found.url,
     }
 
 

@@ -129,12 +129,17 @@ def baseline_summary(run: Run) -> list[str]:
 
 
 def notes(run: Run) -> list[str]:
-    """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines."""
-    every = [f"{project.note}." for project in run.projects if project.note is not None]
-    if len(every) <= MOST_NOTES:
-        return every
-    more = _count(len(every) - MOST_NOTES + 1, "project")
-    return [*every[: MOST_NOTES - 1], f"It is the same with {more} more; --show-torch-range lists them."]
+    """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines of a kind."""
+    floors = _few([f"{floor}." for floor in run.floors], "--output-format json")
+    return floors + _few([f"{p.note}." for p in run.projects if p.note is not None], "--show-torch-range")
+
+
+def _few(lines: list[str], lister: str) -> list[str]:
+    """At most `MOST_NOTES` lines that say the same of projects."""
+    if len(lines) <= MOST_NOTES:
+        return lines
+    more = _count(len(lines) - MOST_NOTES + 1, "project")
+    return [*lines[: MOST_NOTES - 1], f"It is the same with {more} more; {lister} lists them."]
 
 
 def warning_lines(run: Run) -> list[str]:

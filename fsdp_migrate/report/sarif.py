@@ -19,6 +19,7 @@ from fsdp_migrate.report.regions import Region, Regions
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
+    from fsdp_migrate.floor_summary import FloorSummary
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.source import Source
 
@@ -30,6 +31,14 @@ LEVELS = {
     Severity.CHANGES: "warning",
     Severity.DEPRECATED: "warning",
     Severity.HINT: "note",
+}
+
+# What is said of a project as a whole: no rule of a file, so that it has no code.
+FLOOR = {
+    "id": "stated-torch-floor",
+    "name": "stated-torch-floor",
+    "shortDescription": {"text": "a project states a torch too old for its code"},
+    "defaultConfiguration": {"level": "note"},
 }
 
 Object = dict[str, Any]
@@ -64,7 +73,10 @@ class _Log:
                     "name": "fsdp-migrate",
                     "version": __version__,
                     "semanticVersion": __version__,
-                    "rules": [rule(card, card.severity_on(torch)) for card in self.cards],
+                    "rules": [
+                        *(rule(card, card.severity_on(torch)) for card in self.cards),
+                        *([FLOOR] if self.run.floors else []),
+                    ],
                 }
             },
             "invocations": [self.invocation()],
@@ -80,7 +92,7 @@ class _Log:
             ],
             "columnKind": "unicodeCodePoints",
             "newlineSequences": ["\r\n", "\n", "\r"],
-            "results": results,
+            "results": results + [self.floor(floor) for floor in self.run.floors],
         }
 
     def results(self, encodings: dict[str, str]) -> Iterator[Object]:
@@ -110,6 +122,19 @@ class _Log:
             "message": _message(f"{finding.message} [{plain.remedy(finding)}]"),
             "locations": [{"physicalLocation": place}],
             "properties": {"severity": finding.severity.value, "applicability": finding.applicability.value},
+        }
+
+    def floor(self, floor: FloorSummary) -> Object:
+        """What is said of a project, at the place where it states which torch it supports."""
+        place: Object = {"artifactLocation": _location(floor.stated.file)}
+        if floor.stated.line is not None:
+            place["region"] = {"startLine": floor.stated.line}
+        return {
+            "ruleId": FLOOR["id"],
+            "ruleIndex": len(self.cards),
+            "level": "note",
+            "message": _message(str(floor)),
+            "locations": [{"physicalLocation": place}],
         }
 
     def fix(self, finding: Finding, source: Source, regions: Regions) -> Object | None:

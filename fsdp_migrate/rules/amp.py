@@ -32,6 +32,7 @@ from fsdp_migrate.rules.amp_names import (
     torch_spelling,
 )
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
+from fsdp_migrate.rules.floors import supported
 from fsdp_migrate.rules.releases import release
 from fsdp_migrate.source import Span
 
@@ -220,7 +221,7 @@ def _finding(facts: ModuleFacts, card: RuleCard, place: Place, verdict: Verdict)
     may_import = isinstance(place.node, ast.Attribute) and place.device == "cuda" and place.name != _AUTOCAST
     if may_import and below_floor(card, facts, place.node):
         reason = (
-            f"`{place.new}` needs torch>={card.floor}, and torch{facts.torch} is supported: import `{place.name}` from "
+            f"`{place.new}` needs torch>={card.floor}, and {supported(facts)}: import `{place.name}` from "
             "`torch.cuda.amp` by name, and the import can be made to try both places"
         )
         verdict = Verdict(manual=reason, below_floor=True)

@@ -14,7 +14,7 @@ from packaging.version import Version
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, floor_or, manual
 from fsdp_migrate.rules.construction import constructions, given
 
 _SYNC, _STRATEGY, _HYBRID = "sync_module_states", "sharding_strategy", "HYBRID_SHARD"
@@ -48,7 +48,7 @@ def check_clipped(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         unused = isinstance(facts.structure.parents[call], ast.Expr)
         if not unused and any(release < _RETURNS for release in facts.gates.alive(call)):
             message = f"`{_CLIP}` of an FSDP model returns None before torch 2.0"
-            verdict = manual("use the norm where it is not None, or support torch>=2.0 only")
+            verdict = floor_or(facts, "use the norm where it is not None", str(_RETURNS))
             yield finding(facts, card, func, facts.statement(call), message, verdict)
 
 

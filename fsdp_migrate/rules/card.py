@@ -94,13 +94,15 @@ class Rule:
 class Verdict(NamedTuple):
     """How a finding can be mended: the fix with its grade, or None with the reason why not.
 
-    A fix that keeps old and new is right `below_floor` too.
+    A fix that keeps old and new is right `below_floor` too. `settled` is the oldest torch with which nothing is left to
+    do, if no older one is supported.
     """
 
     fix: Fix | None = None
     unsafe: str | None = None
     manual: str | None = None
     below_floor: bool = False
+    settled: str | None = None
 
     @property
     def applicability(self) -> Applicability:
@@ -160,6 +162,12 @@ def manual(reason: str) -> Verdict:
     return Verdict(manual=reason)
 
 
+def floor_or(facts: ModuleFacts, way: str, least: str) -> Verdict:
+    """No fix: either `way` is gone, or the project supports torch from `least` on only."""
+    place = "" if facts.torch.stated is None else f" ({facts.torch.stated})"
+    return Verdict(manual=f"{way}, or support torch>={least} only{place}", settled=least)
+
+
 def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
     """The verdict, without its fix if the file replaces what `place` reads by something of its own, as patches do."""
     if verdict.fix is None:
@@ -204,5 +212,6 @@ def finding(
         end_column=end.column,
         url=card.url,
         cell=start.cell,
+        settled=verdict.settled,
         fix=verdict.fix,
     )

@@ -14,7 +14,7 @@ from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.moved_uses import reduction
 from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.rules.torch_places import torch_path
@@ -29,7 +29,7 @@ _THREE = Version("2.3")
 _CALLBACKS = ("input_fn", "output_fn")
 _FIRST_CALLBACK = 3  # module, device_mesh and partition_fn stand in front of them
 _OLD_COUNT = 2
-_BOTH = "take `*args` and look how many there are, or support torch>=2.3 only"
+_BOTH = "take `*args` and look how many there are"
 
 
 def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
             elif _needs_three(function.args, bound) and early:
                 message = f"`distribute_module` hands its `{name}` no module before torch 2.3, so that it fails there"
-                verdict = Verdict(manual=_BOTH, below_floor=True)
+                verdict = floor_or(facts, _BOTH, str(_THREE))._replace(below_floor=True)
                 grade = severity(facts, call, early, releases)
                 yield finding(facts, card, value, facts.statement(call), message, verdict, grade)
 

@@ -15,6 +15,7 @@ from fsdp_migrate.rules import (
     deprecated_names,
     dtensor_calls,
     flat_parameter,
+    foreign_class,
     fully_sharded,
     fully_sharded_private,
     launch,
@@ -48,6 +49,7 @@ from fsdp_migrate.rules.card import Rule
 _RULES = (
     unparsable.RULE,
     unused_suppression.RULE,
+    foreign_class.RULE,
     dead_gate.RULE,
     *legacy_cards.RULES,
     optim_input.RULE,

@@ -44,11 +44,16 @@ def only_older(facts: ModuleFacts, node: ast.AST, since: str) -> bool:
     return not alive or (len(alive) < len(facts.torch.releases) and max(alive) < Version(since))
 
 
+def supported(facts: ModuleFacts) -> str:
+    """Which releases the project supports, in words, with the place that states it where there is one."""
+    return str(facts.torch.stated) if facts.torch.stated is not None else f"torch{facts.torch} is supported"
+
+
 def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[Edit]) -> str | None:
     """Why `edits` for `node` are not right on all releases that run what they change, None when they are."""
     needs = f"the replacement needs torch>={floor}"
     if facts.gates.alive(node).issuperset(facts.torch.releases):
-        return f"{needs}, and torch{facts.torch} is supported"
+        return f"{needs}, and {supported(facts)}"
     if early := older(facts, floor, node):
         runs = "only runs" if is_only_for_older(facts, node, floor) else "also runs"
         return f"{needs}, and this {runs} on torch {span_of(early)}"

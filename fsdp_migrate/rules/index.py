@@ -8,6 +8,7 @@ from fsdp_migrate.rules.entry import Entry
 ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP001", "unparsable-file", "unparsable", (), everywhere=True),
     Entry("FSDP002", "unused-suppression", "unused_suppression", (), marks=("NOQA", "fsdp-migrate:", "noqa"), fixes=("safe",)),
+    Entry("FSDP003", "fsdp-from-a-library", "foreign_class", (), everywhere=True),
     Entry("FSDP101", "full-optim-state-dict", "legacy_cards", ("full_optim_state_dict", "_optim_state_dict"), marks=("_optim_state_dict",), fixes=("safe", "unsafe")),
     Entry("FSDP102", "sharded-optim-state-dict", "legacy_cards", ("sharded_optim_state_dict",), marks=("sharded_optim_state_dict",), fixes=("safe", "unsafe")),
     Entry("FSDP103", "shard-full-optim-state-dict", "legacy_cards", ("shard_full_optim_state_dict",), marks=("shard_full_optim_state_dict",), fixes=("safe", "unsafe")),

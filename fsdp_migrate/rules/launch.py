@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
@@ -22,9 +22,22 @@ _UNDERSCORED = "--local_rank"
 _DASHED = "--local-rank"
 _DASHED_SINCE = "2.0"
 _LAUNCH = "torch.distributed.launch"
-_COMMAND = re.compile(r"-m\s+torch\.distributed\.launch\b")
+_COMMAND = re.compile(r"-m[\s\\'\"]*torch\.distributed\.launch\b")
+_TELLS = re.compile(rf"{_COMMAND.pattern}|\b(?:use|run)\s+[`'\"]*torch\.distributed\.launch\b", re.IGNORECASE)
 # A string that is only looked for in other text starts nothing.
 _LOOKS = ("startswith", "endswith", "find", "index", "count", "replace")
+# Calls that run the module whose name they are given, or put it behind a `-m`.
+_TAKES_MODULE = ("run_module", "import_module", "append")
+# Calls that show their arguments to people, and do not run them too; classes of exceptions and warnings among them.
+_SAYS = re.compile(
+    r"^(?!.*(?:run|exec|call|launch|system|submit)).*(?:(?:^|_)(?:print|log|warn|info|debug|error|critical|exception|echo|secho|fail|skip|exit)|(?:[a-z]|^)(?:warning|Error"
+    r"|Exception|Warning|Exit)$)|^(?:ArgumentParser|add_parser|deprecated)$"
+)
+_STREAMS = re.compile(r"(?:.*\.)?std(?:err|out)(?:\.write)?")
+# What in a call, or as a key of a dict, names a text for people.
+_TEXTS = ("help", "description", "usage", "epilog", "message", "msg", "reason", "help_text", "__doc__")
+_PIECES = (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)
+_REWORKS = ("dedent", "cleandoc", "format", "strip", "lstrip", "rstrip", "join")
 
 
 def check_local_rank(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -50,7 +63,7 @@ def _strings(call: ast.Call) -> list[object]:
 
 def _severity(facts: ModuleFacts) -> Severity:
     """Nothing fails where the script is started otherwise: what tells is whether the file names the launcher."""
-    if b"distributed.launch" not in facts.source.data:
+    if b"distributed.launch" not in facts.source.written:
         return Severity.HINT
     methods = {node.attr for node in facts.structure.attributes}
     ignored = "parse_known_args" in methods and "parse_args" not in methods
@@ -69,19 +82,35 @@ def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
 
 
 def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find imports of the module, and strings that start it."""
+    """Find imports of the module, commands that start it, and texts that tell people to."""
     for statement in facts.structure.imports:
         if any(f"{name}.".startswith(f"{_LAUNCH}.") for name in _imported(statement)) and facts.reached(statement):
             verdict = manual("import `torch.distributed.run`; its `parse_args` and `run` take other options")
-            yield finding(facts, card, statement, statement, _message(), verdict)
+            yield finding(facts, card, statement, statement, _MESSAGE, verdict)
     seen: set[ast.AST] = set()
     for string in facts.structure.strings:
-        if _starts_launch(facts, string) and facts.reached(string):
-            place = template_around(facts, string) or string
-            if place not in seen:
-                seen.add(place)
-                verdict = manual("use `torchrun`, or `torch.distributed.run`: the local rank is in LOCAL_RANK then")
-                yield finding(facts, card, place, facts.statement(string), _message(), verdict)
+        if not isinstance(string.value, str) or _LAUNCH not in string.value or not facts.reached(string):
+            continue
+        place = template_around(facts, string) or string
+        if place not in seen and (grade := _grade(facts, string, string.value)):
+            seen.add(place)
+            said = grade is Severity.HINT
+            verdict = manual("name `torchrun` instead" if said else _INSTEAD)
+            message = _MESSAGE_OF_TEXT if said else _MESSAGE
+            yield finding(facts, card, place, facts.statement(string), message, verdict, grade)
+    for command, text in facts.source.commands:
+        for match in _COMMAND.finditer(text):
+            before, named = (
+                len(part.encode("utf-8", "surrogatepass")) for part in (text[: match.start()], match.group())
+            )
+            found = Span(command.start + before, command.start + before + named)
+            if not any(comment.contains(found) for comment, _ in facts.source.comments):
+                yield finding(facts, card, found, command, _MESSAGE, manual(_INSTEAD))
+
+
+_MESSAGE = f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"
+_MESSAGE_OF_TEXT = f"this text tells people to start `{_LAUNCH}`, which is deprecated: `torchrun` takes its place"
+_INSTEAD = "use `torchrun`, or `torch.distributed.run`: the local rank is in LOCAL_RANK then"
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -92,22 +121,85 @@ def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
     return [statement.module or "", *(f"{statement.module}.{alias.name}" for alias in statement.names)]
 
 
-def _starts_launch(facts: ModuleFacts, string: ast.Constant) -> bool:
-    """Whether a string is the module's name in a list of arguments, or a command with it."""
-    if not isinstance(string.value, str) or _LAUNCH not in string.value:
-        return False
+def _grade(facts: ModuleFacts, string: ast.Constant, text: str) -> Severity | None:
+    """What a string that names the module comes to: a command that may be run, a hint in prose, or nothing."""
     parent = facts.structure.parents[string]
-    if isinstance(parent, ast.Call) and getattr(parent.func, "attr", None) in _LOOKS:
-        return False
-    if isinstance(parent, (ast.Expr, ast.Compare)):
-        return False
-    if string.value == _LAUNCH:
-        return isinstance(parent, (ast.List, ast.Tuple))
-    return _COMMAND.search(string.value) is not None
+    if isinstance(parent, ast.Compare) or getattr(getattr(parent, "func", None), "attr", None) in _LOOKS:
+        return None
+    if text == _LAUNCH:
+        return Severity.DEPRECATED if _is_run(facts, string, parent) else None
+    if _is_said(facts, string):
+        return Severity.HINT if _TELLS.search(text) else None
+    return Severity.DEPRECATED if _COMMAND.search(text) else None
 
 
-def _message() -> str:
-    return f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"
+def _is_run(facts: ModuleFacts, string: ast.Constant, parent: ast.AST) -> bool:
+    """Whether the module's name is an argument behind `-m`, starts a list of arguments, or is what a call runs."""
+    if isinstance(parent, ast.Call):
+        around: Sequence[ast.expr] = parent.args
+        taken = parent.args[:1] == [string] and _name(parent.func) in _TAKES_MODULE
+    elif isinstance(parent, (ast.List, ast.Tuple)):
+        around = parent.elts
+        taken = isinstance(parent, ast.List) and isinstance(facts.structure.parents[parent], (ast.BinOp, ast.Call))
+        taken = taken and around[0] is string
+    else:
+        return False
+    index = around.index(string) if string in around else 0
+    before = around[index - 1] if index else None
+    return taken or (isinstance(before, ast.Constant) and before.value == "-m")
+
+
+def _is_said(facts: ModuleFacts, node: ast.AST, *, through_names: bool = True) -> bool:
+    """Whether a text is for people only: a docstring, a message, the text of an error or of a parser's help."""
+    parents = facts.structure.parents
+    child, parent = node, parents[node]
+    while True:
+        if isinstance(parent, (ast.Raise, ast.Assert, ast.Expr)):
+            return True
+        if isinstance(parent, ast.keyword):
+            if parent.arg in _TEXTS:
+                return True
+        elif isinstance(parent, ast.Dict):
+            return any(isinstance(k, ast.Constant) and k.value in _TEXTS and v is child for k, v in _items(parent))
+        elif isinstance(parent, ast.Call):
+            if _says(parent):
+                return True
+            if _name(parent.func) not in _REWORKS:
+                return False
+        elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+            return _name(target) in _TEXTS or (through_names and _only_said(facts, target))
+        elif not isinstance(
+            parent, (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)
+        ):
+            return False
+        child, parent = parent, parents[parent]
+
+
+def _items(node: ast.Dict) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    return zip(node.keys, node.values)
+
+
+def _says(call: ast.Call) -> bool:
+    """Whether a call shows its arguments to people; what it prints into a file may be run."""
+    stream = next((ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "file"), "stderr")
+    name = _name(call.func) or ""
+    return bool(_STREAMS.fullmatch(stream) and (_SAYS.search(name) or _STREAMS.fullmatch(ast.unparse(call.func))))
+
+
+def _only_said(facts: ModuleFacts, target: ast.expr) -> bool:
+    """Whether a name is read, and only to show its text to people."""
+    scope = facts.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
+    if scope is None or not isinstance(target, ast.Name):
+        return False
+    if scope.is_module and facts.names.elsewhere is not None and facts.names.elsewhere.is_imported(target.id):
+        return False
+    uses = [use for user in scope.users.get(target.id, ()) for use in user.uses[target.id]]
+    return bool(uses) and all(_is_said(facts, use, through_names=False) for use in uses)
+
+
+def _name(node: ast.expr) -> str | None:
+    return getattr(node, "attr", getattr(node, "id", None))
 
 
 _IMPORT = "import argparse\nimport torch.distributed as dist\n\nparser = argparse.ArgumentParser()\n"
@@ -154,10 +246,14 @@ LAUNCH = Rule(
     RuleCard(
         code="FSDP822",
         name="distributed-launch",
-        summary="`torch.distributed.launch`, imported or started by a command in a string",
+        summary="`torch.distributed.launch`, imported or started by a command in a string or a notebook",
         explanation="""\
-The module is deprecated in favour of `torchrun` (`python -m torch.distributed.run`), which gives the local rank in the
-environment variable `LOCAL_RANK` and not as an option. Shell scripts are not looked at.""",
+The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which gives the
+local rank in the environment variable `LOCAL_RANK` and not as an option.
+
+Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...` and cells
+under `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to start it (a docstring,
+a log message, the text of an error, a parser's help) is a hint. Shell scripts beside the code are not looked at.""",
         applicability="manual",
         deprecated="1.11",
         flags=(
@@ -165,9 +261,10 @@ environment variable `LOCAL_RANK` and not as an option. Shell scripts are not lo
                 before="import subprocess\n\nsubprocess.run(['python', '-m', 'torch.distributed.launch', 'train.py'])\n"
             ),
             Example(before="from torch.distributed.launch import main\n\nmain()\n"),
+            Example(before='"""Start it with python -m torch.distributed.launch."""\n', note="a hint: it runs nothing"),
         ),
         leaves=(
-            '"""Start it with python -m torch.distributed.launch."""\nimport torch.distributed.launcher\n',
+            "# processes are created by torch.distributed.launch\nimport torch.distributed.launcher\n",
             "import subprocess\n\nsubprocess.run(['torchrun', 'train.py'])\n",
         ),
         url="https://pytorch.org/docs/stable/elastic/run.html",

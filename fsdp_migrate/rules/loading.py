@@ -20,6 +20,7 @@ _SAVE = ("torch.save", "torch.serialization.save")
 _STRICT_SINCE = "2.6"
 _DECIDES = ("weights_only", "pickle_module", None)
 _PARSES = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
+_LONGEST_PATH = 60
 _SHARDED = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
 
 
@@ -32,30 +33,45 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if not any(release >= Version(_STRICT_SINCE) for release in facts.gates.alive(call)):
             continue
-        refused = facts.memo(_refused, lambda: _refused(facts)).get(_file(facts, call, 0))
-        message = f"`{_LOAD}` takes tensors and plain values only since torch {_STRICT_SINCE}"
+        path = _argument(call, 0, "f")
+        refused = facts.memo(_refused, lambda: _refused(facts)).get(_file(facts, path)) if path is not None else None
+        message = f"`{_LOAD}`{_of(path)} takes tensors and plain values only since torch {_STRICT_SINCE}"
         if refused is not None:
-            message += f", and there {refused} is saved here"
+            message = f"`{_LOAD}`{_of(path)} fails since torch {_STRICT_SINCE}, where `weights_only` is True: {refused}"
         verdict = manual("pass `weights_only=False` for a file that you trust, else save plain values")
         severity = Severity.BREAKS if refused is not None else Severity.HINT
         yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
 
 
 def _refused(facts: ModuleFacts) -> dict[object, str]:
-    """What a `torch.save` is known to write that a load refuses, by what tells its file from others."""
+    """Which line saves what a load refuses to a file, by what tells the file from others."""
     found: dict[object, str] = {}
     for call in facts.structure.calls:
-        if len(call.args) > 1 and facts.names.qualified(call.func) in _SAVE:
-            if _in_sharded_context(facts, call):
-                found[_file(facts, call, 1)] = "a sharded state dict"
-            elif any(_is_namespace(facts, value) for value in _parts(facts, call.args[0])):
-                found[_file(facts, call, 1)] = "an `argparse.Namespace`"
+        saved, path = _argument(call, 0, "obj"), _argument(call, 1, "f")
+        if saved is None or path is None or facts.names.qualified(call.func) not in _SAVE:
+            continue
+        place = facts.source.location(facts.source.span(call).start)
+        line = f"line {place.line}" if place.cell is None else f"line {place.line} of cell {place.cell}"
+        if _in_sharded_context(facts, call):
+            found[_file(facts, path)] = f"{line} saves a sharded state dict to it"
+        elif any(_is_namespace(facts, value) for value in _parts(facts, saved)):
+            found[_file(facts, path)] = f"{line} saves an `argparse.Namespace` to it"
     return found
 
 
-def _file(facts: ModuleFacts, call: ast.Call, position: int) -> object:
-    """What tells the file of a call: the strings in its path, or else its text and the scopes of its names."""
-    path = call.args[position] if len(call.args) > position else call
+def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    given = [*call.args[position : position + 1], *(keyword.value for keyword in call.keywords if keyword.arg == name)]
+    return given[0] if given else None
+
+
+def _of(path: ast.expr | None) -> str:
+    """How a message names the file of a call."""
+    written = "" if path is None else ast.unparse(path)
+    return f" of `{written}`" if 0 < len(written) <= _LONGEST_PATH else ""
+
+
+def _file(facts: ModuleFacts, path: ast.expr) -> object:
+    """What tells a file from others: the strings in its path, or else its text and the scopes of its names."""
     parts = list(ast.walk(path))
     strings = tuple(part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
     homes = tuple(facts.scope(part).lookup(part.id) for part in parts if isinstance(part, ast.Name))

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.rules.instance_members import MESH, MESHES, members
 from fsdp_migrate.rules.specific import is_spoken_for
@@ -80,9 +80,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if grade is Severity.BREAKS and runs_on_import(facts, lack.node):
             told.add((lack.path, lack.missing))
         place = facts.statement(lack.node) if len(together) > 1 else lack.place
-        yield finding(
-            facts, card, place, facts.statement(lack.node), _message(together), manual(_advice(together)), grade
-        )
+        verdict = _verdict(facts, together)
+        yield finding(facts, card, place, facts.statement(lack.node), _message(together), verdict, grade)
 
 
 def _grouped(lacks: Sequence[_Lack]) -> list[list[_Lack]]:
@@ -210,19 +209,19 @@ def _message(together: Sequence[_Lack]) -> str:
     return f"{listed} of `{owner}` are {where}"
 
 
-def _advice(together: Sequence[_Lack]) -> str:
+def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
     lack = together[0]
     newest = max(lack.releases)
     if lack.path in _SUCCESSORS and lack.gone:
-        return _SUCCESSORS[lack.path]
+        return manual(_SUCCESSORS[lack.path])
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
-        return f"look for it before it is used, or support torch>={least} only"
+        return floor_or(facts, "look for it before it is used", least)
     others = [other for one in together for other in _namesakes(one.path, newest)]
     if not others:
-        return f"torch {minor(newest)} has nothing of this name: do without it"
+        return manual(f"torch {minor(newest)} has nothing of this name: do without it")
     listed = " and ".join(f"`{other}`" for other in others[:_MOST_CANDIDATES])
-    return f"torch {minor(newest)} has {listed}: see whether that does the same"
+    return manual(f"torch {minor(newest)} has {listed}: see whether that does the same")
 
 
 def _namesakes(path: str, release: Version) -> list[str]:

@@ -15,7 +15,7 @@ from packaging.version import Version
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.rules.instance_members import members
 from fsdp_migrate.rules.specific import spoken_for
@@ -151,12 +151,14 @@ def _finding(
     same = [release for release, other in misfits.items() if other.text == misfit.text]
     place = call.func if misfit.argument is None else misfit.argument
     message = f"`{callee.path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
-    verdict = manual(_advice(callee, misfits, releases))
+    verdict = _verdict(facts, callee, misfits, releases)
     grade = severity(facts, call, missing, releases)
     return finding(facts, card, place, facts.statement(call), message, verdict, grade)
 
 
-def _advice(callee: _Callee, misfits: Mapping[Version, Misfit], releases: frozenset[Version]) -> str:
+def _verdict(
+    facts: ModuleFacts, callee: _Callee, misfits: Mapping[Version, Misfit], releases: frozenset[Version]
+) -> Verdict:
     parameters = callee.parameters(max(misfits)) or ()
     listed = [f"`{parameter.name}`" for parameter in parameters]
     shown = ", ".join(listed[:_MOST_LISTED]) + (", ..." if len(listed) > _MOST_LISTED else "")
@@ -164,8 +166,8 @@ def _advice(callee: _Callee, misfits: Mapping[Version, Misfit], releases: frozen
     newest = max(releases)
     if newest not in misfits:
         least = since(min(release for release in releases if release > max(misfits)))
-        return f"{accepted}; check the version, or support torch>={least} only"
-    return f"{accepted}: write the call for torch {minor(newest)}"
+        return floor_or(facts, f"{accepted}; check the version", least)
+    return manual(f"{accepted}: write the call for torch {minor(newest)}")
 
 
 RULE = Rule(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.files import SourceFile
     from fsdp_migrate.modules.finder import Finder
 
-_FORMAT = 2
+_FORMAT = 3
 _MOST_FORGOTTEN = 20_000
 _MOST_SETTINGS = 8
 _HALF = 32
@@ -256,8 +256,9 @@ def _modules_in(folder: str) -> list[str]:
 
 
 def _key(file: SourceFile, settings: Settings) -> str:
-    chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades, settings.torch.assumed)
-    return digest(repr((file.shown, str(settings.torch), chosen)).encode())
+    chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades)
+    torch = (str(settings.torch), settings.torch.assumed, settings.torch.stated)
+    return digest(repr((file.shown, torch, chosen)).encode())
 
 
 def _digest_of(path: str) -> str:
@@ -282,7 +283,7 @@ def _finding(path: str, values: list[Any]) -> Finding:
 
 _FIELDS = (
     *("code", "name", "message", "severity", "applicability", "reason", "span", "statement"),
-    *("line", "column", "end_line", "end_column", "url", "cell"),
+    *("line", "column", "end_line", "end_column", "url", "cell", "settled"),
 )
 
 

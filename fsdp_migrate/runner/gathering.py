@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.modules.view import View
     from fsdp_migrate.projects import Projects
     from fsdp_migrate.runner.baseline import Baseline
+    from fsdp_migrate.torch_api import Statement
 
 Item = TypeVar("Item")
 
@@ -75,6 +76,7 @@ class Gathered:
     fail_on: dict[str, Severity] = field(default_factory=dict)
     real_paths: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: set[str] = field(default_factory=set)
+    stated: dict[str, Statement] = field(default_factory=dict)
     files_checked: int = 0
     suppressed: int = 0
     hidden_hints: int = 0
@@ -152,6 +154,8 @@ class Gathered:
         if shown:
             self.sources[file.shown] = raw
             self.fail_on[file.shown] = settings.fail_on
+            if settings.torch.stated is not None:
+                self.stated[file.shown] = settings.torch.stated
             if settings.unsafe_fixes:
                 self.unsafe_fixes.add(file.shown)
         if error is not None:
@@ -186,6 +190,7 @@ class Gathered:
             fail_on=self.fail_on,
             real_paths=self.real_paths,
             unsafe_fixes=frozenset(self.unsafe_fixes),
+            stated=self.stated,
         )
 
 

@@ -59,7 +59,7 @@ def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | No
 
 
 def _lines_for_comments(source: Source) -> set[int]:
-    """The lines, from 1, at whose end a comment can stand: not within a string, nor before a backslash."""
+    """The lines, from 1, at whose end a comment can stand: not within a string or a magic, nor before a backslash."""
     lines: set[int] = set()
     inside: list[Span] = []
     opened: list[int] = []
@@ -72,5 +72,6 @@ def _lines_for_comments(source: Source) -> set[int]:
             opened.append(token.start[0])
         elif name in ("FSTRING_END", "TSTRING_END"):
             inside.append(Span(opened.pop(), token.end[0]))
+    inside += [Span(source.line_number(span.start), source.line_number(span.end) + 1) for span, _ in source.commands]
     # Comments inside the braces of an f-string are an error before Python 3.12.
     return {line for line in lines if not any(span.start <= line < span.end for span in inside)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
     from fsdp_migrate.torch_api.releases import PUBLISHED, RELEASES
 
-__all__ = ["DEFAULT_RANGE", "PUBLISHED", "RELEASES", "RangeError", "TorchRange"]
+__all__ = ["DEFAULT_RANGE", "PUBLISHED", "RELEASES", "RangeError", "Statement", "TorchRange"]
 
 DEFAULT_RANGE = ">=2.1"
 
@@ -20,16 +20,32 @@ class RangeError(ValueError):
     """A torch range that cannot be used; the message is one line for the user."""
 
 
+class Statement(NamedTuple):
+    """Where a project states which releases it supports: the file as messages show it, the line, and what stands there.
+
+    `line` is None where the file does not have it on one line.
+    """
+
+    file: str
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{'' if self.line is None else f':{self.line}'} states {self.text}"
+
+
 @dataclass(frozen=True)
 class TorchRange:
     """The torch releases that the code under analysis has to run on.
 
     Build one with `TorchRange.parse`; `text` is what the user wrote. It is `assumed` where nobody wrote anything and no
-    project file says which releases are supported: then nothing speaks for the older ones.
+    project file says which releases are supported: then nothing speaks for the older ones. `stated` is where a project
+    says it.
     """
 
     text: str
     assumed: bool = field(default=False, compare=False)
+    stated: Statement | None = field(default=None, compare=False)
 
     @classmethod
     def default(cls) -> TorchRange:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.findings import Severity
 from fsdp_migrate.torch_api import TorchRange
 from tests.modules.trees import PUBLIC, SAVE, codes_of, findings_of, grow, modules_of
 
@@ -92,17 +93,30 @@ def test_modules_that_import_one_another_in_a_circle_are_no_trouble(tmp_path: Pa
     assert codes_of(tmp_path, "a.py") == []
 
 
+def test_a_class_that_no_module_of_the_project_has_is_told_once(tmp_path: Path) -> None:
+    grow(tmp_path, {"mine/__init__.py": "", "mine/dist.py": PUBLIC, "a.py": f"from mine.dist import FSDP\n{SAVE}"})
+    grow(tmp_path, {"b.py": f"from theirs.dist import FSDP\n{SAVE}"})
+    assert [codes_of(tmp_path, name) for name in ("a.py", "b.py")] == [["FSDP101"], ["FSDP003"]]
+
+
+def test_a_command_that_another_module_takes_is_not_only_said(tmp_path: Path) -> None:
+    usage = 'USAGE = "python -m torch.distributed.launch train.py"\nprint(USAGE)\n'
+    grow(tmp_path, {"a.py": usage, "b.py": usage, "c.py": "import os\nfrom a import USAGE\nos.system(USAGE)\n"})
+    found = [finding for name in ("a.py", "b.py") for finding in findings_of(tmp_path, name)]
+    assert [finding.severity for finding in found] == [Severity.DEPRECATED, Severity.HINT]
+
+
 def test_two_packages_of_one_name_beside_each_other_are_not_guessed_at(tmp_path: Path) -> None:
     grow(tmp_path, {"one/lib/__init__.py": PUBLIC, "two/lib/__init__.py": "FSDP = object()\n"})
     grow(tmp_path, {"app/train.py": f"from lib import FSDP\n{SAVE}"})
-    assert codes_of(tmp_path, "app/train.py") == []
+    assert codes_of(tmp_path, "app/train.py") == ["FSDP003"]
 
 
 def test_nothing_outside_the_repository_is_looked_into(tmp_path: Path) -> None:
     grow(tmp_path / "other", {"dist.py": PUBLIC})
     (tmp_path / "dist.py").write_text(PUBLIC)
     root = grow(tmp_path / "repository", {".git/HEAD": "", "train.py": f"from dist import FSDP\n{SAVE}"})
-    assert codes_of(root, "train.py") == []
+    assert codes_of(root, "train.py") == ["FSDP003"]
 
 
 def test_nothing_that_is_looked_into_is_run(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_lint_follows_fsdp_through_the_packages() -> None:
 def test_a_package_is_judged_for_its_own_range() -> None:
     found = findings()
     (legacy,) = (finding for finding in found[EXPORT] if finding["code"] == "FSDP101")
-    assert "the replacement needs torch>=2.1, and torch>=1.13 is supported" in legacy["reason"]
+    assert "the replacement needs torch>=2.1, and serving/pyproject.toml:3 states torch>=1.13" in legacy["reason"]
 
 
 def test_the_helper_names_its_caller() -> None:

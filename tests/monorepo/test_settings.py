@@ -121,7 +121,9 @@ def test_every_package_is_judged_by_its_own_range_and_settings(run: Run) -> None
         "train": ">=1.13",
     }
     (manual,) = [f for f in json.loads(result.stdout)["findings"] if f["applicability"] == "manual"]
-    assert manual["reason"].startswith("the replacement needs torch>=2.1, and torch>=1.13 is supported; without those")
+    assert manual["reason"].startswith(
+        "the replacement needs torch>=2.1, and train/pyproject.toml:6 states torch>=1.13; without those"
+    )
 
 
 def test_a_run_fails_by_what_each_package_finds_severe(run: Run) -> None:

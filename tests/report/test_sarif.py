@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -18,7 +19,7 @@ from fsdp_migrate.report import Run, sarif
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.source import Source
-from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.torch_api import Statement, TorchRange
 from tests.looks import rewrite
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
 
@@ -215,3 +216,19 @@ def test_an_unsafe_fix_says_so_and_a_manual_finding_has_none() -> None:
     assert "fixes" not in by_rule["FSDP104"]
     safe = log(linted({"a.py": HEAD + SAFE}))["results"][0]["fixes"][0]
     assert safe["description"]["text"] == "Safe: the code does the same afterwards"
+
+
+def test_a_floor_that_is_too_low_is_a_result_of_the_project_at_its_place() -> None:
+    stated = Statement("requirements.txt", 2, "torch>=2.3")
+    finding = replace(linted({"a.py": HEAD + MANUAL}).findings[0], settled="2.6")
+    run = log(Run(torch=">=2.3", findings=(finding,), stated={"a.py": stated}))
+    result = run["results"][-1]
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "stated-torch-floor"
+    assert (result["level"], result["message"]["text"]) == (
+        "note",
+        "requirements.txt:2 states torch>=2.3; >=2.6 would settle 1 of 1 finding",
+    )
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]) == ("requirements.txt", {"startLine": 2})
+    nowhere = log(Run(torch=">=2.3", findings=(finding,), stated={"a.py": stated._replace(line=None)}))
+    assert "region" not in nowhere["results"][-1]["locations"][0]["physicalLocation"]

@@ -72,6 +72,9 @@ def test_the_launcher_makes_no_other_rule_look() -> None:
     assert lint_bytes(text.encode(), "train.py", Settings(ANY)).findings == ()
 
 
+COMMAND = "python -m torch.distributed.launch train.py"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,8 +82,19 @@ def test_the_launcher_makes_no_other_rule_look() -> None:
         "from torch.distributed import launch\n",
         "from torch.distributed.launch import parse_args\n",
         'cmd = [sys.executable, "-m", "torch.distributed.launch", "--use_env"]\n',
-        'os.system("python -m torch.distributed.launch train.py")\n',
+        'cmd = [sys.executable, "-m"] + ["torch.distributed.launch", "train.py"]\n',
+        'cmd.extend(["torch.distributed.launch", "train.py"])\n',
+        'os.execvp(python, python, "-m", "torch.distributed.launch")\n',
+        'runpy.run_module("torch.distributed.launch", run_name="__main__")\n',
+        f'os.system("{COMMAND}")\n',
         'os.system(f"{python} -m torch.distributed.launch {script}")\n',
+        f'subprocess.run("{COMMAND} {{}}".format(args).split(), check=True)\n',
+        f'print_and_run("{COMMAND}")\n',
+        f'print("{COMMAND}", file=script)\n',
+        f'script.write("#!/bin/bash\\n{COMMAND}\\n")\n',
+        f'TEMPLATE = """\\\n#SBATCH -N 2\n{COMMAND}\n"""\nopen("job.sh", "w").write(TEMPLATE)\n',
+        f'command = "{COMMAND}"\nprint(command)\nos.system(command)\n',
+        f'COMMAND = "{COMMAND}"\n',
     ],
 )
 def test_what_starts_the_launcher_is_reported(text: str) -> None:
@@ -92,12 +106,42 @@ def test_what_starts_the_launcher_is_reported(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '"""Run `python -m torch.distributed.launch`."""\n',
+        f'"""Run `{COMMAND}`."""\n',
+        f'def main():\n    """Start it.\n\n    $ {COMMAND}\n    """\n',
+        f'logger.info("start it with %s", "{COMMAND}")\n',
+        f'print("usage: " + "{COMMAND}")\n',
+        f'print(f"usage: {COMMAND} {{name}}", file=sys.stderr)\n',
+        f'sys.stderr.write("usage: {COMMAND}")\n',
+        f'rank_zero_warn("{COMMAND}")\n',
+        f'raise RuntimeError(f"start it with {COMMAND}")\n',
+        'raise RuntimeError("Please use `torch.distributed.launch` for several GPUs")\n',
+        f'assert world > 1, "{COMMAND}"\n',
+        f'parser = argparse.ArgumentParser(usage="{COMMAND}")\n',
+        f'parser.add_argument("--dist", help="as in {COMMAND}")\n',
+        f'local_rank: int = field(default=-1, metadata={{"help": "set by {COMMAND}"}})\n',
+        f'USAGE = textwrap.dedent("""\n    {COMMAND}\n""")\nprint(USAGE)\n',
+        f'__doc__ = "{COMMAND}"\n',
+    ],
+)
+def test_a_text_that_tells_people_to_start_it_is_a_hint(text: str) -> None:
+    (found,) = lint(text, LAUNCH)
+    assert found.severity is Severity.HINT
+    assert found.message.startswith("this text tells people to start `torch.distributed.launch`")
+    assert found.reason == "name `torchrun` instead"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""A wrapper for torchrun or torch.distributed.launch, by reading rank and world size."""\n',
         "import torch.distributed.launcher\n",
         "from torch.distributed.launcher import elastic_launch\n",
-        'assert line.startswith("python -m torch.distributed.launch")\n',
+        'os.system("python -m torch.distributed.launcher.api")\n',
+        f'assert line.startswith("{COMMAND}")\n',
         'print("torch.distributed.launch was used")\n',
         'if "-m torch.distributed.launch" in line: ...\n',
+        'if module in ("torch.distributed.launch", "torch.distributed.run"): ...\n',
+        'MODULES = ["torch.distributed.run", "torch.distributed.launch"]\n',
     ],
 )
 def test_what_only_speaks_of_it_is_not(text: str) -> None:

