@@ -195,17 +195,22 @@ def _difference(
     """What may differ after the rewrite, None where nothing does."""
     storage, planner = bound[function.storage].value, bound.get("planner")
     if objects:
-        written = ast.unparse(objects[0])
+        written = _shown(objects[0])
         may = "may hold an object with" if objects[0] is bound["state_dict"].value else "may have"
         return f"`{written}` {may} a `state_dict()`: {function.expanded}"
     if not (_class_of(facts, storage) or "").startswith(_PACKAGES):
-        written = ast.unparse(storage)
+        written = _shown(storage)
         return f"`{function.new}` calls `reset(checkpoint_id)` of `{written}`: a class of your own needs that (FSDP701)"
     if planner is None or is_literal(planner.value, None):
         return None
     if (_class_of(facts, planner.value) or "").rpartition(".")[2] != function.planner:
         return f"`{function.new}` gives the planner a copy of the state dict: keys that it adds there are lost"
     return None
+
+
+def _shown(value: ast.expr) -> str:
+    """A value for a message, a call without its arguments."""
+    return f"{ast.unparse(value.func)}(...)" if isinstance(value, ast.Call) and value.args else ast.unparse(value)
 
 
 def _class_of(facts: ModuleFacts, value: ast.expr) -> str | None:

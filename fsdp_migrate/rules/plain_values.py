@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.rules.argument_dicts import dict_scope, is_builtin_dict, update_of, uses_in
 from fsdp_migrate.rules.torch_places import torch_path
@@ -70,7 +72,7 @@ def _of_dict(facts: ModuleFacts, node: ast.expr, seen: frozenset[object]) -> Ite
         yield from _of_arguments(facts, node, seen)
     elif _gives_state(node):
         yield from _of_call(facts, node, seen)
-    else:
+    elif not is_literal(node, None):
         yield node
 
 
@@ -114,6 +116,8 @@ def _of_name(facts: ModuleFacts, node: ast.Name, seen: frozenset[object]) -> Ite
         if binding.value is not None and binding not in seen:
             yield from _of_dict(facts, binding.value, seen | {binding})
     for use in uses_in(home, node.id):
+        if place_of(use) < place_of(node) and _is_given_away(facts, use):
+            yield node
         target, update = facts.structure.parents[use], update_of(facts, use)
         if update is not None and getattr(update.func, "attr", "") == "update":
             yield from _of_arguments(facts, update, seen | {*bindings})
@@ -124,6 +128,18 @@ def _of_name(facts: ModuleFacts, node: ast.Name, seen: frozenset[object]) -> Ite
             value = assignment.value if isinstance(assignment, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
             if value is None or target.value is not use or not _is_plain(facts, value, seen):
                 yield value or node
+
+
+def _is_given_away(facts: ModuleFacts, use: ast.Name) -> bool:
+    """Whether a dict goes to where it may be given other values: by another name, or in a function of the project."""
+    parent = facts.structure.parents[use]
+    call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call) or call.func is use:
+        return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr))
+    if _gives_state(call) or torch_path(facts, call.func) is not None:
+        return False
+    named = isinstance(call.func, ast.Name)
+    return not (named and (facts.names.qualified(call.func) or "").startswith("builtins."))
 
 
 def _of_call(facts: ModuleFacts, call: ast.Call, seen: frozenset[object]) -> Iterator[ast.expr]:

@@ -131,6 +131,7 @@ def test_visibly_plain_values_are_safe(state: str) -> None:
     [
         "state = {'model': model.state_dict()}\nif x:\n    state['step'] = 1\nstate.update(lr=0.1)\n",
         "step = 0\nfor epoch in range(9):\n    step += 1\nstate = {'epoch': epoch, 'model': model.state_dict()}\n",
+        "state = None\nif x:\n    state = model.state_dict()\n    print(state)\n    torch.save(state, path)\n",
         "w = model.state_dict()\nstate = {'w': w, 'first': w['a']}\n",
         "def make_state_dict(m):\n    return {'m': m.state_dict()}\nstate = make_state_dict(model)\n",
     ],
@@ -154,6 +155,8 @@ def test_plain_values_are_followed_through_names(made: str) -> None:
         ("state = {}\nstate['a'] = app\n", "state"),
         ("state = {}\nstate.update({'a': app})\n", "state"),
         ("state = {}\nstate |= other\n", "state"),
+        ("from lib import add_scheduler\nstate = {}\nadd_scheduler(state)\n", "state"),
+        ("state = {}\ntarget = state\ntarget['a'] = app\n", "state"),
         ("state = model.state_dict()\nif x:\n    state = other\n", "state"),
         ("class App:\n    def state_dict(self):\n        return {'app': self}\napp = App()\n", "app.state_dict()"),
         ("def get_state_dict(m):\n    return {'m': m}\n", "get_state_dict(model)"),
