@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.annotations import options, texts
 from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.rules.changed_names import changed_names
 from fsdp_migrate.rules.torch_places import imports, torch_path
 from fsdp_migrate.rules.torch_presence import having
@@ -83,22 +83,43 @@ def _uses_meshes(facts: ModuleFacts) -> bool:
 
 
 def is_mesh(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether `node` is a name that holds nothing but device meshes: built or annotated as such in this file."""
-    if not isinstance(node, ast.Name):
-        return isinstance(node, ast.Call) and _is_mesh_name(facts, node.func)
-    bindings = facts.names.bindings(node)
-    return bool(bindings) and all(_binds_mesh(facts, binding) for binding in bindings)
-
-
-def _binds_mesh(facts: ModuleFacts, binding: Binding) -> bool:
-    if binding.kind is Kind.PARAMETER:
-        annotation = getattr(binding.node, "annotation", None)
-        return annotation is not None and _is_mesh_name(facts, annotation)
-    return isinstance(binding.value, ast.Call) and _is_mesh_name(facts, binding.value.func)
-
-
-def _is_mesh_name(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether `node` holds nothing but device meshes, or None: built or annotated as such in this file."""
+    if isinstance(node, ast.Call):
+        return _is_mesh_path(torch_path(facts, node.func))
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
-    path = torch_path(facts, node) or ""
-    return path.startswith("torch.distributed.") and path.rpartition(".")[2] in _MESH_NAMES
+    paths = [path for cls in facts.fsdp.held.all_classes(node) for path in _class_paths(facts, cls)]
+    return bool(paths) and all(_is_mesh_path(path) for path in paths)
+
+
+def made_by(facts: ModuleFacts, node: ast.expr) -> list[ast.Call]:
+    """The calls that build what `node` holds, none where something else may be in it."""
+    if isinstance(node, ast.Call):
+        return [node]
+    calls = [facts.structure.parents[cls] for cls in facts.fsdp.held.all_classes(node)]
+    return [call for call in calls if isinstance(call, ast.Call)] if all(map(_is_call, calls)) else []
+
+
+def _is_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
+
+
+def _class_paths(facts: ModuleFacts, cls: ast.expr) -> Iterator[str | None]:
+    """The full names in torch of the classes that an annotation allows, None for others and nothing for None."""
+    for option in options(cls):
+        if isinstance(option, ast.Constant) and isinstance(option.value, str):
+            yield from (_path_of_text(facts, cls, text) for text in texts(option.value))
+        else:
+            yield torch_path(facts, option)
+
+
+def _path_of_text(facts: ModuleFacts, cls: ast.expr, text: str) -> str | None:
+    """The full name of what a chain of names in a quoted annotation stands for, None unless one import brings it."""
+    root, dot, rest = text.partition(".")
+    home = facts.scope(cls).lookup(root)
+    targets = {binding.target for binding in home.bindings[root]} if home is not None else set()
+    return f"{targets.pop()}{dot}{rest}" if len(targets) == 1 else None
+
+
+def _is_mesh_path(path: str | None) -> bool:
+    return path is not None and path.startswith("torch.distributed.") and path.rpartition(".")[2] in _MESH_NAMES

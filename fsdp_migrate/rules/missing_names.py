@@ -38,7 +38,6 @@ from fsdp_migrate.torch_api.words import minor, since
 _MOST_CANDIDATES = 2
 # What to write for members of device meshes that are gone (catalogue dt-device-mesh).
 _SUCCESSORS = {
-    f"{MESH}.get_dim_groups": "`get_group(mesh_dim)` is the group of one dimension",
     f"{MESH}.get_coordinate_on_dim": "`get_local_rank(mesh_dim)` is the rank along one dimension",
     f"{MESH}.backend": "ask for the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
     **{

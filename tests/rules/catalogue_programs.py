@@ -139,7 +139,8 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         DIST + "from torch.distributed.tensor import Partial\nPartial(dist.ReduceOp.MAX)\n",
     ),
     ("dt-device-mesh", "FSDP603"): (">=2.2", "from torch.distributed._tensor.device_mesh import DeviceMesh\n"),
-    ("dt-device-mesh", "FSDP600"): (">=2.2", MESH + "mesh.get_dim_groups()\n"),
+    ("dt-device-mesh", "FSDP600"): (">=2.2", MESH + "mesh.get_coordinate_on_dim(0)\n"),
+    ("dt-device-mesh", "FSDP614"): (">=2.2", MESH + "mesh.get_dim_groups()\n"),
     ("dt-device-mesh", "FSDP500"): (">=2.2", MESH + "mesh.size(dim=0)\n"),
     ("dt-device-mesh", "FSDP610"): (
         ">=2.5",
@@ -159,6 +160,10 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("dcp-save-load", "FSDP702"): (
         ">=2.2",
         "import torch.distributed.checkpoint as dcp\ndcp.save(state, writer)\n",
+    ),
+    ("dcp-save-load", "FSDP703"): (
+        ">=2.2",
+        "import torch.distributed.checkpoint as dcp\ndcp.save_state_dict(state, writer)\n",
     ),
     ("dcp-storage-abstract", "FSDP701"): (
         DEFAULT,
