@@ -34,6 +34,7 @@ _PRIVATE_NAMES = (
     _change("priv-param-names", "functions from parameters to names", "604"),
     _change("priv-methods-removed-2.0", "private methods that became functions", "611 600"),
     _change("priv-utils-modules", "`fsdp.utils`, `fsdp._utils`, `shard_utils`, `_symbolic_trace`", "604 600"),
+    _change("pkg-nightly", "`torch.distributed._fsdp`, the package before torch 1.11", "615"),
     _change("priv-sync-module-states", "functions behind `sync_module_states`", "604"),
 )
 _WRAPPING = (

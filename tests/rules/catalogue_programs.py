@@ -130,6 +130,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         DEFAULT,
         "from torch.distributed._composable import checkpoint\ncheckpoint(m, use_reentrant=False)\n",
     ),
+    ("pkg-nightly", "FSDP615"): (DEFAULT, "from torch.distributed._fsdp import FullyShardedDataParallel as FSDP\n"),
     # DTensor
     ("dt-tensor-move", "FSDP601"): (">=2.5", "from torch.distributed._tensor import DTensor\n"),
     ("dt-tensor-move", "FSDP600"): (">=2.4", "from torch.distributed.tensor import DTensor\n"),
