@@ -259,7 +259,7 @@ def _visible(facts: ModuleFacts, call: ast.Call) -> str | None:
     scope = facts.scope(call)
     for outer in scope.enclosing():
         for name, bindings in outer.bindings.items():
-            if len(bindings) != 1 or bindings[0].target != _PACKAGE or bindings[0].conditional:
+            if len(bindings) != 1 or bindings[0].target not in _PACKAGES or bindings[0].conditional:
                 continue
             before = outer is not scope or bindings[0].position < place_of(call)
             if bindings[0].kind is Kind.IMPORT and before and scope.lookup(name) is outer:

@@ -144,7 +144,7 @@ in a `try` its handler runs. The fix imports from `{PACKAGE}` what every support
         leaves=(_IMPORT.format(PACKAGE),),
         url="https://github.com/pytorch/pytorch/releases/tag/v1.11.0",
     ),
-    needles=("_fsdp",),
+    needles=("distributed._fsdp", "distributed import _fsdp"),
     check=check_nightly,
 )
 

@@ -65,7 +65,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP612", "partial-of-reduce-op", "dtensor_calls", ("ReduceOp",), marks=("ReduceOp",), fixes=("safe",)),
     Entry("FSDP613", "distribute-module-callbacks", "dtensor_calls", ("distribute_module",), marks=("distribute_module",), fixes=("safe",)),
     Entry("FSDP614", "mesh-groups", "mesh_groups", ("DeviceMesh", "init_device_mesh"), marks=("get_dim_groups", "get_group"), fixes=("safe",)),
-    Entry("FSDP615", "nightly-fsdp-package", "failing_imports", ("_fsdp",), marks=("_fsdp",), fixes=("safe", "unsafe")),
+    Entry("FSDP615", "nightly-fsdp-package", "failing_imports", ("distributed._fsdp", "distributed import _fsdp"), marks=("_fsdp",), fixes=("safe", "unsafe")),
     Entry("FSDP690", "dead-version-gate", "dead_gate", (), everywhere=True, fixes=("unsafe",)),
     Entry("FSDP691", "dead-import-attempt", "failing_imports", (), changed=True),
     Entry("FSDP701", "storage-without-new-methods", "storage_classes", ("StorageWriter", "StorageReader"), marks=("StorageReader", "StorageWriter")),
