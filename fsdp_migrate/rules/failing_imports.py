@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.fallbacks import attempts_around, names_of_exceptions
 from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.facts.releases.attempts import attempts_around, names_of_exceptions
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names
