@@ -172,7 +172,7 @@ def _trouble(facts: ModuleFacts, call: ast.Call, bound: dict[str, Bound], functi
             return f"a comment stands at `{name}`: move it out, or drop the argument by hand"
     planner = bound.get("planner")
     if planner is not None and (_class_of(facts, planner.value) or "").endswith("._EmptyStateDictLoadPlanner"):
-        return "`load` gives the planner a copy of the state dict, and what it adds there is lost: no successor"
+        return "`load` gives the planner a copy of the state dict, and what it adds there is lost: keep this call"
     return None
 
 

@@ -44,7 +44,7 @@ _STATEFUL = ("torch.nn.", "torch.optim.")
 
 def unplain(facts: ModuleFacts, state: ast.expr) -> Iterator[ast.expr]:
     """The values of a state dict that are not seen to be plain, the dict itself where they are not visible."""
-    yield from _of_dict(facts, state, frozenset())
+    yield from _of_dict(facts, state, set())  # what was followed already, which is looked at once
 
 
 def is_stateful(facts: ModuleFacts, value: ast.expr) -> bool:
@@ -56,7 +56,7 @@ def is_stateful(facts: ModuleFacts, value: ast.expr) -> bool:
     return path is not None and path.startswith(_STATEFUL) and path.rpartition(".")[2][:1].isupper()
 
 
-def _of_dict(facts: ModuleFacts, node: ast.expr, seen: frozenset[object]) -> Iterator[ast.expr]:
+def _of_dict(facts: ModuleFacts, node: ast.expr, seen: set[object]) -> Iterator[ast.expr]:
     """The values of the dict `node` that may not be plain."""
     if isinstance(node, ast.Dict):
         yield from _of_items(facts, zip(node.keys, node.values), seen)
@@ -77,7 +77,7 @@ def _of_dict(facts: ModuleFacts, node: ast.expr, seen: frozenset[object]) -> Ite
 
 
 def _of_items(
-    facts: ModuleFacts, items: Iterable[tuple[ast.expr | None, ast.expr]], seen: frozenset[object]
+    facts: ModuleFacts, items: Iterable[tuple[ast.expr | None, ast.expr]], seen: set[object]
 ) -> Iterator[ast.expr]:
     for key, value in items:
         if key is None:
@@ -86,7 +86,7 @@ def _of_items(
             yield value
 
 
-def _of_comprehension(facts: ModuleFacts, node: ast.DictComp, seen: frozenset[object]) -> Iterator[ast.expr]:
+def _of_comprehension(facts: ModuleFacts, node: ast.DictComp, seen: set[object]) -> Iterator[ast.expr]:
     """The value of a comprehension, which is plain if it is one of a plain dict, or a tensor made from that."""
     turns = node.generators[0]
     method = turns.iter.func if isinstance(turns.iter, ast.Call) else None
@@ -98,7 +98,7 @@ def _of_comprehension(facts: ModuleFacts, node: ast.DictComp, seen: frozenset[ob
         yield node.value
 
 
-def _of_arguments(facts: ModuleFacts, call: ast.Call, seen: frozenset[object]) -> Iterator[ast.expr]:
+def _of_arguments(facts: ModuleFacts, call: ast.Call, seen: set[object]) -> Iterator[ast.expr]:
     """The values that `dict(...)` or `state.update(...)` takes."""
     for argument in call.args:
         yield from _of_dict(facts, argument, seen)
@@ -106,21 +106,25 @@ def _of_arguments(facts: ModuleFacts, call: ast.Call, seen: frozenset[object]) -
         yield from _of_items(facts, [(ast.Constant(keyword.arg) if keyword.arg else None, keyword.value)], seen)
 
 
-def _of_name(facts: ModuleFacts, node: ast.Name, seen: frozenset[object]) -> Iterator[ast.expr]:
+def _of_name(facts: ModuleFacts, node: ast.Name, seen: set[object]) -> Iterator[ast.expr]:
     """The values of the dict that a name holds: as it is bound, and as statements set them."""
-    bindings, home = facts.names.bindings(node), dict_scope(facts, node)
+    bindings, home = _bindings(facts, node), dict_scope(facts, node)
     if not bindings or home is None or any(binding.value is None for binding in bindings):
         yield node
         return
     for binding in bindings:
-        if binding.value is not None and binding not in seen:
-            yield from _of_dict(facts, binding.value, seen | {binding})
+        if binding.value is not None and binding.value not in seen:
+            seen.add(binding.value)
+            yield from _of_dict(facts, binding.value, seen)
+    if (home, node.id) in seen:
+        return
+    seen.add((home, node.id))
     for use in uses_in(home, node.id):
         if place_of(use) < place_of(node) and _is_given_away(facts, use):
             yield node
         target, update = facts.structure.parents[use], update_of(facts, use)
         if update is not None and getattr(update.func, "attr", "") == "update":
-            yield from _of_arguments(facts, update, seen | {*bindings})
+            yield from _of_arguments(facts, update, seen)
         elif update is not None:
             yield from (value for value in update.args[1:] if not _is_plain(facts, value, seen))
         elif isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store):
@@ -128,6 +132,18 @@ def _of_name(facts: ModuleFacts, node: ast.Name, seen: frozenset[object]) -> Ite
             value = assignment.value if isinstance(assignment, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
             if value is None or target.value is not use or not _is_plain(facts, value, seen):
                 yield value or node
+
+
+def _bindings(facts: ModuleFacts, node: ast.Name) -> list[Binding]:
+    """The bindings of a name where it is read; in `state = {**state}` those from before that statement."""
+    found, statement = facts.names.bindings(node), facts.statement(node)
+    if all(facts.statement(one.node) is not statement for one in found if one.kind is Kind.ASSIGNMENT):
+        return found
+    return [
+        one
+        for one in found[0].scope.bindings[node.id]
+        if one.kind is not Kind.ASSIGNMENT or facts.statement(one.node) is not statement
+    ]
 
 
 def _is_given_away(facts: ModuleFacts, use: ast.Name) -> bool:
@@ -142,10 +158,11 @@ def _is_given_away(facts: ModuleFacts, use: ast.Name) -> bool:
     return not (named and (facts.names.qualified(call.func) or "").startswith("builtins."))
 
 
-def _of_call(facts: ModuleFacts, call: ast.Call, seen: frozenset[object]) -> Iterator[ast.expr]:
+def _of_call(facts: ModuleFacts, call: ast.Call, seen: set[object]) -> Iterator[ast.expr]:
     """The values of the state dict that a call returns, as far as the file has the function; a method of torch's."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     own = [function for function in facts.structure.functions if function.name == name and function not in seen]
+    seen.update(own)
     returned = [
         node.value
         for function in own
@@ -158,7 +175,7 @@ def _of_call(facts: ModuleFacts, call: ast.Call, seen: frozenset[object]) -> Ite
     if not returned and not is_method and torch_path(facts, call.func) is None:
         yield call
     for value in returned:
-        yield from _of_dict(facts, value, seen.union(own))
+        yield from _of_dict(facts, value, seen)
 
 
 def _gives_state(node: ast.expr) -> TypeGuard[ast.Call]:
@@ -168,7 +185,7 @@ def _gives_state(node: ast.expr) -> TypeGuard[ast.Call]:
     return str(getattr(node.func, "attr", getattr(node.func, "id", ""))).endswith(_STATE)
 
 
-def _is_plain(facts: ModuleFacts, node: ast.expr, seen: frozenset[object]) -> bool:
+def _is_plain(facts: ModuleFacts, node: ast.expr, seen: set[object]) -> bool:
     """Whether a value is visibly a number, a text, a tensor or a container of anything."""
     if isinstance(node, _DISPLAYS) or _gives_state(node):
         return True
@@ -177,8 +194,8 @@ def _is_plain(facts: ModuleFacts, node: ast.expr, seen: frozenset[object]) -> bo
     if isinstance(node, ast.BoolOp):
         return all(_is_plain(facts, value, seen) for value in node.values)
     if isinstance(node, ast.Name):
-        bindings = facts.names.bindings(node)
-        return bool(bindings) and all(one in seen or _binds_plain(facts, one, seen | {one}) for one in bindings)
+        bindings = _bindings(facts, node)
+        return bool(bindings) and all(_binds_plain(facts, one, seen) for one in bindings)
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Name) and not any(_of_name(facts, node.value, seen))
     return isinstance(node, ast.Call) and _makes_plain(facts, node.func)
@@ -196,7 +213,10 @@ def _makes_plain(facts: ModuleFacts, function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and function.attr in _METHODS
 
 
-def _binds_plain(facts: ModuleFacts, binding: Binding, seen: frozenset[object]) -> bool:
+def _binds_plain(facts: ModuleFacts, binding: Binding, seen: set[object]) -> bool:
+    if binding in seen:
+        return True
+    seen.add(binding)
     if binding.value is not None:
         return _is_plain(facts, binding.value, seen)
     if binding.kind is Kind.PARAMETER:

@@ -119,3 +119,32 @@ def test_it_speaks_for_the_general_rule() -> None:
 def test_other_members_are_seen_through_such_annotations_too(annotation: str) -> None:
     text = f"{OLD}def f(mesh: {annotation}):\n    return mesh.get_coordinate_on_dim(0)\n"
     assert [one.line for one in lint(text, "FSDP600", ">=2.2")] == [3]
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "self.mesh = mesh",
+        "self.mesh = init_device_mesh('cuda', (2, 4))",
+        "self.mesh: DeviceMesh = build()",
+        "self.mesh = None\n        self.mesh = mesh",
+    ],
+)
+def test_an_attribute_holds_the_mesh_that_it_is_given(bound: str) -> None:
+    text = (
+        f"{IMPORT}class A:\n    def __init__(self, mesh: DeviceMesh):\n        {bound}\n\n"
+        "    def f(self):\n        dp, tp = self.mesh.{}()\n"
+    )
+    check_transformed(text.format("get_group"), text.format("get_all_groups"), CODE, torch=">=2.4")
+    other = text.replace("dp, tp", "self.mesh = other\n        dp, tp").format("get_group")
+    assert lint(other, CODE, ">=2.4") == ()
+
+
+def test_a_name_is_a_mesh_by_its_annotation() -> None:
+    text = f"{IMPORT}mesh: DeviceMesh = build()\ndp, tp = mesh.{{}}()\n"
+    check_transformed(text.format("get_group"), text.format("get_all_groups"), CODE, torch=">=2.4")
+
+
+@pytest.mark.parametrize("text", ["a = b\nb = a\n", "a = a\n", "a: 'DeviceMesh |' = a\n", "import a\n", "a.b = a.b\n"])
+def test_names_that_are_bound_to_each_other_are_no_mesh(text: str) -> None:
+    check_noop(f"{IMPORT}{text}x, y = a.get_group()\nx, y = a.b.get_group()\n", CODE, torch=">=2.4")
