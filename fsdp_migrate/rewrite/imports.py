@@ -28,16 +28,22 @@ class _Import(NamedTuple):
     tail: str
 
 
-def edited(source: Source, edits: Iterable[EditImport]) -> list[Replacement]:
-    """New texts of import statements; one that is left without names goes, with its line if it was alone there."""
-    united = _united(edits)
-    texts = {edit.span: _new_text(source, edit) for edit in united}
+def edited(source: Source, edits: Iterable[EditImport], behind: Iterable[ImportBehind]) -> list[Replacement]:
+    """New texts of import statements, and new statements on the lines behind them.
+
+    A statement that is left without names goes, with its line if it was alone there.
+    """
+    texts = {edit.span: _new_text(source, edit) for edit in _united(edits)}
     replacements = [_with_comment(source, span, text) for span, text in texts.items() if text is not None]
-    return replacements + removed(source, {span for span, text in texts.items() if text is None})
+    gone = {span for span, text in texts.items() if text is None}
+    added = _added_behind(source, behind)
+    taking = {span for span, _ in added} & gone
+    replacements += [Replacement(span, one.text.lstrip(_CONTINUED)) if span in taking else one for span, one in added]
+    return replacements + removed(source, gone - taking)
 
 
-def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacement]:
-    """New import statements on the lines behind others."""
+def _added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[tuple[Span, Replacement]]:
+    """New import statements on the lines behind others, with the places of these."""
     united: dict[tuple[Span, str], list[ImportBehind]] = {}
     for edit in edits:
         united.setdefault((edit.span, edit.module), []).append(edit)
@@ -46,7 +52,7 @@ def added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[Replacem
         names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
         indent, newline = together[0].indent, source.newline_at(span.end)
         line = indent + _import_line(module, names, indent, together[0].unit, newline)
-        found.append(Replacement(_line_end(source, span.end), newline + line, rank))
+        found.append((span, Replacement(_line_end(source, span.end), newline + line, rank)))
     return found
 
 

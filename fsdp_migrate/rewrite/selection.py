@@ -80,8 +80,8 @@ def conflict(one: Edit, two: Edit) -> bool:
     """Whether two edits cannot be carried out together."""
     if one == two:
         return False
-    if isinstance(one, _OF_IMPORTS) and type(one) is type(two) and one.span == two.span:
-        return False
+    if isinstance(one, _OF_IMPORTS) and isinstance(two, _OF_IMPORTS) and one.span == two.span:
+        return type(one) is not type(two) and MoveImport in (type(one), type(two))
     if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
         return one.name == two.name or one.call.span.overlaps(two.call.span)
     if isinstance(one, Wrap) and isinstance(two, Wrap) and one.span == two.span:

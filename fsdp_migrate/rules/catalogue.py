@@ -34,6 +34,7 @@ _PRIVATE_NAMES = (
     _change("priv-param-names", "functions from parameters to names", "604"),
     _change("priv-methods-removed-2.0", "private methods that became functions", "611 600"),
     _change("priv-utils-modules", "`fsdp.utils`, `fsdp._utils`, `shard_utils`, `_symbolic_trace`", "604 600"),
+    _change("pkg-nightly", "`torch.distributed._fsdp`, the package before torch 1.11", "615"),
     _change("priv-sync-module-states", "functions behind `sync_module_states`", "604"),
 )
 _WRAPPING = (
@@ -139,7 +140,7 @@ _TENSOR = (
     _change(
         "dt-device-mesh",
         "the place of `DeviceMesh`, its methods and the registry of meshes",
-        "603 600 500 610",
+        "603 600 500 610 614",
         beyond="slices by several names, which torch 2.3 refuses, are subscripts of what may be anything",
     ),
     _change("dt-distribute-module-fns", "callbacks with and without the module", "613"),
@@ -147,7 +148,7 @@ _TENSOR = (
 )
 _CHECKPOINTING = (
     _change("dcp-shard-checkpoint", "`_shard.checkpoint`, the first place of distributed checkpointing", "605"),
-    _change("dcp-save-load", "the storage of `save` and `load` by position", "702"),
+    _change("dcp-save-load", "`save_state_dict` and `load_state_dict`, and the storage by position", "703 702"),
     _change("dcp-storage-abstract", "abstract methods of storage classes", "701"),
     _change("ckptw-module", "the module `_checkpoint_wrapper`", "833"),
     _change("ckptw-offload", "`offload_to_cpu` of `checkpoint_wrapper`", "831"),

@@ -32,10 +32,12 @@ _AREAS = ("torch.distributed.", "torch.nn.parallel.", "torch.cuda.amp.", "torch.
 # What moves to the state-dict functions as a whole; until then it works, and only warns.
 _LATER = ("torch.distributed.checkpoint.", "torch.distributed._shard.")
 _NEVER = Version("0")
-_END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z])|$)")
+_END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
 # What may be named without a warning.
 _NO_USES = ("module", "enum-member")
-_NAMED = re.compile(r"`([\w.]+)(?:\(|`)|\buse (\w+\.[\w.]*\w)")
+# Where a warning comes to what to do: "please use ...", "consider using ...", "is replaced by ...".
+_ADVISING = re.compile(r"\b(?:use|using|replaced by)\s+(?!it\b|the [a-z])", re.IGNORECASE)
+_NAMED = re.compile(r"`([\w.]+)(?:\(|`)|^(\w+\.[\w.]*\w)")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -94,18 +96,25 @@ def _first_warning(path: str) -> str:
     return since(next(release for release in PUBLISHED if release in warns and release > max(silent, default=_NEVER)))
 
 
+def _advice_in(known: Deprecation) -> re.Match[str] | None:
+    """Where the sentence of a warning that says what to do comes to that, None where no sentence does."""
+    sentences = (sentence.strip() for sentence in _END_OF_SENTENCE.split(known.text))
+    return next((found for sentence in sentences if (found := _ADVISING.search(sentence)) is not None), None)
+
+
 def _successor(path: str, known: Deprecation) -> str | None:
-    """The first other name that the warning writes, which is the one to use."""
-    names = (one or other for one, other in _NAMED.findall(known.text))
+    """The first other name in what the warning says to do."""
+    advice = _advice_in(known)
+    names = () if advice is None else (one or other for one, other in _NAMED.findall(advice.string[advice.end() :]))
     others = (name for name in names if not f".{path}".endswith(f".{name}"))
     return next((name for name in others if "." in name or "_" in name), None)
 
 
 def _advice(path: str, known: Deprecation) -> Verdict:
-    new = _successor(path, known)
-    said = _END_OF_SENTENCE.split(known.text)[0].strip()
+    new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
         return manual(f"torch points to `{new}`")
+    said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
     return manual(f'torch says "{said}"' if said and "{" not in said else "see its documentation for what to use")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import TRIES
@@ -11,13 +11,16 @@ from fsdp_migrate.facts.scopes import TRIES
 
 def is_old_arm(facts: ModuleFacts, node: ast.AST, new: str) -> bool:
     """Whether another arm around `node`, or the condition between them, names `new`."""
+    return any(_mentions(part, new) for part in arms_beside(facts, node))
+
+
+def arms_beside(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
+    """The other arms of the choices around `node`, and the conditions between them."""
     child = node
     while child in facts.structure.parents:
         parent = facts.structure.parents[child]
-        if any(_mentions(part, new) for part in _alternatives(parent, child)):
-            return True
+        yield from _alternatives(parent, child)
         child = parent
-    return False
 
 
 def _alternatives(parent: ast.AST, child: ast.AST) -> Iterable[ast.AST]:

@@ -301,7 +301,7 @@ def _check_origin(facts: ModuleFacts, symbol: str, statement: ast.AST) -> None:
             raise CannotSupply(f"`{symbol}` cannot be imported from `{module}`: import it")
     elif not _offers(facts, PACKAGE, symbol, statement):
         raise CannotSupply(f"`{symbol}` cannot be imported from `{PACKAGE}` on every supported torch")
-    elif not _is_alone(facts, statement):
+    elif not is_alone(facts, statement):
         text = " ".join(facts.source.segment(statement).split())
         raise CannotSupply(f"`{text}` shares its line: put it on one of its own, or import `{symbol}`")
 
@@ -319,7 +319,7 @@ def _import_edit(facts: ModuleFacts, statement: ast.AST, added: str) -> EditImpo
     return ImportBehind(span, PACKAGE, (added,), facts.indentation(statement), unit)
 
 
-def _is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
+def is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
     """Whether nothing but a comment stands on the lines of a statement besides it."""
     source, span = facts.source, facts.source.span(statement)
     before = source.data[source.line_start(span.start) : span.start]

@@ -38,7 +38,6 @@ from fsdp_migrate.torch_api.words import minor, since
 _MOST_CANDIDATES = 2
 # What to write for members of device meshes that are gone (catalogue dt-device-mesh).
 _SUCCESSORS = {
-    f"{MESH}.get_dim_groups": "`get_group(mesh_dim)` is the group of one dimension",
     f"{MESH}.get_coordinate_on_dim": "`get_local_rank(mesh_dim)` is the rank along one dimension",
     f"{MESH}.backend": "ask for the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
     **{
@@ -217,14 +216,14 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
         return floor_or(facts, "look for it before it is used", least)
-    others = [other for one in together for other in _namesakes(one.path, newest)]
+    others = [other for one in together for other in namesakes(one.path, newest)]
     if not others:
         return manual(f"torch {minor(newest)} has nothing of this name: do without it")
     listed = " and ".join(f"`{other}`" for other in others[:_MOST_CANDIDATES])
     return manual(f"torch {minor(newest)} has {listed}: see whether that does the same")
 
 
-def _namesakes(path: str, release: Version) -> list[str]:
+def namesakes(path: str, release: Version) -> list[str]:
     """Where `release` defines something of the same name."""
     ending = f".{path.rpartition('.')[2]}"
     return sorted(

@@ -61,7 +61,19 @@ def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bo
     given = bound["optim_input"]
     if has_effect(facts, given.value):
         return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
-    return without(facts, call, given, parameters)
+    verdict = without(facts, call, given, parameters)
+    if verdict.fix is None or _is_order_of(facts, given.value, bound["optim"].value):
+        return verdict
+    text = ast.unparse(given.value)
+    return verdict._replace(unsafe=f"torch goes by `{text}`: where the optimizer has another order, ids change")
+
+
+def _is_order_of(facts: ModuleFacts, given: ast.expr, optimizer: ast.expr) -> bool:
+    """Whether `given` is visibly what the optimizer holds: its groups, or what it is built from in this file."""
+    if isinstance(given, ast.Attribute) and given.attr == "param_groups":
+        return ast.dump(given.value) == ast.dump(optimizer)
+    built = facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
+    return isinstance(built, ast.Call) and bool(built.args) and ast.dump(built.args[0]) == ast.dump(given)
 
 
 RULE = Rule(
@@ -73,8 +85,12 @@ RULE = Rule(
 The optimizer-state methods once took the parameters or groups that the optimizer was built from. Since torch 1.13
 they read the order from the optimizer and warn about `optim_input`. The argument is dropped where the optimizer is
 passed too; later positional arguments become keywords. Calls that FSDP101-105 rewrite lose it on the way and are
-not reported here.""",
-        applicability="safe or manual",
+not reported here.
+
+Where both are passed torch still goes by `optim_input`. If that has another order than the optimizer, the ids change
+with the fix, and are the right ones then. It is safe where the two are visibly the same: `optim.param_groups`, or what
+the optimizer is built from.""",
+        applicability="safe, unsafe or manual",
         deprecated="1.13",
         floor="1.13",
         flags=(
@@ -83,7 +99,7 @@ not reported here.""",
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType
 
 def to_ids(osd, model, optim):
-    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, model.parameters(), optim)
+    return FSDP.rekey_optim_state_dict(osd, OptimStateKeyType.PARAM_ID, model, optim.param_groups, optim)
 """,
                 after="""\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, OptimStateKeyType

@@ -13,10 +13,11 @@ from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.construction import PARTIAL
 from fsdp_migrate.rules.dropped import loses_comment
-from fsdp_migrate.rules.roles import is_group
+from fsdp_migrate.rules.roles import is_group, made_as_group
 from fsdp_migrate.torch_api.data import exists
 
 _SAVE = "optim_state_dict"
@@ -59,7 +60,9 @@ def check_third_positional(facts: ModuleFacts, card: RuleCard) -> Iterator[Findi
             for index, argument in enumerate(ordered_arguments(call))
         )
         message = f"the third position of `{_SAVE}` was the process group in torch 2.0 and is a state dict since 2.1"
-        verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
+        named = f"`{ast.unparse(third)}` is a process group by its name only: a state dict has to stay where it is"
+        unsafe = None if made_as_group(facts, third) else named
+        verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)), unsafe=unsafe)
         yield finding(facts, card, third, facts.statement(call), message, verdict)
 
 
@@ -76,7 +79,7 @@ def check_hooks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if call is not None and call.func is node:
             verdict = _called(facts, call, hook)
-        elif call is not None and node in call.args[:1] and facts.names.qualified(call.func) == "functools.partial":
+        elif call is not None and node in call.args[:1] and facts.names.qualified(call.func) == PARTIAL:
             verdict = _partial(facts, call, node, hook)
         else:
             verdict = manual(f"only a call or a `functools.partial` can be rewritten: use `FSDP.{hook.new}`")
@@ -123,15 +126,27 @@ THIRD_POSITIONAL = Rule(
         summary="a process group as third position of `optim_state_dict`",
         explanation="""\
 `FSDP.optim_state_dict(model, optim, group)` was torch 2.0's order. Since 2.1 the third position is a state dict, and
-a process group there fails when the state is saved. `group=` means the same on both.""",
-        applicability="safe",
+a process group there fails when the state is saved. `group=` means the same on both. The fix is safe where the file
+makes the group (`dist.new_group()`, `dist.group.WORLD`) or annotates it as a `ProcessGroup`; what only its name says to
+be one is unsafe.""",
+        applicability="safe or unsafe",
         removed="2.1",
         flags=(
+            Example(
+                before=_IMPORT
+                + "def save(model, optim, group: ProcessGroup):\n"
+                + "    return FSDP.optim_state_dict(model, optim, group)\n",
+                after=_IMPORT
+                + "def save(model, optim, group: ProcessGroup):\n"
+                + "    return FSDP.optim_state_dict(model, optim, group=group)\n",
+            ),
             Example(
                 before=_IMPORT
                 + "def save(model, optim, group):\n    return FSDP.optim_state_dict(model, optim, group)\n",
                 after=_IMPORT
                 + "def save(model, optim, group):\n    return FSDP.optim_state_dict(model, optim, group=group)\n",
+                note="it is a group by its name only",
+                applicability=Applicability.UNSAFE,
             ),
         ),
         leaves=(

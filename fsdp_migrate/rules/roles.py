@@ -5,18 +5,44 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.annotations import options
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.evaluation import calls_in, is_neutral
 
 _GROUP_WORDS = ("group", "subgroup", "pg")
 _WORLD = ("WORLD", "_get_default_group")
+_CLASS = "ProcessGroup"
+_DICTS = ("dict", "mapping")
 _PARAMETER_METHODS = ("parameters", "named_parameters")
 _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 
 def is_group(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether an argument is a process group, by its name or by what made it."""
-    made = facts.names.definition(node) if isinstance(node, ast.Name) else None
-    return _speaks_of_group(node) or (isinstance(made, (ast.Call, ast.Attribute)) and _speaks_of_group(made))
+    """Whether an argument is a process group, by what made it or, where that is not visible, by its name."""
+    made = made_as_group(facts, node)
+    return _speaks_of_group(node) if made is None else made
+
+
+def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
+    """Whether an argument is visibly a process group, by what makes it or its annotation; None where that is open."""
+    if isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in _WORLD):
+        makers: list[ast.expr] = [node]
+    elif isinstance(node, ast.Name) and (values := facts.names.definitions(node)):
+        makers = [value for value in values if not is_literal(value, None)]
+    else:
+        makers = [part for cls in facts.fsdp.held.all_classes(node) for part in options(cls)]
+    if makers and all(_speaks_of_group(maker) or _last_name(maker) == _CLASS for maker in makers):
+        return True
+    return False if any(_is_dict(maker) for maker in makers) else None
+
+
+def _is_dict(maker: ast.expr) -> bool:
+    """Whether what makes an object, or its annotation, says that it is a dict."""
+    if isinstance(maker, (ast.Dict, ast.DictComp)):
+        return True
+    while isinstance(maker, (ast.Call, ast.Subscript)):
+        maker = maker.func if isinstance(maker, ast.Call) else maker.value
+    return _last_name(maker).lower().endswith(_DICTS)
 
 
 def _speaks_of_group(node: ast.expr) -> bool:

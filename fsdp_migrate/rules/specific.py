@@ -18,7 +18,7 @@ from fsdp_migrate.source import Span
 
 # Names and chains of them, statements that import some, and f-strings, inside which old Pythons know no places.
 _SPEAKS_FOR_ALL = re.compile(rb"(?:(?:from|import)\b|\w+[\"']).*|[\w.\s\\\x80-\xff]+", re.DOTALL)
-GENERAL = ("FSDP500", "FSDP600", "FSDP610")
+GENERAL = ("FSDP500", "FSDP600", "FSDP610", "FSDP691")
 
 
 def spoken_for(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:

@@ -16,7 +16,9 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.rules.argument_dicts import Construction, Given, bound_to, dict_scope, held
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.construction import PARTIAL
 from fsdp_migrate.rules.dropped import without
 
 _FULL_FIELDS = ("offload_to_cpu", "rank0_only")
@@ -37,34 +39,42 @@ _CLASSES = (
 )
 _HAVING_FIELD = Version("2.1").release
 _FIELD = "use_dtensor"
+_BUILD = "since torch 2.2 DTensor state comes from `FSDP(..., device_mesh=...)`: build the model with one"
 
 
-def _constructions(facts: ModuleFacts, classes: tuple[str, ...]) -> Iterator[tuple[ast.Call, str]]:
-    """The calls that build one of the config `classes`, with the class."""
+def _constructions(facts: ModuleFacts, classes: tuple[str, ...]) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
+    """The calls that build one of the config `classes` or a `partial` of it, with the class and what it is given."""
     wanted = {f"{PACKAGE}.{name}": name for name in classes}
     for call in facts.structure.calls:
-        if isinstance(call.func, (ast.Name, ast.Attribute)):
-            name = wanted.get(facts.names.qualified(call.func) or "")
+        cls, given = call.func, call.args
+        if call.args and facts.names.qualified(call.func) == PARTIAL:
+            cls, *given = call.args
+        if isinstance(cls, (ast.Name, ast.Attribute)):
+            name = wanted.get(facts.names.qualified(cls) or "")
             if name is not None and facts.reached(call):
-                yield call, name
+                yield call, name, given
 
 
 def check_positional(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find full configs built from two positions, the second of which once meant something else."""
-    for call, name in _constructions(facts, _FULL_CLASSES):
-        if len(call.args) != len(_FULL_FIELDS) or any(isinstance(argument, ast.Starred) for argument in call.args):
+    for call, name, given in _constructions(facts, _FULL_CLASSES):
+        if len(given) != len(_FULL_FIELDS) or any(isinstance(argument, ast.Starred) for argument in given):
             continue
         bad = any(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call))
         message = f"the second position of `{name}` is `rank0_only`, but in torch 2.1 it is `{_FIELD}`: use keywords"
-        arguments = [Argument(field, index) for index, field in enumerate(_FULL_FIELDS)]
-        arguments += [
-            Argument(keyword.arg, index)
-            for index, keyword in enumerate(ordered_arguments(call))
-            if isinstance(keyword, ast.keyword)
-        ]
-        verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, tuple(arguments)),)))
+        verdict = _named(facts, call) if given is call.args else manual("give both to the `partial` by keyword")
         severity = Severity.CHANGES if bad else Severity.HINT
         yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
+
+
+def _named(facts: ModuleFacts, call: ast.Call) -> Verdict:
+    arguments = [Argument(field, index) for index, field in enumerate(_FULL_FIELDS)]
+    arguments += [
+        Argument(keyword.arg, index)
+        for index, keyword in enumerate(ordered_arguments(call))
+        if isinstance(keyword, ast.keyword)
+    ]
+    return Verdict(Fix((RewriteCall(facts.source.span(call), None, tuple(arguments)),)))
 
 
 def check_wrong_class(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -85,20 +95,33 @@ def check_wrong_class(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def check_use_dtensor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the field that only torch 2.1 has."""
-    for call, name in _constructions(facts, _CLASSES):
+    for call, name, _ in _constructions(facts, _CLASSES):
         if all(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call)):
             continue
+        message = f"`{name}` takes `{_FIELD}` in torch 2.1 only"
         for index, argument in enumerate(ordered_arguments(call)):
             if isinstance(argument, ast.keyword) and argument.arg == _FIELD:
-                message = f"`{name}` takes `{_FIELD}` in torch 2.1 only"
-                place = argument.value
                 verdict = _without(facts, call, Bound(argument.value, index))
-                yield finding(facts, card, place, facts.statement(call), message, verdict)
+                yield finding(facts, card, argument.value, facts.statement(call), message, verdict)
+        for given in _unpacked(facts, call):
+            if given.name == _FIELD:
+                verdict = manual(_BUILD if not is_literal(given.value, False) else "take it out of the dict")
+                yield finding(facts, card, given.place, facts.statement(given.value), message, verdict)
+
+
+def _unpacked(facts: ModuleFacts, call: ast.Call) -> Iterator[Given]:
+    """The arguments in dicts that are unpacked into a call, written there or bound to a name."""
+    for keyword in call.keywords:
+        home = dict_scope(facts, keyword.value) if isinstance(keyword.value, ast.Name) else None
+        if keyword.arg is None and home is not None:
+            yield from bound_to(facts, home, ast.unparse(keyword.value), Construction(call), None)
+        elif keyword.arg is None:
+            yield from held(facts, keyword.value, Construction(call))
 
 
 def _without(facts: ModuleFacts, call: ast.Call, field: Bound) -> Verdict:
     if not is_literal(field.value, False):
-        return manual("since torch 2.2 DTensor state comes from `FSDP(..., device_mesh=...)`: build the model with one")
+        return manual(_BUILD)
     return without(facts, call, field)
 
 

@@ -130,6 +130,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         DEFAULT,
         "from torch.distributed._composable import checkpoint\ncheckpoint(m, use_reentrant=False)\n",
     ),
+    ("pkg-nightly", "FSDP615"): (DEFAULT, "from torch.distributed._fsdp import FullyShardedDataParallel as FSDP\n"),
     # DTensor
     ("dt-tensor-move", "FSDP601"): (">=2.5", "from torch.distributed._tensor import DTensor\n"),
     ("dt-tensor-move", "FSDP600"): (">=2.4", "from torch.distributed.tensor import DTensor\n"),
@@ -139,7 +140,8 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         DIST + "from torch.distributed.tensor import Partial\nPartial(dist.ReduceOp.MAX)\n",
     ),
     ("dt-device-mesh", "FSDP603"): (">=2.2", "from torch.distributed._tensor.device_mesh import DeviceMesh\n"),
-    ("dt-device-mesh", "FSDP600"): (">=2.2", MESH + "mesh.get_dim_groups()\n"),
+    ("dt-device-mesh", "FSDP600"): (">=2.2", MESH + "mesh.get_coordinate_on_dim(0)\n"),
+    ("dt-device-mesh", "FSDP614"): (">=2.2", MESH + "mesh.get_dim_groups()\n"),
     ("dt-device-mesh", "FSDP500"): (">=2.2", MESH + "mesh.size(dim=0)\n"),
     ("dt-device-mesh", "FSDP610"): (
         ">=2.5",
@@ -159,6 +161,10 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("dcp-save-load", "FSDP702"): (
         ">=2.2",
         "import torch.distributed.checkpoint as dcp\ndcp.save(state, writer)\n",
+    ),
+    ("dcp-save-load", "FSDP703"): (
+        ">=2.2",
+        "import torch.distributed.checkpoint as dcp\ndcp.save_state_dict(state, writer)\n",
     ),
     ("dcp-storage-abstract", "FSDP701"): (
         DEFAULT,

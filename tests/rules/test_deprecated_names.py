@@ -38,8 +38,32 @@ def test_the_successor_is_no_name_of_something_else() -> None:
 
 
 def test_distributed_checkpointing_gives_hints_only() -> None:
-    ((_, severity, _),) = found("from torch.distributed import checkpoint as c\nc.save_state_dict(sd, w)\n")
+    text = "from torch.distributed.checkpoint.staging import AsyncStager\nAsyncStager.synchronize_staging(s)\n"
+    ((_, severity, _),) = found(text)
     assert severity == "hint"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "checkpoint.staging.AsyncStager.synchronize_staging",
+            "Please use staging_future from AsyncSaveResponse instead",
+        ),
+        ("launch.main", "Use torchrun"),
+        ("all_reduce_coalesced", "`torch.distributed.all_reduce_coalesced` will be deprecated"),
+    ],
+)
+def test_what_a_later_sentence_of_the_warning_says_to_do_is_told(name: str, reason: str) -> None:
+    owner, _, member = f"torch.distributed.{name}".rpartition(".")
+    module, _, last = owner.rpartition(".")
+    head = f"from {module} import {last}\n" if last != "distributed" else "from torch import distributed\n"
+    assert found(f"{head}{last}.{member}(x)\n")[-1][2] == f'torch says "{reason}"'
+
+
+def test_a_name_that_only_says_what_is_deprecated_is_no_successor() -> None:
+    ((_, _, reason),) = found("from torch.distributed import distributed_c10d as c\nc.all_reduce_coalesced(ts)\n")
+    assert reason == 'torch says "`torch.distributed.all_reduce_coalesced` will be deprecated"'
 
 
 @pytest.mark.parametrize(

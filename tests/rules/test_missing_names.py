@@ -242,7 +242,6 @@ def test_the_range_decides(torch: str, expected: list[str]) -> None:
 def test_members_of_a_mesh_are_told_with_their_successors() -> None:
     text = "from torch.distributed._tensor import DeviceMesh\nmesh = DeviceMesh('cuda', ranks)\nmesh.{0}\n"
     for member, reason in (
-        ("get_dim_groups()", "`get_group(mesh_dim)` is the group of one dimension"),
         ("get_coordinate_on_dim(0)", "`get_local_rank(mesh_dim)` is the rank along one dimension"),
         ("all_reduce(x)", "call `dist.all_reduce` with `group=mesh.get_group(mesh_dim)`"),
     ):

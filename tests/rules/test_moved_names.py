@@ -308,7 +308,7 @@ def test_the_deprecated_package_and_its_chains_move_together() -> None:
     old, new = "torch.distributed._shard.checkpoint", "torch.distributed.checkpoint"
     text = "import {0}\n\ndef save(sd):\n    {0}.save_state_dict(sd, {0}.FileSystemWriter('x'))\n"
     check_transformed(text.format(old), text.format(new), "FSDP605")
-    assert severities(text.format(old)) == [("FSDP605", "deprecated"), ("FSDP610", "hint")]
+    assert severities(text.format(old)) == [("FSDP605", "deprecated")]
 
 
 def test_modules_of_a_deprecated_package_are_deprecated_too() -> None:

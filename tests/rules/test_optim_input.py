@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.findings import Severity
+from fsdp_migrate.findings import Applicability, Severity
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
@@ -17,13 +17,28 @@ def rekey(arguments: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("osd, kind, model, optim_input=params, optim=optim", "osd, kind, model, optim=optim"),
-        ("osd, kind, model, params, optim", "osd, kind, model, optim=optim"),
-        ("osd, kind, model, model.parameters(), optim", "osd, kind, model, optim=optim"),
+        ("osd, kind, model, optim_input={}, optim=optim", "osd, kind, model, optim=optim"),
+        ("osd, kind, model, {}, optim", "osd, kind, model, optim=optim"),
     ],
 )
-def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str) -> None:
-    check_transformed(rekey(before), rekey(after), "FSDP106")
+@pytest.mark.parametrize("given", ["params", "model.parameters()", "other.param_groups"])
+def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str, given: str) -> None:
+    safe = rekey(before.format("optim.param_groups"))
+    check_transformed(safe, rekey(after), "FSDP106")
+    check_transformed(rekey(before.format(given)), rekey(after), "FSDP106", unsafe=True)
+    (found,) = lint(rekey(before.format(given)), "FSDP106")
+    assert found.reason == f"torch goes by `{given}`: where the optimizer has another order, ids change"
+
+
+def test_what_the_optimizer_is_built_from_has_its_order() -> None:
+    text = (
+        f"{FSDP}from torch.optim import AdamW\n\n\ndef load(model, osd, kind):\n    optim = AdamW({{}}, lr=1.0)\n"
+        "    return FSDP.rekey_optim_state_dict(osd, kind, model{}, optim=optim)\n"
+    )
+    given = "model.parameters()"
+    check_transformed(text.format(given, f", optim_input={given}"), text.format(given, ""), "FSDP106")
+    (found,) = lint(text.format("groups(model)", f", optim_input={given}"), "FSDP106")
+    assert found.applicability is Applicability.UNSAFE
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,33 @@ def test_use_dtensor_is_dropped_where_it_is_false() -> None:
     check_manual(text.format("True"), "FSDP204", "build the model with one")
     check_manual(text.format("False  # why\n"), "FSDP204", "a comment stands at the argument")
     check_noop(text.format("True"), "FSDP204", torch=">=2.1,<2.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('FullStateDictConfig(**{"use_dtensor": False})\n', 2, "take it out of the dict"),
+        ("FullStateDictConfig(rank0_only=True, **dict(use_dtensor=True))\n", 2, "build the model with one"),
+        ("kw = dict(use_dtensor=False)\nFullStateDictConfig(**kw)\n", 2, "take it out of the dict"),
+        ('kw = {}\nkw["use_dtensor"] = False\nFullStateDictConfig(**kw)\n', 3, "take it out of the dict"),
+        (
+            "def f():\n    kw = {'use_dtensor': x}\n    return FullStateDictConfig(**kw)\n",
+            3,
+            "build the model with one",
+        ),
+    ],
+)
+def test_the_field_of_torch_2_1_is_seen_in_what_is_unpacked(text: str, line: int, reason: str) -> None:
+    head = "from torch.distributed.fsdp import FullStateDictConfig\n"
+    check_manual(head + text, "FSDP204", reason, torch=">=2.2")
+    assert [one.line for one in lint(head + text, "FSDP204", ">=2.2")] == [line]
+    check_noop(head + text.replace("use_dtensor", "rank0_only"), "FSDP204", torch=">=2.2")
+
+
+@pytest.mark.parametrize("name", ["partial", "functools.partial"])
+def test_a_partial_of_a_config_is_as_good_as_a_call(name: str) -> None:
+    head = "import functools\nfrom functools import partial\nfrom torch.distributed.fsdp import FullStateDictConfig\n"
+    check_manual(f"{head}{name}(FullStateDictConfig, True, True)\n", "FSDP202", "by keyword", torch=">=2.1")
+    check_noop(f"{head}{name}(FullStateDictConfig, True)\n{name}(other, True, True)\n", "FSDP202")
+    before = f"{head}{name}(FullStateDictConfig, rank0_only=True, use_dtensor=False)\n"
+    check_transformed(before, before.replace(", use_dtensor=False", ""), "FSDP204", torch=">=2.2")
