@@ -17,7 +17,7 @@ from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
 _MESH = "device_mesh"
 # Packages with an FSDP of their own.
-_OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
+OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
 _CLASS_NAMES = ("FSDP", "FullyShardedDataParallel")
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
@@ -175,7 +175,7 @@ class Fsdp:
         if model is None or ast.dump(instance) != ast.dump(model) or self._defined_here(func.attr):
             return None
         others = self._other_fsdps(instance)
-        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+        if others and all(other.split(".")[0] in OTHER_PACKAGES for other in others):
             return None
         return Receiver(node, (), f"`{ast.unparse(node)}` may be of the class `{others[0]}`" if others else None)
 
@@ -212,7 +212,7 @@ class Fsdp:
         if any(self._names_class(meaning, method) for meaning in meanings):
             return True
         others = self._other_fsdps(node)
-        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+        if others and all(other.split(".")[0] in OTHER_PACKAGES for other in others):
             return False
         names = [meaning.qualified for meaning in meanings if meaning.qualified is not None]
         hidden = [name for name in names if name.startswith(STAR)]

@@ -26,7 +26,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP204", "use-dtensor-field", "state_dict_config", ("use_dtensor",), marks=("use_dtensor",), fixes=("safe",)),
     Entry("FSDP210", "state-dict-type-deprecated", "state_dict_type", ("state_dict_type", "set_state_dict_type"), marks=("state_dict_type",)),
     Entry("FSDP301", "isinstance-flat-parameter", "flat_parameter", ("FlatParameter",), marks=("FlatParameter",), fixes=("safe", "unsafe")),
-    Entry("FSDP302", "type-is-flat-parameter", "type_is_flat_parameter", ("FlatParameter",), marks=("FlatParameter",), fixes=("unsafe",)),
+    Entry("FSDP302", "type-is-flat-parameter", "flat_parameter", ("FlatParameter",), marks=("FlatParameter",), fixes=("unsafe",)),
     Entry("FSDP303", "moved-flat-parameter", "moved_flat_parameter", ("FlatParameter", "flat_param", "flatten_params_wrapper"), marks=("FlatParameter", "_optim_utils", "flat_param", "flatten_params_wrapper"), fixes=("safe",)),
     Entry("FSDP304", "moved-fsdp-flattened", "moved_fsdp_flattened", ("_is_fsdp_flattened", "_set_fsdp_flattened", "FSDP_FLATTENED"), marks=("FSDP_FLATTENED", "_is_fsdp_flattened", "_set_fsdp_flattened"), fixes=("safe",)),
     Entry("FSDP401", "policy-unwrapped-params", "policy_parameter", ("unwrapped_params",), marks=("unwrapped_params",), fixes=("safe",)),

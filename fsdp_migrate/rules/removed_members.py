@@ -17,7 +17,6 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.instance_members import is_given
 from fsdp_migrate.rules.torch_presence import READING, excused
 
@@ -96,7 +95,7 @@ def _inlined(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
     """The list that the property was."""
     source = facts.source
     model = source.segment(node.value)
-    if template_around(facts, node) is not None or not pure(node.value) or "\n" in source.segment(node):
+    if facts.template_around(node) is not None or not pure(node.value) or "\n" in source.segment(node):
         return manual(_WITH_GRAD)
     return Verdict(Fix((Replace(source.span(node), f"[p for p in {model}.parameters() if p.grad is not None]"),)))
 
