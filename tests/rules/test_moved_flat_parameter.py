@@ -257,9 +257,7 @@ def test_without_the_other_rule_the_import_moves() -> None:
     text = f"from {PACKAGE}.flat_param import FlatParameter{ISINSTANCE}"
     assert _rewrite(text, "FSDP303") == (PUBLIC + ISINSTANCE, ["FSDP303"], [])
     suppressed = text.replace("in ps)\n", "in ps)  # noqa: FSDP301\n")
-    assert _rewrite(suppressed, *BOTH)[0] == PUBLIC + ISINSTANCE.replace(
-        "in ps)\n", "in ps)  # noqa: FSDP301\n"
-    )
+    assert _rewrite(suppressed, *BOTH)[0] == PUBLIC + ISINSTANCE.replace("in ps)\n", "in ps)  # noqa: FSDP301\n")
 
 
 def test_without_unsafe_fixes_the_import_moves_and_with_them_it_goes() -> None:
