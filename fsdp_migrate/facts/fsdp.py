@@ -21,6 +21,7 @@ _MESH = "device_mesh"
 OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
 _MOST_ASKED = 20
 _CLASS_NAMES = ("FSDP", "FullyShardedDataParallel")
+_COPIED = frozenset({"summon_full_params", "full_optim_state_dict"})
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
@@ -85,6 +86,13 @@ class Fsdp:
             if not derived:
                 return known
             known.update((c.name, c) for c in derived)
+
+    @cached_property
+    def copied_class(self) -> ast.ClassDef | None:
+        """The class of this file that is a copy of torch's FSDP, with methods that only that has; None if none is."""
+        found = self.structure.module.bindings.get(FSDP.rpartition(".")[2], ())
+        classes = [b.node for b in found if isinstance(b.node, ast.ClassDef) and b.name not in self.subclasses]
+        return next((cls for cls in classes if {getattr(one, "name", None) for one in cls.body} >= _COPIED), None)
 
     def _is_base(self, base: ast.expr, known: dict[str, ast.ClassDef]) -> bool:
         symbols = self.names.symbols(base)

@@ -29,6 +29,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP302", "type-is-flat-parameter", "flat_parameter", ("FlatParameter",), marks=("FlatParameter",), fixes=("unsafe",)),
     Entry("FSDP303", "moved-flat-parameter", "moved_flat_parameter", ("FlatParameter", "flat_param", "flatten_params_wrapper"), marks=("FlatParameter", "_optim_utils", "flat_param", "flatten_params_wrapper"), fixes=("safe",)),
     Entry("FSDP304", "moved-fsdp-flattened", "moved_fsdp_flattened", ("_is_fsdp_flattened", "_set_fsdp_flattened", "FSDP_FLATTENED"), marks=("FSDP_FLATTENED", "_is_fsdp_flattened", "_set_fsdp_flattened"), fixes=("safe",)),
+    Entry("FSDP305", "copy-of-fsdp-class", "copied_class", ("full_optim_state_dict",), marks=("full_optim_state_dict",)),
     Entry("FSDP401", "policy-unwrapped-params", "policy_parameter", ("unwrapped_params",), marks=("unwrapped_params",), fixes=("safe",)),
     Entry("FSDP402", "default-auto-wrap-policy", "wrap_policies", ("default_auto_wrap_policy",), marks=("default_auto_wrap_policy",), fixes=("safe",)),
     Entry("FSDP403", "fsdp-policy-class", "wrap_policies", ("_FSDPPolicy", "ModuleWrapPolicy"), marks=("ModuleWrapPolicy", "_FSDPPolicy"), fixes=("safe",)),
