@@ -30,7 +30,7 @@ _NAME = "FlatParameter"
 _CLASS = f"{PACKAGE}.{_NAME}"
 _QUESTIONS, _COUNT = ("builtins.any", "builtins.all"), "builtins.sum"
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_SKIPPING = (ast.Continue, ast.Break)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Attributes that only a FlatParameter has (torch 2.0 to 2.15, `_flat_param.py`).
 _OF_FLAT_PARAMETERS = frozenset(
     """
@@ -201,16 +201,11 @@ def _condition(facts: ModuleFacts, node: ast.expr, positive: bool) -> tuple[ast.
         parent = facts.structure.parents[node]
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
             positive = not positive
-        elif isinstance(parent, ast.Compare) and len(parent.ops) == 1 and _is_zero(parent.comparators[0]):
+        elif isinstance(parent, ast.Compare) and [getattr(one, "value", None) for one in parent.comparators] == [0]:
             positive = positive is isinstance(parent.ops[0], (ast.Gt, ast.NotEq, ast.IsNot))
         elif not isinstance(parent, ast.BoolOp):
             return node, positive
         node = parent
-
-
-def _is_zero(node: ast.expr) -> bool:
-    """Whether a constant is 0 or False."""
-    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _difference_of_answer(facts: ModuleFacts, answer: ast.expr, positive: bool) -> str | None:
@@ -222,15 +217,25 @@ def _difference_of_answer(facts: ModuleFacts, answer: ast.expr, positive: bool) 
         if isinstance(parent, (ast.Compare, ast.BinOp)):
             return None
         then, other = (parent.body, parent.orelse) if isinstance(parent, ast.If) else ([], [])
-        last = then[-1:] if positive else other[-1:]
-        if isinstance(parent, ast.comprehension) or any(isinstance(one, _SKIPPING) for one in (*then, *other)):
-            return _FILTERS
-        if (last and isinstance(last[0], ast.Raise)) or (isinstance(parent, ast.Assert) and not positive):
+        if not positive:
+            then, other = other, then
+        if _refuses(then) or (isinstance(parent, ast.Assert) and not positive):
             return _RAISES
+        is_turn = isinstance(parent, ast.If) and any(isinstance(one, _LOOPS) for one in facts.blocks_around(parent))
+        if isinstance(parent, (ast.comprehension, ast.Lambda)) or (is_turn and not _refuses(other)):
+            return _FILTERS
         if node not in seen:
             seen.add(node)
             waiting += [(use, positive) for use in _uses(facts, parent)]
     return ""
+
+
+def _refuses(block: list[ast.stmt]) -> bool:
+    """Whether a block raises an error or ends the program."""
+    parts = (part for statement in block for part in ast.walk(statement))
+    return any(
+        isinstance(part, ast.Raise) or getattr(part, "attr", getattr(part, "id", "")) == "exit" for part in parts
+    )
 
 
 def _uses(facts: ModuleFacts, statement: ast.AST) -> Iterator[ast.expr]:
