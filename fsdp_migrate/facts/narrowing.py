@@ -21,6 +21,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set sorted reversed iter".split())
 _MODULES = "fsdp_modules"
 _MOST_STEPS = 10
+_MOST_CALLS = 2
 
 Place = tuple[int, int]
 Checks = dict[ast.AST, list[ast.Assert | ast.If]]
@@ -173,36 +174,50 @@ class _Walk:
         """An assertion, or an exit of everything else, that control has passed."""
         blocks = [(statement.body, False), (statement.orelse, True)] if isinstance(statement, ast.If) else []
         outcomes = [outcome for block, outcome in blocks if _leaves(block)] if blocks else [True]
-        if any(self._implies(statement.test, outcome) for outcome in outcomes):
+        if any(self._implies(statement.test, outcome, self.text) for outcome in outcomes):
             yield _end(statement)
 
     def _tested(self, test: ast.expr, outcome: bool) -> Iterator[Place]:
-        if self._implies(test, outcome):
+        if self._implies(test, outcome, self.text):
             yield _end(test)
 
-    def _implies(self, test: ast.expr, outcome: bool) -> bool:
-        """Whether the object is an FSDP model if `test` comes to `outcome`."""
+    def _implies(self, test: ast.expr, outcome: bool, text: str, steps: int = _MOST_CALLS) -> bool:
+        """Whether what `text` holds is an FSDP model if `test` comes to `outcome`."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self._implies(test.operand, not outcome)
+            return self._implies(test.operand, not outcome, text, steps)
         if isinstance(test, ast.BoolOp):
-            parts = [self._implies(value, outcome) for value in test.values]
+            parts = [self._implies(value, outcome, text, steps) for value in test.values]
             return any(parts) if isinstance(test.op, ast.And) is outcome else all(parts)
         if isinstance(test, ast.Call):
-            is_test = self.narrowing.names.qualified(test.func) == "builtins.isinstance" and len(test.args) == 2
-            return outcome and is_test and self._is_object(test.args[0]) and self._are_models(test.args[1])
+            if self.narrowing.names.qualified(test.func) != "builtins.isinstance" or len(test.args) != 2:
+                return self._is_answered(test, outcome, text, steps)
+            return outcome and _is_object(test.args[0], text) and self._are_models(test.args[1])
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return False
         subject = instance_of_class(test.left)
         same = isinstance(test.ops[0], (ast.Is, ast.Eq)) if outcome else isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
-        return same and subject is not None and self._is_object(subject) and self._are_models(test.comparators[0])
+        return same and subject is not None and _is_object(subject, text) and self._are_models(test.comparators[0])
 
-    def _is_object(self, node: ast.expr) -> bool:
-        return ast.unparse(node.target if isinstance(node, ast.NamedExpr) else node) == self.text
+    def _is_answered(self, call: ast.Call, outcome: bool, text: str, steps: int) -> bool:
+        """The same where a function of this file returns the test of its parameter, and does nothing else."""
+        function = self.narrowing.names.definition(call.func) if isinstance(call.func, ast.Name) else None
+        if steps == 0 or not isinstance(function, ast.FunctionDef) or not function.args.args:
+            return False
+        *described, answer = function.body
+        if not all(isinstance(one, ast.Expr) for one in described) or not isinstance(answer, ast.Return):
+            return False
+        is_asked = len(call.args) == 1 and not call.keywords and _is_object(call.args[0], text)
+        parameter = function.args.args[0].arg
+        return is_asked and answer.value is not None and self._implies(answer.value, outcome, parameter, steps - 1)
 
     def _are_models(self, classes: ast.expr) -> bool:
         """Whether every class of a test is FSDP or a subclass of it."""
         listed = classes.elts if isinstance(classes, ast.Tuple) else [classes]
         return bool(listed) and all(self.narrowing.is_model_class(cls) for cls in listed)
+
+
+def _is_object(node: ast.expr, text: str) -> bool:
+    return ast.unparse(node.target if isinstance(node, ast.NamedExpr) else node) == text
 
 
 def _leaves(block: list[ast.stmt]) -> bool:

@@ -20,9 +20,9 @@ def program(body: str) -> str:
     return HEAD + "\n".join(f"    {line}" for line in body.splitlines()) + "\n"
 
 
-def known(body: str) -> list[bool]:
+def known(body: str, more: str = "") -> list[bool]:
     """Whether each `X.seen` of the body is read off an FSDP model."""
-    facts = ModuleFacts(Source(program(body).encode()), "x.py", TorchRange.default())
+    facts = ModuleFacts(Source((program(body) + more).encode()), "x.py", TorchRange.default())
     return [facts.fsdp.is_instance(node.value) for node in facts.structure.attributes if node.attr == "seen"]
 
 
@@ -117,6 +117,40 @@ def test_what_a_test_or_a_loop_makes_plain(body: str) -> None:
 )
 def test_what_stays_unknown(body: str) -> None:
     assert known(body) == [False]
+
+
+@pytest.mark.parametrize(
+    ("call", "seen"),
+    [
+        ("is_fsdp(x)", True),
+        ("is_sharded(x)", True),
+        ("not other(x)", True),
+        ("is_fsdp(y)", False),
+        ("other(x)", False),
+        ("told(x)", False),
+        ("loops(x)", False),
+    ],
+)
+def test_a_function_that_returns_the_test_says_it_too(call: str, seen: bool) -> None:
+    functions = """
+def is_fsdp(module):
+    \"\"\"Docs.\"\"\"
+    return isinstance(module, FSDP)
+
+def is_sharded(m):
+    return is_fsdp(m) and m.sharding_strategy != 1
+
+def other(m):
+    return not isinstance(m, FSDP)
+
+def told(m):
+    m = m.module
+    return isinstance(m, FSDP)
+
+def loops(m):
+    return loops(m)
+"""
+    assert known(f"if {call}:\n    x.seen", functions) == [seen]
 
 
 @pytest.mark.parametrize("count", [200])

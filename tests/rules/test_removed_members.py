@@ -110,6 +110,8 @@ def test_a_name_of_the_old_parameter_is_told_by_the_general_rule() -> None:
 )
 def test_one_handle_is_right(call: str) -> None:
     check_noop(f"from torch.distributed.fsdp._runtime_utils import _reshard\n{call}\n", "FSDP611")
+    asked = "if hasattr(m, '_handles'):\n    _reshard(m, m._handles, free)\nelse:\n    _reshard(m, m._handle, True)\n"
+    check_noop(f"from torch.distributed.fsdp._runtime_utils import _reshard\n{asked}", "FSDP611")
     check_noop("def _reshard(m, handles): ...\n_reshard(m, m.handles)\n", "FSDP611")
 
 
