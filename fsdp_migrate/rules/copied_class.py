@@ -47,7 +47,7 @@ RULE = Rule(
     RuleCard(
         code="FSDP305",
         name="copy-of-fsdp-class",
-        summary="a copy of torch's `FullyShardedDataParallel`, which belongs to one torch release",
+        summary="a copy of torch's own FSDP class, which belongs to one torch release",
         explanation="""\
 The file defines `FullyShardedDataParallel` itself, with the methods of torch's class: it was copied from torch. Such a
 copy works with the private modules of the release that it was taken from. To bring its imports up to date one by one
