@@ -72,3 +72,8 @@ def test_every_rule_with_a_fix_has_several_fixtures() -> None:
         if rule.card.applicability != "manual" and rule.card.code not in WITHOUT_FIXTURES:
             cases = [fixture for fixture in FIXTURES if rule.card.code in fixture.header.rules]
             assert len(cases) >= 2, rule.card.code
+
+
+@each
+def test_only_an_unsafe_fix_may_differ(fixture: Fixture) -> None:
+    assert fixture.header.unsafe or not fixture.header.differs

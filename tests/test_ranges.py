@@ -110,7 +110,7 @@ EXPECTED = {
     "state.py:4 FSDP303": ("breaks safe",) * 5,
     "state.py:8 FSDP101": ("deprecated manual", "deprecated manual", *("deprecated safe",) * 3),
     "state.py:12 FSDP107": ("breaks safe",) * 5,
-    "state.py:20 FSDP301": ("changes safe",) * 5,
+    "state.py:20 FSDP301": ("changes unsafe",) * 5,
 }
 
 

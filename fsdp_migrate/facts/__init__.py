@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TEMPLATES = ("JoinedStr", "TemplateStr")
 _COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
@@ -125,6 +126,15 @@ class ModuleFacts:
         while current is not None and not isinstance(current, ast.ClassDef):
             current = self.structure.parents.get(current)
         return current
+
+    def template_around(self, node: ast.AST) -> ast.expr | None:
+        """The f-string or t-string that `node` stands in, None when it stands in none."""
+        current = node
+        while not isinstance(current, ast.stmt):
+            if type(current).__name__ in _TEMPLATES:
+                return cast("ast.expr", current)
+            current = self.structure.parents[current]
+        return None
 
     def function_name(self, node: ast.AST) -> str:
         """How a message calls the function around `node`: its name, or "this module"."""

@@ -12,13 +12,16 @@ from fsdp_migrate.facts.elsewhere import ForeignClass
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.held import Held, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
+from fsdp_migrate.facts.narrowing import Checks, Narrowing
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
 _MESH = "device_mesh"
 # Packages with an FSDP of their own.
-_OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
+OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
+_MOST_ASKED = 20
 _CLASS_NAMES = ("FSDP", "FullyShardedDataParallel")
+_COPIED = frozenset({"summon_full_params", "full_optim_state_dict"})
 STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
@@ -64,6 +67,8 @@ class Fsdp:
         self.reached = reached
         self._imports: dict[Scope, tuple[Binding, ...]] = {}
         self._settings: dict[str, list[TypeSetting]] = {}
+        self._asked: set[ast.expr] = set()  # what `is_instance` is looking at
+        self._checks: Checks = {}
 
     @cached_property
     def subclasses(self) -> dict[str, ast.ClassDef]:
@@ -81,6 +86,13 @@ class Fsdp:
             if not derived:
                 return known
             known.update((c.name, c) for c in derived)
+
+    @cached_property
+    def copied_class(self) -> ast.ClassDef | None:
+        """The class of this file that is a copy of torch's FSDP, with methods that only that has; None if none is."""
+        found = self.structure.module.bindings.get(FSDP.rpartition(".")[2], ())
+        classes = [b.node for b in found if isinstance(b.node, ast.ClassDef) and b.name not in self.subclasses]
+        return next((cls for cls in classes if {getattr(one, "name", None) for one in cls.body} >= _COPIED), None)
 
     def _is_base(self, base: ast.expr, known: dict[str, ast.ClassDef]) -> bool:
         symbols = self.names.symbols(base)
@@ -175,7 +187,7 @@ class Fsdp:
         if model is None or ast.dump(instance) != ast.dump(model) or self._defined_here(func.attr):
             return None
         others = self._other_fsdps(instance)
-        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+        if others and all(other.split(".")[0] in OTHER_PACKAGES for other in others):
             return None
         return Receiver(node, (), f"`{ast.unparse(node)}` may be of the class `{others[0]}`" if others else None)
 
@@ -212,7 +224,7 @@ class Fsdp:
         if any(self._names_class(meaning, method) for meaning in meanings):
             return True
         others = self._other_fsdps(node)
-        if others and all(other.split(".")[0] in _OTHER_PACKAGES for other in others):
+        if others and all(other.split(".")[0] in OTHER_PACKAGES for other in others):
             return False
         names = [meaning.qualified for meaning in meanings if meaning.qualified is not None]
         hidden = [name for name in names if name.startswith(STAR)]
@@ -250,18 +262,46 @@ class Fsdp:
         return any(function.name == method for function in self.structure.functions)
 
     def is_instance(self, node: ast.expr, method: str | None = None) -> bool:
-        """Whether `node` is known to hold an FSDP module: built, annotated or `self` as one in this file.
+        """Whether `node` is known to hold an FSDP module: built, annotated, tested or `self` as one in this file.
 
         With a `method`, one whose class does not have that of its own.
         """
+        if node in self._asked or len(self._asked) > _MOST_ASKED:
+            return False
+        self._asked.add(node)
+        try:
+            return self._holds_instance(node, method)
+        finally:
+            self._asked.discard(node)
+
+    def _holds_instance(self, node: ast.expr, method: str | None) -> bool:
+        if isinstance(node, ast.Call):
+            return self.is_class(node.func, method)
+        if isinstance(node, ast.Subscript):
+            return not isinstance(node.slice, ast.Slice) and self._narrowing(method).yields_models(node.value)
         if isinstance(node, ast.Attribute):
-            return any(self.is_class(cls, method) for cls in self.held.classes(node))
-        if not isinstance(node, ast.Name):
-            return isinstance(node, ast.Call) and self.is_class(node.func, method)
-        bindings = self.names.bindings(node)
-        return bool(bindings) and any(self._binds_instance(binding, method) for binding in bindings)
+            built = any(self.is_class(cls, method) for cls in self.held.classes(node))
+        elif isinstance(node, ast.Name):
+            built = any(self._binds_instance(binding, method) for binding in self.names.bindings(node))
+        else:
+            return False
+        return built or self._narrowing(method).narrows(node)
+
+    def is_tested(self, node: ast.Name | ast.Attribute) -> bool:
+        """Whether a test, or a loop over FSDP models, makes plain that `node` holds one where it stands."""
+        return self._narrowing(None).narrows(node)
+
+    def _narrowing(self, method: str | None) -> Narrowing:
+        return Narrowing(
+            self.names,
+            lambda cls: self.is_class(cls, method),
+            lambda model: self.is_instance(model, method),
+            self._checks,
+        )
 
     def _binds_instance(self, binding: Binding, method: str | None) -> bool:
+        if isinstance(binding.value, ast.Subscript):
+            return self.is_instance(binding.value, method)
         if any(self.is_class(cls, method) for cls in self.held.of_binding(binding)):
             return True
         cls = self._class_of_self(binding) if binding.kind is Kind.PARAMETER else None

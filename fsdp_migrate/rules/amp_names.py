@@ -11,7 +11,6 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
 from fsdp_migrate.rules.card import Verdict
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.floors import only_older
 from fsdp_migrate.rules.releases import uses_of
 from fsdp_migrate.rules.torch_places import imports
@@ -107,7 +106,7 @@ def _ran(facts: ModuleFacts, binding: Binding, home: Scope, place: Place) -> boo
 
 def text_trouble(facts: ModuleFacts, node: ast.Name | ast.Attribute) -> str | None:
     """Why the text of a name cannot be replaced, None when it can."""
-    if template_around(facts, node) is not None:
+    if facts.template_around(node) is not None:
         return "it stands in an f-string, whose quotes the new text may not fit: take it out"
     if "\n" in facts.source.segment(node):
         return "the name is written over several lines: put it on one"

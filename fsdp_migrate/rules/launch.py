@@ -15,7 +15,6 @@ from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.source import Span
 
 _UNDERSCORED = "--local_rank"
@@ -91,7 +90,7 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for string in facts.structure.strings:
         if not isinstance(string.value, str) or _LAUNCH not in string.value or not facts.reached(string):
             continue
-        place = template_around(facts, string) or string
+        place = facts.template_around(string) or string
         if place not in seen and (grade := _grade(facts, string, string.value)):
             seen.add(place)
             said = grade is Severity.HINT

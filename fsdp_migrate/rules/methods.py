@@ -13,7 +13,7 @@ from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.binding import surely_bound
 from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.facts.scopes import Binding
+from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.clip_places import is_excused
@@ -104,9 +104,11 @@ def _surely_built(facts: ModuleFacts, model: ast.expr) -> list[ast.Call]:
     return []
 
 
-def _is_declared(facts: ModuleFacts, model: ast.expr) -> bool:
-    """Whether `model` is a parameter whose annotation says that it is an FSDP model, and nothing else."""
+def _is_declared(facts: ModuleFacts, model: ast.Name | ast.Attribute) -> bool:
+    """Whether `model` is FSDP's by the annotation of a parameter, or by a test: not one of many, as in a loop."""
     bindings = facts.names.bindings(model) if isinstance(model, ast.Name) else []
+    if all(binding.kind is not Kind.OTHER for binding in bindings) and facts.fsdp.is_tested(model):
+        return True
     argument = bindings[0].node if len(bindings) == 1 else None
     annotation = argument.annotation if isinstance(argument, ast.arg) else None
     return isinstance(annotation, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(annotation)

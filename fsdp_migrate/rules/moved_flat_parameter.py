@@ -19,7 +19,6 @@ from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_modules import (
     FLAT_PARAMETER,
     HOMES,
@@ -240,13 +239,13 @@ def _chains(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             concerned = home.holds_companions or node.attr == FLAT_PARAMETER
             problem = _problem(facts, node, home, (node.attr,)) if concerned else None
             if problem is not None and facts.reached(node):
-                place = template_around(facts, node) or node
+                place = facts.template_around(node) or node
                 verdict = _chain_verdict(facts, node, package)
                 yield finding(facts, card, place, facts.statement(node), problem.message, verdict, problem.severity)
 
 
 def _chain_verdict(facts: ModuleFacts, node: ast.Attribute, package: ast.expr) -> Verdict:
-    if template_around(facts, node) is not None:
+    if facts.template_around(node) is not None:
         return manual("the name stands in an f-string: take it out")
     text = facts.source.segment(package)
     if node.attr == FLAT_PARAMETER:

@@ -16,7 +16,7 @@ from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import ATTRIBUTE, attribute_test, template_around
+from fsdp_migrate.rules.flat_parameter import ATTRIBUTE, attribute_test
 from fsdp_migrate.rules.moved_modules import Layout, home_of, import_text, import_trouble, module_span, written
 from fsdp_migrate.rules.releases import import_binding, uses_of
 from fsdp_migrate.torch_api.data import exists
@@ -106,7 +106,7 @@ def _plain_test(facts: ModuleFacts, use: ast.Name) -> ast.Call | None:
     if isinstance(_tested(call), ast.Starred) or (call.keywords and call.keywords[0].arg != "tensor"):
         return None
     nested = any(isinstance(node, ast.Name) and node.id == use.id for node in ast.walk(_tested(call)))
-    if nested or template_around(facts, call) is not None or facts.source.has_comment(facts.source.span(call)):
+    if nested or facts.template_around(call) is not None or facts.source.has_comment(facts.source.span(call)):
         return None
     return call
 

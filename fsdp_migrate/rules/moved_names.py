@@ -9,7 +9,6 @@ from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case, case_of
 from fsdp_migrate.rules.moved_imports import Relocation, relocated, replaced_module
 from fsdp_migrate.rules.moved_uses import (
@@ -131,7 +130,7 @@ def _chained(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         reason = case.hindrance or _chain_trouble(facts, chain, node, case)
         verdict = manual(reason) if reason is not None else _at_risk(_chain_fix(facts, chain, node, case), [case])
-        place = template_around(facts, node) or node
+        place = facts.template_around(node) or node
         yield finding(facts, card, place, facts.statement(node), case.message, verdict, case.severity)
 
 
@@ -147,7 +146,7 @@ def _is_told_at_import(chain: Chain, case: Case, plain: Sequence[str]) -> bool:
 
 def _chain_trouble(facts: ModuleFacts, chain: Chain, node: ast.expr, case: Case) -> str | None:
     new = case.moved.new or ""
-    if template_around(facts, node) is not None:
+    if facts.template_around(node) is not None:
         return "the name stands in an f-string: take it out"
     if not new.startswith(f"{chain.base}."):
         return f"`{ast.unparse(chain.root)}` does not lead to `{new}`: import that"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from fsdp_migrate.edits import Release, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_cases import Case
 from fsdp_migrate.rules.moves import is_module
 from fsdp_migrate.rules.releases import import_binding, release, uses_of
@@ -144,7 +143,7 @@ def renamed_uses(facts: ModuleFacts, taken: Import, name: str) -> tuple[Replace,
         return None
     uses = list(uses_of(binding))
     # What a file imports and does not use, it imports for others.
-    if not uses or any(template_around(facts, use) is not None for use in uses):
+    if not uses or any(facts.template_around(use) is not None for use in uses):
         return None
     return tuple(Replace(facts.source.span(use), name) for use in uses)
 

@@ -18,7 +18,6 @@ from fsdp_migrate.facts.distributed import uses_distributed
 from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.torch_places import torch_path
 from fsdp_migrate.source import Span
 
@@ -77,7 +76,7 @@ def _strings(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if is_text and not isinstance(facts.structure.parents[node], ast.Expr) and _runs_on_new(facts, node):
             written = _COMBINED if _COMBINED in str(node.value) else _INNER
             message = f"no parameter is called `{written}...` since torch 2.0: this matches nothing"
-            place = template_around(facts, node) or node
+            place = facts.template_around(node) or node
             yield finding(facts, card, place, facts.statement(node), message, _string_verdict(facts, node))
 
 
@@ -122,7 +121,7 @@ def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
     replaces = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
     if not replaces or node.value != f"{_COMBINED}." or text[1:-1] != node.value or not _removes(call, node):
         return manual(f'take "{_OUTER}." and, if torch 1.x is supported, "{_INNER}." away one after the other')
-    if template_around(facts, node) is not None:
+    if facts.template_around(node) is not None:
         return manual("the name stands in an f-string: take it out")
     end = facts.source.span(call).end
     quote = text[0]
@@ -144,7 +143,7 @@ def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
     if not isinstance(node.ctx, ast.Load):
         return manual("the module of FSDP cannot be set: build it anew")
     span = Span(facts.source.span(outer.value).end, facts.source.span(node).end)
-    if template_around(facts, node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
+    if facts.template_around(node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
         return manual("the name is written in an unusual way: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
 
@@ -225,7 +224,7 @@ def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdic
     is_sum = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.left is child
     if isinstance(parent, ast.BinOp) and is_sum and _starts_with_dot(parent.right):
         return parent, _sum_verdict(facts, parent)
-    template = template_around(facts, node)
+    template = facts.template_around(node)
     if isinstance(template, ast.JoinedStr) and isinstance(parent, ast.FormattedValue):
         following = template.values[template.values.index(parent) + 1 :]
         if following and _starts_with_dot(following[0]):
@@ -241,7 +240,7 @@ def _sum_verdict(facts: ModuleFacts, node: ast.BinOp) -> Verdict:
     span = Span(facts.source.span(node.left).end, facts.source.span(node).end)
     between = facts.source.segment(Span(span.start, facts.source.span(node.right).start)).strip()
     is_dot = isinstance(node.right, ast.Constant) and node.right.value == "."
-    if not is_dot or between != "+" or facts.source.has_comment(span) or template_around(facts, node) is not None:
+    if not is_dot or between != "+" or facts.source.has_comment(span) or facts.template_around(node) is not None:
         return manual("take the dot behind the prefix away")
     return Verdict(Fix((Replace(span, ""),)))
 

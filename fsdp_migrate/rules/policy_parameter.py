@@ -17,7 +17,6 @@ from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.construction import PARTIAL, constructions, given
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.source import Span
 
 OLD = "unwrapped_params"
@@ -191,7 +190,7 @@ def _places_of(facts: ModuleFacts, scope: Scope) -> list[Span] | str:
     if any(not isinstance(node, (ast.Name, ast.arg)) for node in bound):
         return f"`{OLD}` is bound in it by more than assignments"
     nodes += [node for node in bound if isinstance(node, ast.Name)]
-    if any(template_around(facts, node) is not None for node in nodes):
+    if any(facts.template_around(node) is not None for node in nodes):
         return f"an f-string in it uses `{OLD}`"
     if any(scope in facts.scope(string).enclosing() for string in facts.structure.strings if string.value == OLD):
         return f"a string in it names `{OLD}`"

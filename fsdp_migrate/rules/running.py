@@ -13,6 +13,8 @@ from fsdp_migrate.scan.written_names import Vocabulary
 
 # Stands for all names that changed, in the place of a mark.
 _CHANGED = ""
+# The rule about copies of torch's FSDP class.
+COPIES = "FSDP305"
 # Shorter marks are written in many files; the others are looked for together once a run has come to so many modules,
 # since making the patterns takes as long as looking for each by itself in some twenty.
 _LONG = 8
@@ -31,6 +33,16 @@ def findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 
 def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
+    return unasked(facts, entry) if in_copies(entry) or facts.fsdp.copied_class is None else ()
+
+
+def in_copies(entry: Entry) -> bool:
+    """Whether the rule speaks in a copy of torch's FSDP class too: it is about that, or about no FSDP."""
+    return entry.neighbour or entry.everywhere or entry.code == COPIES
+
+
+def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
+    """What the rule finds, whether it is silent in this module or not."""
     if not may_find(entry, facts.written, facts.memo(may_find, lambda: _known_marks(facts.written))):
         return ()
     rule = entry.load()

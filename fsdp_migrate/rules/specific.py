@@ -12,7 +12,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.releases import uses_of
-from fsdp_migrate.rules.running import findings_of
+from fsdp_migrate.rules.running import COPIES, findings_of
 from fsdp_migrate.rules.torch_places import bindings_of, imports
 from fsdp_migrate.source import Span
 
@@ -60,6 +60,6 @@ def _used(facts: ModuleFacts, place: ast.AST) -> list[ast.expr]:
 
 
 def _spoken_for(facts: ModuleFacts) -> tuple[tuple[Span, Severity], ...]:
-    specific = (entry for entry in ENTRIES if entry.code not in GENERAL)
+    specific = (entry for entry in ENTRIES if entry.code not in (*GENERAL, COPIES))
     found = (finding for entry in specific for finding in findings_of(facts, entry))
     return tuple((finding.span, finding.severity) for finding in found)

@@ -17,7 +17,6 @@ from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
-from fsdp_migrate.rules.flat_classes import template_around
 from fsdp_migrate.rules.moved_imports import kept_both
 from fsdp_migrate.rules.releases import import_binding, uses_of
 from fsdp_migrate.source import Span
@@ -115,7 +114,7 @@ def _rename(facts: ModuleFacts, card: RuleCard, place: _Place, old: str, new: st
 def _can_rename(facts: ModuleFacts, binding: Binding, uses: Sequence[ast.Name]) -> bool:
     """Whether the name is this import's alone, and every use of it can be seen and rewritten."""
     removable = import_binding(facts, binding).removable
-    return removable and not any(template_around(facts, use) is not None for use in uses)
+    return removable and not any(facts.template_around(use) is not None for use in uses)
 
 
 def _taken(binding: Binding, new: str) -> bool:

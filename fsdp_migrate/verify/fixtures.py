@@ -88,7 +88,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Fails:
-    """`before` raises `exception` on every rank wherever `when` holds."""
+    """`before` raises `exception` on every rank wherever `when` holds, which is not about one rank."""
 
     exception: str
     when: tuple[Condition, ...] = ()
@@ -299,13 +299,15 @@ def _condition(text: str, allowed: Sequence[str]) -> Condition:
 def _expectations(value: str) -> list[object]:
     if value == "same":
         return []
-    fails = re.match(r"before-fails\s+([A-Za-z_][\w.]*)(?:\s+\[([^\]]+)\])?$", value)
+    told, _, when = value.partition(" when ")
+    facts = NEEDS if told.startswith("before-fails") else FACTS
+    conditions = tuple(_conditions(when, " and ", facts)) if when else ()
+    fails = re.match(r"before-fails\s+([A-Za-z_][\w.]*)(?:\s+\[([^\]]+)\])?$", told)
     if fails:
-        return [Fails(fails.group(1), _releases(fails.group(2)))]
-    differs = re.match(r"differs\s+(.+?)(?:\s+when\s+(.+))?$", value)
+        return [Fails(fails.group(1), (*_releases(fails.group(2)), *conditions))]
+    differs = re.match(r"differs\s+(.+)$", told)
     if differs:
-        when = differs.group(2)
-        return [Differs(differs.group(1).strip('"'), tuple(_conditions(when, " and ", FACTS)) if when else ())]
+        return [Differs(differs.group(1).strip('"'), conditions)]
     raise ValueError(
         f"not an expectation: {value!r}; write same, before-fails TYPE [torch>=2.1] or differs NAME when AXIS=VALUE"
     )

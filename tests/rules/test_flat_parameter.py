@@ -15,103 +15,113 @@ def program(body: str, head: str = IMPORT) -> str:
     return f"{head}import torch\n\n\ndef f(self, model, ps, p, n, ok):\n{lines}\n"
 
 
-def grade(body: str, select: str = "FSDP301", head: str = IMPORT) -> str:
-    (finding,) = lint(program(body, head), select)
-    return finding.applicability.value
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        "if {}:\n    use(p)",
-        "if ok:\n    pass\nelif {}:\n    use(p)",
-        "while {}:\n    p = use(p)",
-        "x = 1 if {} else 2",
-        "return True if {} else False",
-        "if ok and {}:\n    use(p)",
-        "if ok or {}:\n    use(p)",
-        "if ok and (n or {}):\n    use(p)",
-        "if bool({}):\n    use(p)",
-        "if {} is True:\n    use(p)",
-        "if {} is not False:\n    use(p)",
-        "if {} != False:\n    use(p)",
-        "return {}",
-        "return ok and {}",
-        "return {} or ok",
         "return any({} for p in ps)",
         "return all([{} for p in ps])",
+        "return any({} for group in ps for p in group)",
+        "return any(ok and {} for p in ps)",
+        "return ok or any({} for p in ps)",
+        "return sum({} for p in ps)",
         "x = any({} for p in ps)",
+        "use(flat=any({} for p in ps))",
         "if any({} for p in ps):\n    use(ps)",
-        "return any(map(lambda p: {}, ps))",
-        "x = [p for p in ps if {}]",
-        "x = {{p: 1 for p in ps if {}}}",
-        "x = {{name for name, p in ps if ok and {}}}",
-        "use(p for p in ps if {})",
-        "x = sum(p.numel() for p in ps if {})",
-        "x = filter(lambda p: {}, ps)",
-        "for p in filter(lambda p: {}, ps):\n    use(p)",
-        "x = next((p for p in ps if {}), None)",
-        "return next((p for p in ps if {}), None) is not None",
-        "is_flat = lambda p: {}",
-        "return lambda p: {}",
-        "match p:\n    case x if {}:\n        use(p)",
-        "for p in ps:\n    if {}:\n        continue\n    use(p._version)",
-        "if {}:\n    raise ValueError(p)",
+        "if any({} for p in ps):\n    use(ps)\nelse:\n    raise ValueError('none')",
+        "if not any({} for p in ps):\n    raise ValueError('none')",
+        "if not all({} for p in ps):\n    raise ValueError('others')",
+        "if any(not {} for p in ps):\n    raise ValueError('others')",
+        "for ps in n:\n    if not any({} for p in ps):\n        raise ValueError('none')",
+        "if sum({} for p in ps) == 0:\n    raise ValueError('none')",
+        "assert any({} for p in ps), 'none'",
+        "x = any({} for p in ps)\nif not x:\n    raise ValueError('none')",
     ],
 )
-def test_a_positive_test_that_decides_is_safe(body: str) -> None:
-    assert grade(body.format(OLD)) == "safe"
+def test_whether_a_model_holds_any_is_a_safe_question(body: str) -> None:
     check_transformed(program(body.format(OLD)), program(body.format(NEW), head=""), "FSDP301")
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("if not {}:\n    use(p)", "negated"),
-        ("return not {}", "negated"),
-        ("if not any({} for p in ps):\n    use(p)", "negated"),
-        ("if not (ok and {}):\n    use(p)", "negated"),
-        ("if {} is False:\n    use(p)", "negated"),
-        ("if {} == False:\n    use(p)", "negated"),
-        ("if {} is not True:\n    use(p)", "negated"),
-        ("if not [p for p in ps if {}]:\n    use(p)", "negated"),
-        ("if next((p for p in ps if {}), None) is None:\n    use(p)", "negated"),
-        ("x = list(itertools.filterfalse(lambda p: {}, ps))", "negated"),
-        ("assert {}", "assertion"),
-        ("assert {}, 'flat'", "assertion"),
-        ("assert ok and {}", "assertion"),
-        ("assert not {}", "assertion"),
-        ("assert all({} for p in ps)", "assertion"),
-        ("assert use([p for p in ps if {}])", "assertion"),
-        ("self.assertTrue({})", "assertion"),
-        ("self.assertFalse({}, msg='flat')", "assertion"),
-        ("self.assertEqual([p for p in ps if {}], [])", "assertion"),
-        ("torch._assert({}, 'flat')", "assertion"),
-        ("x = {}", "stored or passed on"),
-        ("self.flat = {}", "stored or passed on"),
-        ("x = [{} for p in ps]", "stored or passed on"),
-        ("x = {{'flat': {}}}", "stored or passed on"),
-        ("return [{} for p in ps]", "stored or passed on"),
-        ("return p, {}", "stored or passed on"),
-        ("use({})", "stored or passed on"),
-        ("use(flat={})", "stored or passed on"),
-        ("print({})", "stored or passed on"),
-        ("yield {}", "stored or passed on"),
-        ("if (flat := {}):\n    use(flat)", "stored or passed on"),
-        ("x = ['b', 'a'][{}]", "stored or passed on"),
-        ("ps.sort(key=lambda p: {})", "stored or passed on"),
-        ("x = sorted(ps, key=lambda p: {})", "stored or passed on"),
-        ("ok |= {}", "stored or passed on"),
-        ("if {} == ok:\n    use(p)", "compared"),
-        ("if [p for p in ps if {}] == ps:\n    use(p)", "compared"),
+        ("for p in ps:\n    if {}:\n        continue\n    use(p)", "the other branch runs"),
+        ("for p in ps:\n    if not {}:\n        continue\n    use(p)", "the other branch runs"),
+        ("if {}:\n    raise ValueError('pass use_orig_params=True')", "the other branch runs"),
+        ("if ok or {}:\n    return", "the other branch runs"),
+        ("if ok:\n    pass\nelif {}:\n    use(p)", "the other branch runs"),
+        ("x = 1 if {} else 2", "the other value is taken"),
+        ("x = [p for p in ps if {}]", "the filter gives other parameters"),
+        ("x = [p for p in ps if not {}]", "the filter gives other parameters"),
+        ("x = {{p: 1 for p in ps if ok and {}}}", "the filter gives other parameters"),
+        ("return len([p for p in ps if {}])", "the filter gives other parameters"),
+        ("x = sum(p.numel() for p in ps if {})", "the filter gives other parameters"),
+        ("x = next((p for p in ps if {}), None)", "the filter gives other parameters"),
+        ("x = filter(lambda p: {}, ps)", "the filter gives other parameters"),
+        ("x = [ps for ps in n if any({} for p in ps)]", "the filter gives other parameters"),
+        ("for ps in n:\n    if any({} for p in ps):\n        continue\n    use(ps)", "the filter gives other"),
+        ("for ps in n:\n    if not any({} for p in ps):\n        continue\n    use(ps)", "the filter gives other"),
+        ("for ps in n:\n    if not any({} for p in ps):\n        use(ps)", "the filter gives other"),
+        ("for ps in n:\n    x = any({} for p in ps)\n    if x:\n        use(ps)", "the filter gives other"),
+        ("x = filter(lambda ps: any({} for p in ps), n)", "the filter gives other"),
+        ("if any({} for p in ps):\n    if ok:\n        raise ValueError", "an error is raised"),
+        ("if any({} for p in ps):\n    torch.exit('pass use_orig_params=True')", "an error is raised"),
+        ("assert {}, 'flat'", "the assertion turns over"),
+        ("assert not {}", "the assertion turns over"),
+        ("return {}", "callers get another answer"),
+        ("return not {}", "callers get another answer"),
+        ("if any({} for p in ps):\n    raise ValueError('pass use_orig_params=True')", "an error is raised"),
+        ("assert not any({} for p in ps)", "an error is raised"),
+        ("assert sum({} for p in ps) == 0", "an error is raised"),
+        ("if not any({} for p in ps):\n    use(p)\nelse:\n    raise ValueError", "an error is raised"),
+        ("x = any({} for p in ps)\nif x:\n    raise ValueError", "an error is raised"),
+        ("self.x = ok and any({} for p in ps)\nif n or self.x:\n    raise ValueError", "an error is raised"),
     ],
 )
-def test_a_test_whose_answer_may_be_waited_for_is_unsafe(body: str, reason: str) -> None:
-    before = program("import itertools\n" + body.format(OLD))
+def test_what_filters_or_refuses_parameters_is_unsafe(body: str, reason: str) -> None:
+    before = program(body.format(OLD))
     (finding,) = lint(before, "FSDP301")
     assert finding.applicability is Applicability.UNSAFE
     assert reason in (finding.reason or "")
-    check_transformed(before, program("import itertools\n" + body.format(NEW), head=""), "FSDP301", unsafe=True)
+    assert "use_orig_params=True" in (finding.reason or "")
+    check_transformed(before, program(body.format(NEW), head=""), "FSDP301", unsafe=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "grade"), [("if not self.has(ps):", "safe"), ("if self.has(ps):", "unsafe"), ("assert has(ps)", "safe")]
+)
+def test_the_answer_of_a_function_is_followed_to_its_callers(call: str, grade: str) -> None:
+    end = "\n            raise ValueError\n" if call.endswith(":") else "\n"
+    method = f"    def has(self, ps):\n        return any({OLD} for p in ps)\n"
+    text = f"{IMPORT}\nclass C:\n{method}\n    def check(self, ps):\n        {call}{end}"
+    assert [finding.applicability.value for finding in lint(text, "FSDP301")] == [grade]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = {}",
+        "use({})",
+        "yield {}",
+        "return p, {}",
+        "x = [{} for p in ps]",
+        "x = sorted(ps, key=lambda p: {})",
+        "is_flat = lambda p: {}",
+        "while {}:\n    p = use(p)",
+        "if {} == ok:\n    use(p)",
+        "n += {}",
+        "if sum({} for p in ps) > 1:\n    use(p)",
+        "return n + sum({} for p in ps)",
+        "return sum({} and p.numel() for p in ps)",
+        "match p:\n    case x if {}:\n        use(p)",
+    ],
+)
+def test_every_other_use_is_manual(body: str) -> None:
+    check_manual(program(body.format(OLD)), "FSDP301", "decide whether a FlatParameter is meant")
+
+
+@pytest.mark.parametrize("use", ["use(p._fqns)", "for q in ps:\n    q._local_shard", "return p._param_infos"])
+def test_a_file_that_reads_what_only_a_flat_parameter_has_is_manual(use: str) -> None:
+    check_manual(program(f"x = any({OLD} for p in ps)\n{use}"), "FSDP301", "needs a FlatParameter")
 
 
 @pytest.mark.parametrize(
@@ -122,10 +132,8 @@ def test_a_test_whose_answer_may_be_waited_for_is_unsafe(body: str, reason: str)
         ("(FlatParameter,)", "{}"),
         ("(A, FlatParameter, B)", "{} or isinstance(p, (A, B))"),
         ("(A, (FlatParameter, torch.Tensor))", "{} or isinstance(p, (A, torch.Tensor))"),
-        ("(FlatParameter, *OTHERS)", "{} or isinstance(p, (*OTHERS,))"),
-        ("(FlatParameter, type(None))", "{} or isinstance(p, type(None))"),
         ("FlatParameter | A", "{} or isinstance(p, A)"),
-        ("A | FlatParameter | B", "{} or isinstance(p, A | B)"),
+        ("A | FlatParameter | B", "{} or isinstance(p, (A, B))"),
         ("(FlatParameter, FlatParameter)", "{}"),
     ],
 )
@@ -136,13 +144,13 @@ def test_the_rest_of_a_tuple_or_union_is_kept(before: str, after: str) -> None:
         ("if {}:\n    use(p)", new),
         ("if ok and {}:\n    use(p)", wrapped),
         ("return {}", new),
+        ("return not {}", wrapped),
         ("x = [p for p in ps if {}]", new),
+        ("assert {}", new),
         ("return any({} for p in ps)", wrapped),
-        ("while {}:\n    use(p)", new),
     ):
-        check_transformed(program(form.format(old)), program(form.format(text), head=""), "FSDP301")
-    check_transformed(program(f"assert {old}"), program(f"assert {new}", head=""), "FSDP301", unsafe=True)
-    check_transformed(program(f"x = not {old}"), program(f"x = not {wrapped}", head=""), "FSDP301", unsafe=True)
+        unsafe = "any" not in form
+        check_transformed(program(form.format(old)), program(form.format(text), head=""), "FSDP301", unsafe=unsafe)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,7 @@ def test_any_expression_can_be_tested(before: str, after: str) -> None:
         f"{IMPORT}\ndef f(p, ps, ok):\n    if {before}:\n        use(p)\n",
         f"def f(p, ps, ok):\n    if {after}:\n        use(p)\n",
         "FSDP301",
+        unsafe=True,
     )
 
 
@@ -197,10 +206,10 @@ def test_any_expression_can_be_tested(before: str, after: str) -> None:
     ],
 )
 def test_the_class_is_found_under_every_spelling(head: str, name: str) -> None:
-    text = f"{head}\n\ndef f(p):\n    return isinstance(p, {name})\n"
+    text = f"{head}\n\ndef f(ps):\n    return any(isinstance(p, {name}) for p in ps)\n"
     (finding,) = lint(text, "FSDP301")
     assert (finding.code, finding.applicability, finding.severity) == ("FSDP301", Applicability.SAFE, Severity.CHANGES)
-    assert (finding.line, finding.column) == (text.count("\n"), 12)
+    assert (finding.line, finding.column) == (text.count("\n"), 16)
 
 
 @pytest.mark.parametrize(
@@ -236,15 +245,12 @@ def test_below_the_floor_there_is_no_fix() -> None:
 @pytest.mark.parametrize(
     ("head", "call", "reason"),
     [
-        (IMPORT + "FLAT_TYPES = (FlatParameter, int)", "isinstance(p, FLAT_TYPES)", "`FLAT_TYPES` stands for several"),
-        (
-            IMPORT + "FLAT_TYPES = [FlatParameter]",
-            "isinstance(p, (int, *FLAT_TYPES))",
-            "`FLAT_TYPES` stands for several",
-        ),
-        (IMPORT + "from typing import Union", "isinstance(p, Union[FlatParameter, int])", "more than a class"),
-        (IMPORT, "isinstance(p, (FlatParameter, kinds()))", "not plain names"),
-        (IMPORT, "isinstance(p, FlatParameter | None)", "`None` stands among the classes"),
+        (IMPORT + "FLAT_TYPES = (FlatParameter, int)", "isinstance(p, FLAT_TYPES)", "among other classes"),
+        (IMPORT + "FLAT_TYPES = [FlatParameter]", "isinstance(p, (int, *FLAT_TYPES))", "among other classes"),
+        (IMPORT + "from typing import Union", "isinstance(p, Union[FlatParameter, int])", "among other classes"),
+        (IMPORT, "isinstance(p, (FlatParameter, kinds()))", "among other classes"),
+        (IMPORT, "isinstance(p, (FlatParameter, *OTHERS))", "among other classes"),
+        (IMPORT, "isinstance(p, FlatParameter | None)", "among other classes"),
         (IMPORT, "isinstance(get(p), (FlatParameter, int))", "`get(p)` would be evaluated twice"),
         (IMPORT, "isinstance(\n    p,  # the parameter\n    FlatParameter,\n)", "a comment stands in the test"),
         (IMPORT, 'f"{isinstance(p, FlatParameter)}"', "f-string"),
@@ -296,18 +302,18 @@ def test_the_old_arm_of_a_version_check_is_left_alone() -> None:
 )
 def test_an_import_that_others_may_need_stays(head: str) -> None:
     text = head + "\ndef f(p):\n    return {}\n"
-    check_transformed(text.format(OLD), text.format(NEW), "FSDP301")
+    check_transformed(text.format(OLD), text.format(NEW), "FSDP301", unsafe=True)
 
 
 def test_the_import_stays_while_an_unsafe_test_needs_it() -> None:
-    text = IMPORT + "\ndef f(p, q):\n    assert isinstance(p, FlatParameter)\n    return {}\n"
-    check_transformed(text.format("isinstance(q, FlatParameter)"), text.format(NEW.replace("(p", "(q")), "FSDP301")
+    text = IMPORT + "\ndef f(p, qs):\n    assert isinstance(p, FlatParameter)\n    return any({} for p in qs)\n"
+    check_transformed(text.format(OLD), text.format(NEW), "FSDP301")
 
 
 def test_in_a_package_the_import_stays() -> None:
     from fsdp_migrate.rewrite import rewrite_source
 
-    text = IMPORT + "\n\ndef f(p):\n    return {}\n"
+    text = IMPORT + "\n\ndef f(ps):\n    return any({} for p in ps)\n"
     assert rewrite_source(text.format(OLD), "pkg/__init__.py").source == text.format(NEW)
     assert "import" not in rewrite_source(text.format(OLD), "pkg/flat.py").source
 
@@ -318,7 +324,7 @@ def test_every_test_of_a_statement_is_rewritten() -> None:
         '[p for p in ps if getattr(p, "_fsdp_flattened", False)'
         ' or any(getattr(q, "_fsdp_flattened", False) for q in p)]'
     )
-    check_transformed(program(f"return {old}"), program(f"return {new}", head=""), "FSDP301")
+    check_transformed(program(f"return {old}"), program(f"return {new}", head=""), "FSDP301", unsafe=True)
 
 
 def test_the_message_names_the_mode() -> None:

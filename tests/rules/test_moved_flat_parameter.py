@@ -233,8 +233,8 @@ def test_what_has_no_one_right_text_is_manual(text: str, reason: str) -> None:
 
 
 BOTH = ("FSDP301", "FSDP303")
-ISINSTANCE = "\n\ndef f(p):\n    return isinstance(p, FlatParameter)\n"
-ATTRIBUTE = 'def f(p):\n    return getattr(p, "_fsdp_flattened", False)\n'
+ISINSTANCE = "\n\ndef f(ps):\n    return any(isinstance(p, FlatParameter) for p in ps)\n"
+ATTRIBUTE = 'def f(ps):\n    return any(getattr(p, "_fsdp_flattened", False) for p in ps)\n'
 
 
 def _rewrite(text: str, *select: str, unsafe: bool = False) -> tuple[str, list[str], list[str]]:
@@ -256,10 +256,8 @@ def test_an_import_that_isinstance_alone_needed_goes_instead_of_moving() -> None
 def test_without_the_other_rule_the_import_moves() -> None:
     text = f"from {PACKAGE}.flat_param import FlatParameter{ISINSTANCE}"
     assert _rewrite(text, "FSDP303") == (PUBLIC + ISINSTANCE, ["FSDP303"], [])
-    suppressed = text.replace("FlatParameter)\n", "FlatParameter)  # noqa: FSDP301\n")
-    assert _rewrite(suppressed, *BOTH)[0] == PUBLIC + ISINSTANCE.replace(
-        "FlatParameter)\n", "FlatParameter)  # noqa: FSDP301\n"
-    )
+    suppressed = text.replace("in ps)\n", "in ps)  # noqa: FSDP301\n")
+    assert _rewrite(suppressed, *BOTH)[0] == PUBLIC + ISINSTANCE.replace("in ps)\n", "in ps)  # noqa: FSDP301\n")
 
 
 def test_without_unsafe_fixes_the_import_moves_and_with_them_it_goes() -> None:
@@ -273,8 +271,8 @@ def test_without_unsafe_fixes_the_import_moves_and_with_them_it_goes() -> None:
 
 def test_an_import_with_another_use_moves() -> None:
     text = f"from {PACKAGE}.flat_param import FlatParameter{ISINSTANCE}"
-    annotated = text.replace("(p)", "(p: FlatParameter)")
-    assert _rewrite(annotated, *BOTH)[0] == f"{PUBLIC}\n\n" + ATTRIBUTE.replace("(p)", "(p: FlatParameter)", 1)
+    annotated = text.replace("(ps)", "(ps: FlatParameter)")
+    assert _rewrite(annotated, *BOTH)[0] == f"{PUBLIC}\n\n" + ATTRIBUTE.replace("(ps)", "(ps: FlatParameter)", 1)
 
 
 def test_of_a_mixed_import_only_the_needless_name_goes() -> None:

@@ -4,10 +4,10 @@ import pytest
 from packaging.version import Version
 
 from fsdp_migrate.facts.fsdp import FSDP as CLASS
-from fsdp_migrate.findings import Severity
-from fsdp_migrate.rules.removed_members import MEMBERS, Member
+from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.rules.removed_members import MEMBERS, OF_HANDLES, Member
 from fsdp_migrate.torch_api import PUBLISHED, RELEASES
-from fsdp_migrate.torch_api.data import exists, kind, names
+from fsdp_migrate.torch_api.data import exists, kind, names, signature
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
@@ -30,14 +30,89 @@ def test_no_class_of_the_newest_torch_has_a_member_of_fsdp_alone(member: Member)
 
 
 def test_what_only_instances_have_and_no_data_knows_is_gone_since() -> None:
-    # Set in __init__ up to the release before (1.13.1 and 2.0.1 fully_sharded_data_parallel.py, _init_utils.py).
-    assert {member.name: member.removed for member in MEMBERS if not member.method} == {
-        "_handles": "2.1",
-        "_communication_hook": "2.1",
-        "_communication_hook_state": "2.1",
-        "gradient_predivide_factor": "1.13",
-        "numel_padded_per_param": "1.13",
+    # Set up to the release before (1.12.1, 1.13.1 and 2.0.1, in the files that the table names).
+    gone: dict[str, set[str]] = {}
+    for member in MEMBERS:
+        if not member.method:
+            gone.setdefault(member.removed, set()).add(member.name)
+    assert gone == {
+        "2.1": {
+            "_handles",
+            "_fully_sharded_module_to_handles",
+            "_handles_prefetched",
+            "_needs_pre_backward_unshard",
+            "_needs_pre_forward_unshard",
+            "_ran_pre_backward_hook",
+            "_streams",
+            "_stream_to_name",
+            "_communication_hook",
+            "_communication_hook_state",
+            "_hook_registered",
+        },
+        "2.0": {
+            "_full_param_ctx",
+            "_ignored_param_names",
+            "_fsdp_params_exec_order",
+            "_param_exec_order_policy",
+            "_param_exec_order_prep_stage",
+        },
+        "1.13": {
+            "_require_backward_grad_sync",
+            "_orig_buffer_dtypes",
+            "_pre_backward_hook_has_run",
+            "_need_rebuild_full_params",
+            "_fsdp_graph_order",
+            "_my_fsdp_idx_in_graph",
+            "gradient_predivide_factor",
+            "gradient_postdivide_factor",
+            "numel_padded_per_param",
+        },
     }
+
+
+@pytest.mark.parametrize("path", OF_HANDLES)
+def test_the_data_knows_where_one_handle_stands_for_several(path: str) -> None:
+    def given(release: str) -> list[str]:
+        return [parameter.name for parameter in signature(path, Version(release)) or ()]
+
+    position = given("2.1.2").index("handle")
+    assert given("2.0.1")[position] in ("handles", "_handles", "handles_key")
+    assert given("2.15")[position] == "handle"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "_reshard(m, m._handles, free)",
+        "_reshard(m, handles, free)",
+        "_reshard(m, [handle], [True])",
+        "_reshard(m, handles[:1], free)",
+    ],
+)
+def test_several_handles_for_a_function_that_takes_one_break(call: str) -> None:
+    text = f"from torch.distributed.fsdp._runtime_utils import _reshard\n{call}\n"
+    (found,) = lint(text, "FSDP611")
+    assert (found.severity, found.applicability) == (Severity.BREAKS, Applicability.MANUAL)
+    assert found.message == (
+        "`torch.distributed.fsdp._runtime_utils._reshard` takes one handle since torch 2.1, "
+        "and took a list of handles before"
+    )
+    check_noop(text, "FSDP611", torch=">=2.0,<2.1")
+
+
+def test_a_name_of_the_old_parameter_is_told_by_the_general_rule() -> None:
+    text = "from torch.distributed.fsdp._runtime_utils import _reshard_grads\n_reshard_grads(handles=m._handles)\n"
+    assert [found.code for found in lint(text, "FSDP")] == ["FSDP500"]
+
+
+@pytest.mark.parametrize(
+    "call", ["_reshard(m, m._handle, True)", "_reshard(m, handle, free=True)", "_reshard(m)", "_reshard(m, h[0], True)"]
+)
+def test_one_handle_is_right(call: str) -> None:
+    check_noop(f"from torch.distributed.fsdp._runtime_utils import _reshard\n{call}\n", "FSDP611")
+    asked = "if hasattr(m, '_handles'):\n    _reshard(m, m._handles, free)\nelse:\n    _reshard(m, m._handle, True)\n"
+    check_noop(f"from torch.distributed.fsdp._runtime_utils import _reshard\n{asked}", "FSDP611")
+    check_noop("def _reshard(m, handles): ...\n_reshard(m, m.handles)\n", "FSDP611")
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)

@@ -24,14 +24,10 @@ def program(test: str, head: str = IMPORT, form: str = "if {}:\n        use(p)")
         ("type(p) is not FlatParameter", f"not {NEW}"),
         ("type(p) != FlatParameter", f"not {NEW}"),
         ("type(p) in (FlatParameter,)", NEW),
-        ("type(p) in [FlatParameter, A]", f"{NEW} or type(p) is A"),
-        ("type(p) in {FlatParameter, A, B}", f"{NEW} or type(p) in (A, B)"),
-        ("type(p) not in (A, FlatParameter)", f"not ({NEW} or type(p) is A)"),
+        ("type(p) not in (FlatParameter,)", f"not {NEW}"),
         ("issubclass(type(p), FlatParameter)", NEW),
-        ("issubclass(p.__class__, (FlatParameter, A))", f"{NEW} or issubclass(p.__class__, A)"),
         ('type(p).__name__ == "FlatParameter"', NEW),
         ('p.__class__.__name__ != "FlatParameter"', f"not {NEW}"),
-        ('type(p).__qualname__ in ("FlatParameter", "A")', f'{NEW} or type(p).__qualname__ == "A"'),
     ],
 )
 def test_a_test_of_the_type_becomes_the_attribute_test(before: str, after: str) -> None:
@@ -43,63 +39,36 @@ def test_a_test_of_the_type_becomes_the_attribute_test(before: str, after: str) 
 
 
 @pytest.mark.parametrize(
-    ("form", "after"),
+    ("form", "text"),
     [
-        ("x = {}", f"not {NEW}"),
         ("return ok and {}", f"not {NEW}"),
         ("return [p for p in ps if {}]", f"not {NEW}"),
         ("return not {}", f"not {NEW}"),
-        ("return ok == ({})", f"(not {NEW})"),
-        ("use({})", f"not {NEW}"),
         ("x = 1 if {} else 2", f"not {NEW}"),
-        ("x = [*ps, {}]", f"not {NEW}"),
-        ("x = ok & ({})", f"(not {NEW})"),
-        ("x = ~({})", f"(not {NEW})"),
+        ("return any({} for p in ps)", f"not {NEW}"),
     ],
 )
-def test_a_negated_test_keeps_its_place_in_the_expression(form: str, after: str) -> None:
-    before, new = program("type(p) is not FlatParameter", form=form), program(after, "", form=form)
+def test_a_negated_test_keeps_its_place_in_the_expression(form: str, text: str) -> None:
+    before, new = program("type(p) is not FlatParameter", form=form), program(text, "", form=form)
     check_transformed(before, new, "FSDP302", unsafe=True)
-
-
-def test_the_message_says_how_the_test_always_ends() -> None:
-    ends = {
-        "type(p) is FlatParameter": "always False",
-        "type(p) is not FlatParameter": "always True",
-        "type(p) in (FlatParameter, A)": "always decided by the other classes",
-    }
-    for test, expected in ends.items():
-        assert expected in lint(program(test), "FSDP302")[0].message
 
 
 @pytest.mark.parametrize(
     ("test", "form", "reason"),
     [
         ("type(p) is FlatParameter", "if {}:\n        use(p._fqns)", "needs a FlatParameter"),
-        ("type(p) is not FlatParameter", "if {}:\n        return\n    use(p._fqns)", "needs a FlatParameter"),
-        (
-            "type(p) is not FlatParameter",
-            "if {}:\n        use(p)\n    else:\n        use(p._fqns)",
-            "needs a FlatParameter",
-        ),
-        ("type(p) is FlatParameter", "return sum({} for p in ps)", "counted"),
-        ("type(p) is FlatParameter", "return len([p for p in ps if {}])", "counted"),
+        ("type(p) is FlatParameter", "x = {}", "decide whether a FlatParameter is meant"),
+        ("type(p) is FlatParameter", "return sum({} for p in ps) == 2", "decide whether a FlatParameter is meant"),
         ("A is type(p) is FlatParameter", "return {}", "chained comparison"),
-        ("type(get(p)) in (FlatParameter, A)", "return {}", "evaluated twice"),
-        ("type(p) in (FlatParameter, *A)", "return {}", "unpacked"),
+        ("type(p) in (FlatParameter, A)", "return {}", "among other classes"),
+        ("type(p) in (FlatParameter, *A)", "return {}", "among other classes"),
+        ("type(p).__name__ in ('FlatParameter', 'A')", "return {}", "among other classes"),
+        ("issubclass(type(p), (FlatParameter, A))", "return {}", "among other classes"),
         ("type(p) is FlatParameter", 'return f"{{{}}}"', "f-string"),
-        ("issubclass(type(p), (FlatParameter, kinds()))", "return {}", "not plain names"),
     ],
 )
 def test_what_cannot_be_written_is_manual(test: str, form: str, reason: str) -> None:
     check_manual(program(test, form=form), "FSDP302", reason)
-
-
-def test_what_a_negated_test_selects_is_not_flat() -> None:
-    text = program("type(p) is not FlatParameter", form="return len([p for p in ps if {}])")
-    assert [finding.applicability.value for finding in lint(text, "FSDP302")] == ["manual"]
-    text = program("type(p) is not FlatParameter", form="return [p._version for p in ps if {}]")
-    assert [finding.applicability.value for finding in lint(text, "FSDP302")] == ["unsafe"]
 
 
 @pytest.mark.parametrize(

@@ -335,8 +335,8 @@ def test_nothing_is_deprecated_before_the_release_that_warns() -> None:
     [
         ("FSDP108", "2.1", "FSDP.optim_state_dict(model, optim, dist.group.WORLD)", {4: "breaks safe", 6: "hint safe"}),
         ("FSDP109", "2.1", "FSDP.optim_state_dict_post_hook(model, optim, x)", {4: "breaks safe", 6: "hint manual"}),
-        ("FSDP301", "2.0", "isinstance(x, torch.distributed.fsdp.FlatParameter)", {4: "changes unsafe"}),
-        ("FSDP302", "2.1", "type(x) is torch.distributed.fsdp.FlatParameter", {4: "changes unsafe"}),
+        ("FSDP301", "2.0", "isinstance(x, torch.distributed.fsdp.FlatParameter)", {4: "changes manual"}),
+        ("FSDP302", "2.1", "type(x) is torch.distributed.fsdp.FlatParameter", {4: "changes manual"}),
         ("FSDP502", "2.1", "FSDP(model, ignored_parameters=x)", {4: "breaks safe"}),
         ("FSDP503", "2.0", "f(x)", {}),
     ],

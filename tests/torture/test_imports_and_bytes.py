@@ -149,7 +149,7 @@ def test_an_import_whose_last_use_goes_goes_and_any_other_stays() -> None:
         __all__ = ["FSDP"]
 
         def f(model):
-            return [p for p in model.parameters() if isinstance(p, FlatParameter)]
+            return any(isinstance(p, FlatParameter) for p in model.parameters())
         """
     settings = Settings(TorchRange.parse(">=2.1"), unsafe_fixes=True)
     new = rewrite_bytes(dedent(text).encode(), "train.py", settings).raw.decode()

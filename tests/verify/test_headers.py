@@ -12,6 +12,7 @@ HEADER = """\
 # fixture: FSDP104, FSDP101
 # expect: differs osd when use_orig_params=True and rank!=0
 # expect: before-fails TypeError [torch>=2.1,<2.4]
+# expect: before-fails ValueError [torch<2.2] when use_orig_params=True
 # evidence: warning "scatter_full_optim_state_dict"
 # evidence: call torch.distributed.fsdp.FullyShardedDataParallel.state_dict_type without optim_state_dict_config
 # needs: world>=4, torch>=2.2
@@ -27,7 +28,10 @@ def test_every_header_line_is_understood() -> None:
     assert header.differs == (
         Differs("osd", (Condition("use_orig_params", "==", "True"), Condition("rank", "!=", "0"))),
     )
-    assert header.fails == (Fails("TypeError", (Condition("torch", ">=", "2.1"), Condition("torch", "<", "2.4"))),)
+    assert header.fails == (
+        Fails("TypeError", (Condition("torch", ">=", "2.1"), Condition("torch", "<", "2.4"))),
+        Fails("ValueError", (Condition("torch", "<", "2.2"), Condition("use_orig_params", "==", "True"))),
+    )
     assert header.evidence == (
         Evidence("warning", "scatter_full_optim_state_dict"),
         Evidence(
@@ -49,6 +53,7 @@ def test_every_header_line_is_understood() -> None:
         ("# expect: maybe", "not an expectation: 'maybe'; write same, before-fails TYPE"),
         ("# expect: differs x when moon=full", "not a condition: 'moon=full'; write one of use_orig_params"),
         ("# expect: before-fails TypeError [torch>=two]", "not a torch version: 'torch>=two'"),
+        ("# expect: before-fails TypeError when rank=0", "not a condition: 'rank=0'"),
         ("# evidence: warning unquoted", "not evidence: 'warning unquoted'; write warning \"text\""),
         ("# needs: world>=many", "not a number of ranks: 'world>=many'"),
         ("# needs: device>cuda", "device can only be compared with = and !=: 'device>cuda'"),
