@@ -136,10 +136,13 @@ class ImportBehind(NamedTuple):
 
 
 class MoveImport(NamedTuple):
-    """Import the bound name `name` of the `from ... import` at `span` from `module` instead.
+    """Import the bound name `name` of the import at `span` from `module` instead, with its comments.
 
-    The module is written in the usual way there. `before` are statements of one line that go in front. Edits of one
-    statement from several findings are united: a statement whose names all move keeps its layout.
+    `text` is how the new import writes the name, where that differs. `fallback` is a module that has the name where
+    `module` does not: the new import runs if `test` is true, without a test in a `try`, and `then` are statements
+    behind it. `before` are statements in front of all. The statements are of one line each. Without a module it is a
+    plain `import`. Edits of one statement from several findings are united: a statement whose names all move to one
+    module keeps its layout; else it shares its lines with no other code.
     """
 
     span: Span
@@ -148,6 +151,10 @@ class MoveImport(NamedTuple):
     indent: str
     unit: str = "    "
     before: tuple[str, ...] = ()
+    text: str | None = None
+    fallback: str | None = None
+    test: str | None = None
+    then: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

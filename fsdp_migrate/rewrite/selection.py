@@ -80,8 +80,8 @@ def conflict(one: Edit, two: Edit) -> bool:
     """Whether two edits cannot be carried out together."""
     if one == two:
         return False
-    if isinstance(one, _OF_IMPORTS) and type(one) is type(two) and one.span == two.span:
-        return False
+    if isinstance(one, _OF_IMPORTS) and isinstance(two, _OF_IMPORTS) and one.span == two.span:
+        return not _moves(one).isdisjoint(_goes(two)) or not _moves(two).isdisjoint(_goes(one))
     if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
         return one.name == two.name or one.call.span.overlaps(two.call.span)
     if isinstance(one, Wrap) and isinstance(two, Wrap) and one.span == two.span:
@@ -90,6 +90,16 @@ def conflict(one: Edit, two: Edit) -> bool:
     if isinstance(one, Replace) and isinstance(two, Replace) and one.span == two.span:
         return True
     return any(span.overlaps(other) for span in touched(one) for other in touched(two))
+
+
+def _moves(edit: Edit) -> set[str]:
+    """The name that an edit imports from elsewhere."""
+    return {edit.name} if isinstance(edit, MoveImport) else set()
+
+
+def _goes(edit: Edit) -> set[str]:
+    """The names that an edit takes out of an import."""
+    return set(edit.remove) if isinstance(edit, EditImport) else _moves(edit)
 
 
 def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:

@@ -208,10 +208,6 @@ def test_a_chain_follows_a_companion_where_one_module_always_has_it() -> None:
             "`FlattenParamsWrapper` is in no module",
         ),
         ("from torch.distributed.fsdp.flat_param import FlatParamHandle, p_assert\n", "`p_assert` is in no module"),
-        (
-            "from torch.distributed.fsdp.flat_param import (\n    FlatParamHandle,  # private\n)\n",
-            "a comment stands inside",
-        ),
         ("import os; from torch.distributed.fsdp.flat_param import FlatParamHandle\n", "shares its line"),
         ("if ok: from torch.distributed.fsdp.flat_param import FlatParamHandle\n", "shares its line"),
         ("import torch.distributed.fsdp.flat_param as m\nx = m.FlatParamHandle\n", "`m.FlatParamHandle` is used too"),

@@ -20,6 +20,10 @@ def rekey(arguments: str) -> str:
         ("osd, kind, model, optim_input=params, optim=optim", "osd, kind, model, optim=optim"),
         ("osd, kind, model, params, optim", "osd, kind, model, optim=optim"),
         ("osd, kind, model, model.parameters(), optim", "osd, kind, model, optim=optim"),
+        (
+            "osd, kind, model, params,  # order\n        optim",
+            "osd, kind, model,\n        # order\n        optim=optim",
+        ),
     ],
 )
 def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str) -> None:
@@ -32,7 +36,6 @@ def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str
         ("osd, kind, model, params", "without `optim=` the order of `model.parameters()` is assumed"),
         ("osd, kind, model, params, None", "without `optim=` the order of `model.parameters()` is assumed"),
         ("osd, kind, model, build(params), optim", "`build(params)` would no longer be evaluated"),
-        ("osd, kind, model, params,  # order\n        optim", "a comment stands at the argument"),
     ],
 )
 def test_what_the_argument_may_be_needed_for_is_manual(arguments: str, reason: str) -> None:
