@@ -314,7 +314,7 @@ def test_the_message_says_what_is_where(text: str, torch: str, message: str) -> 
 
 _PROBE = "from torch.distributed.fsdp.flat_param import FlatParamHandle"
 _QUESTIONS = {
-    "the answer follows": "def f():\n    try:\n        {}\n    except ImportError:\n        return False\n    return 1\n",
+    "the answer follows": "def f():\n    try:\n        {}\n    except ImportError:\n        return 0\n    return 1\n",
     "the body answers": "def f():\n    try:\n        {}  # noqa: F401\n        return True\n    except Exception:\n"
     "        log('none')\n        return False\n",
     "the else answers": "def f():\n    try:\n        {}\n    except ImportError:\n        pass\n"

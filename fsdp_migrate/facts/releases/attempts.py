@@ -218,9 +218,10 @@ def expecting(
     """The `with` statements in which one of the errors may be raised, as `suppress` and pytest's `raises` let it."""
     child = node
     while (parent := parents.get(child)) is not None and not isinstance(parent, _DEFERRED):
-        inside = isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body
-        if inside and any(_expects(item.context_expr, errors) for item in parent.items):
-            yield parent
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
+            managers = (item.context_expr for item in parent.items)
+            if any(_expects(manager, errors) for manager in managers):
+                yield parent
         child = parent
 
 
