@@ -102,13 +102,15 @@ class EditImport(NamedTuple):
 
     `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`), and are for
     `from ... import` only; `remove` are bound names (what the alias binds). `unit` is one level of this file's
-    indentation. Edits of one statement from several findings are united.
+    indentation. `instead` are bound names with those of `add` that take their places and their comments. Edits of one
+    statement from several findings are united.
     """
 
     span: Span
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     unit: str = "    "
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 class EditComment(NamedTuple):

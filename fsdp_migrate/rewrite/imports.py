@@ -223,13 +223,16 @@ def _united(span: Span, edits: Sequence[EditImport]) -> EditImport:
     """All edits of a statement as one."""
     add = tuple(dict.fromkeys(name for edit in edits for name in edit.add))
     remove = tuple(dict.fromkeys(name for edit in edits for name in edit.remove))
-    return EditImport(span, add, remove, edits[0].unit if edits else "")
+    instead = tuple(dict.fromkeys(pair for edit in edits for pair in edit.instead))
+    return EditImport(span, add, remove, edits[0].unit if edits else "", instead)
 
 
 def _new_text(source: Source, edit: EditImport, statement: _Import) -> str | None:
     """The statement after `edit`, None if no name is left."""
     text, names = source.segment(edit.span), statement.names
-    going = [name for name in names.items if _bound(name) in edit.remove]
+    instead = {**{_bound(name): name for name in edit.add if _bound(name) in edit.remove}, **dict(edit.instead)}
+    names.items[:] = [instead.get(_bound(name), name) for name in names.items]
+    going = [name for name in names.items if _bound(name) in edit.remove and name not in instead.values()]
     new = [name for name in edit.add if name not in map(_spelled, names.items)]
     if len(going) == len(names.items) and not new:
         return None

@@ -132,3 +132,35 @@ def test_names_of_the_general_table_go_the_same_way() -> None:
         "from torch.distributed.fsdp._utils import (\n    _apply_to_tensors,  # all\n)\nx = FSDP_FLATTENED\n",
         "FSDP304",
     )
+
+
+def test_a_name_that_takes_the_place_of_another_takes_its_comments() -> None:
+    check_transformed(
+        """\
+        from torch.distributed import (
+            _all_gather_base as gather,  # gathers
+            # one of them
+            _reduce_scatter_base,  # scatters
+            barrier,
+        )
+        from torch.distributed import _all_gather_base, _reduce_scatter_base as rs  # type: ignore
+        from torch.distributed.distributed_c10d import _all_gather_base as ag  # type: ignore
+        gather(a, b)
+        _reduce_scatter_base(a, b)
+        _all_gather_base(a, b)
+        """,
+        """\
+        from torch.distributed import (
+            all_gather_into_tensor as gather,  # gathers
+            # one of them
+            reduce_scatter_tensor,  # scatters
+            barrier,
+        )
+        from torch.distributed import all_gather_into_tensor, reduce_scatter_tensor as rs  # type: ignore
+        from torch.distributed.distributed_c10d import all_gather_into_tensor as ag  # type: ignore
+        gather(a, b)
+        reduce_scatter_tensor(a, b)
+        all_gather_into_tensor(a, b)
+        """,
+        "FSDP811",
+    )
