@@ -102,13 +102,15 @@ class EditImport(NamedTuple):
 
     `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`), and are for
     `from ... import` only; `remove` are bound names (what the alias binds). `unit` is one level of this file's
-    indentation. Edits of one statement from several findings are united.
+    indentation. `instead` are bound names with those of `add` that take their places and their comments. Edits of one
+    statement from several findings are united.
     """
 
     span: Span
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     unit: str = "    "
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 class EditComment(NamedTuple):
@@ -136,10 +138,13 @@ class ImportBehind(NamedTuple):
 
 
 class MoveImport(NamedTuple):
-    """Import the bound name `name` of the `from ... import` at `span` from `module` instead.
+    """Import the bound name `name` of the import at `span` from `module` instead, with its comments.
 
-    The module is written in the usual way there. `before` are statements of one line that go in front. Edits of one
-    statement from several findings are united: a statement whose names all move keeps its layout.
+    `text` is how the new import writes the name, where that differs. `fallback` is a module that has the name where
+    `module` does not: the new import runs if `test` is true, without a test in a `try`, and `then` are statements
+    behind it. `before` are statements in front of all. The statements are of one line each. Without a module it is a
+    plain `import`. Edits of one statement from several findings are united: a statement whose names all move to one
+    module keeps its layout; else it shares its lines with no other code.
     """
 
     span: Span
@@ -148,6 +153,10 @@ class MoveImport(NamedTuple):
     indent: str
     unit: str = "    "
     before: tuple[str, ...] = ()
+    text: str | None = None
+    fallback: str | None = None
+    test: str | None = None
+    then: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

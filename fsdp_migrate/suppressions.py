@@ -16,6 +16,10 @@ from fsdp_migrate.source import Source, Span
 
 _NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
 _OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
+# Any tool: linters, type checkers, formatters.
+SILENCING = re.compile(
+    r"#\s*(?:noqa|nosec|type:\s*ignore|(?:pyright|mypy|pylint|ruff|isort|pragma|fmt)\s*:)", re.IGNORECASE
+)
 _MENTIONS = (re.compile(rb"noqa"), re.compile(rb"fsdp-migrate"))
 _WHOLE_FILE = b"ignore-file"
 _SEPARATOR = re.compile(r"[\s,]+")

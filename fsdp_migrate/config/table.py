@@ -66,8 +66,7 @@ SETTINGS: tuple[Setting, ...] = (
         kinds.GRADES,
         {},
         "How far the fixes of a rule are trusted, whatever the rule says itself: `safe` ones are applied by `rewrite`, "
-        "`unsafe` ones with `unsafe-fixes`, `manual` ones never. Where there is no fix, because none is known or it "
-        "would lose a comment, there still is none.",
+        "`unsafe` ones with `unsafe-fixes`, `manual` ones never. Where there is no fix, there still is none.",
         {"FSDP301": "manual", "missing-optim-state-dict-config": "safe"},
     ),
     Setting(

@@ -71,6 +71,9 @@ class Elsewhere(Protocol):
     def is_variable(self, name: str) -> bool:
         """Whether a module of the project assigns `name`, or it is an attribute of what one defines."""
 
+    def is_optional(self, name: str) -> bool:
+        """Whether a module of the project that `name` comes through has something else for want of torch's."""
+
     def names_fsdp(self, name: str) -> bool:
         """Whether the module of the project that `name` comes from names FSDP's class."""
 

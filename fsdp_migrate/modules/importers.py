@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -54,8 +55,15 @@ def index(files: Iterable[SourceFile]) -> Index:
 
 
 def is_imported(modules: Modules, path: str, name: str) -> bool:
-    """Whether another file takes the top-level `name` of the module at `path`."""
-    return any(_takes(modules, other, path, name) for other in _candidates(modules, path, name))
+    """Whether another file takes the top-level `name` of the module at `path`, or puts something in its place."""
+    if any(_takes(modules, other, path, name) for other in _candidates(modules, path, name)):
+        return True
+    quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())  # for `mock.patch` and the like
+    return any(
+        modules.finder.find(found[1].decode(), other) == path
+        for other in sorted(modules.writers(path, f".{name}"))
+        for found in quoted.finditer(modules.glance(other))
+    )
 
 
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
@@ -92,7 +100,8 @@ def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
     if not private and any(modules.finder.find(star, other) == path for star in sketch.stars):
         return True
     as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.modules})
-    return as_module and f".{name}".encode() in sketch.raw
+    # Patches and `getattr` have the name in quotes.
+    return as_module and any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
 
 
 def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:

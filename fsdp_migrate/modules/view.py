@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import ForeignClass, Use
 from fsdp_migrate.facts.held import members_behind
+from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.modules.classes import FSDP_CLASS, foreign_class
 from fsdp_migrate.modules.late import loaded_late
@@ -231,6 +232,26 @@ class View:
             return self.module_of(outer) is not None if module is None else module.is_late(inner)
         sketch = self.modules.sketch(found[0])
         return sketch is not None and bool(sketch.assigned(found[1])) and not sketch.is_function(found[1])
+
+    def is_optional(self, name: str) -> bool:
+        """See `Elsewhere.is_optional`."""
+        view, found = self, self.module_of(name)
+        for _ in range(_MOST_STEPS):
+            facts = None if found is None else self.modules.facts(found[0], self.torch)
+            if found is None or facts is None:
+                return False
+            path, inner = found
+            view.asked.add(path)
+            bindings = facts.names.exported(inner)
+            assigned = [one for one in bindings if one.kind not in (Kind.IMPORT, Kind.DEFINITION)]
+            meanings = [facts.names.meanings_of(one) for one in assigned]
+            if any(not known or any(one.qualified is None for one in known) for known in meanings):
+                return True
+            view, sketch = self.modules.view_at(path, self.torch), self.modules.sketch(path)
+            stars = () if bindings or sketch is None else view.star_targets(sketch, inner)
+            targets = (*(one.target for one in bindings if one.target is not None), *stars)
+            found = next((one for target in targets if (one := view.module_of(target)) is not None), None)
+        return False
 
     def names_fsdp(self, name: str) -> bool:
         """See `Elsewhere.names_fsdp`."""

@@ -5,7 +5,9 @@ A comment belongs to the item that it follows on its line; a comment on a line o
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from typing import NamedTuple
 from fsdp_migrate.splicing import NEWLINE
 
 _COMMENT = re.compile(r"#[^\r\n]*")
+_INDENTED = re.compile(r"(?:\r\n|\r|\n)[ \t]*")
 
 
 class Gap(NamedTuple):
@@ -67,6 +70,33 @@ class CommaList:
         """Whether a comment stands between the items."""
         return "#" in self.lead or any(gap.commented for gap in self.gaps)
 
+    @property
+    def opening(self) -> str:
+        """What stands on the line of the opening bracket, in front of the first item."""
+        return _split(self.lead)[0]
+
+    def take(self, index: int) -> tuple[list[str], list[str]]:
+        """Take the item at `index` away with its comments: those on the lines above it, and those behind it.
+
+        Those inside of it are the caller's.
+        """
+        self.items[index] = ""
+        before, gap = self.lead if index == 0 else self.gaps[index - 1].after, self.gaps[index]
+        trailing, lines = _split(before)
+        above = _COMMENT.findall(lines)
+        if above:
+            before = trailing + _line_break(lines)
+            if index == 0:
+                self.lead = before
+            else:
+                self.gaps[index - 1] = self.gaps[index - 1]._replace(after=before)
+        trailing, lines = _split(gap.after if gap.comma else gap.before)
+        behind = _COMMENT.findall((gap.before if gap.comma else "") + trailing)
+        if behind:
+            self.gaps[index] = Gap(gap.plain.before, True, lines) if gap.comma else Gap(lines, False)
+        self.remove(index)
+        return above, behind
+
     def insert(self, index: int, item: str) -> None:
         """Put `item` at `index`, laid out like its neighbours."""
         if not self.items:
@@ -80,9 +110,9 @@ class CommaList:
         self.items.insert(index, item)
 
     def remove(self, index: int) -> None:
-        """Take the item at `index` away; a comment that followed it gets a line of its own."""
-        self.items.pop(index)
-        gap = self.gaps.pop(index)
+        """Take the item at `index` away; a comment in it, or that followed it, gets a line of its own."""
+        item, gap = self.items.pop(index), self.gaps.pop(index)
+        gap = gap._replace(before=_inside(item) + gap.before)
         if not self.items:
             kept = [self.lead, gap.before, gap.after]
             comments = any("#" in space for space in kept)
@@ -171,6 +201,15 @@ class CommaList:
         before = _comments(left.before) and left.before
         after = _comments(left.after) + _own_lines(orphans, line) + (rest if _breaks(rest) else line)
         self.gaps[-1] = Gap(before, True, after) if gap.comma else Gap(before + after, False)
+
+
+def _inside(item: str) -> str:
+    """The comments in an item, a line for each, indented as the item's second one."""
+    line = _INDENTED.search(item) if "#" in item else None
+    if line is None:
+        return ""
+    tokens = tokenize.generate_tokens(io.StringIO(f"({item})", newline="").readline)
+    return "".join(f"  {token.string}{line.group()}" for token in tokens if token.type == tokenize.COMMENT)
 
 
 def _breaks(space: str) -> bool:

@@ -14,8 +14,12 @@ from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed
 from fsdp_migrate.source import Replacement, Source, Span
 from fsdp_migrate.splicing import NEWLINE, RewriteError
+from fsdp_migrate.suppressions import SILENCING
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
+_COMMENT = re.compile(r"#[^\r\n]*")
+# The module of a `from ... import`, with what is around it.
+_MODULE = re.compile(r"\Afrom([\s\\]+).*?([\s\\]+)import\b", re.DOTALL)
 _BLANK = " \t\f"
 _CONTINUED = " \t\f\\\r\n"
 
@@ -28,67 +32,168 @@ class _Import(NamedTuple):
     tail: str
 
 
-def edited(source: Source, edits: Iterable[EditImport], behind: Iterable[ImportBehind]) -> list[Replacement]:
-    """New texts of import statements, and new statements on the lines behind them.
+class _Name(NamedTuple):
+    """A name of a new import, with the comments on the lines above it and on its own line."""
+
+    text: str
+    above: Sequence[str] = ()
+    behind: Sequence[str] = ()
+
+
+class _Layout(NamedTuple):
+    """Where a new import stands, and whether it was spread over several lines before."""
+
+    indent: str
+    unit: str
+    newline: str
+    spread: bool = False
+
+    @property
+    def line(self) -> str:
+        """What starts a line."""
+        return self.newline + self.indent
+
+    @property
+    def inner(self) -> _Layout:
+        """One level deeper."""
+        return self._replace(indent=self.indent + self.unit)
+
+
+def imported(source: Source, edits: Iterable[EditImport | MoveImport | ImportBehind]) -> list[Replacement]:
+    """New texts of import statements, those that follow them included.
 
     A statement that is left without names goes, with its line if it was alone there.
     """
-    texts = {edit.span: _new_text(source, edit) for edit in _united(edits)}
-    replacements = [_with_comment(source, span, text) for span, text in texts.items() if text is not None]
-    gone = {span for span, text in texts.items() if text is None}
-    added = _added_behind(source, behind)
-    taking = {span for span, _ in added} & gone
-    replacements += [Replacement(span, one.text.lstrip(_CONTINUED)) if span in taking else one for span, one in added]
-    return replacements + removed(source, gone - taking)
-
-
-def _added_behind(source: Source, edits: Iterable[ImportBehind]) -> list[tuple[Span, Replacement]]:
-    """New import statements on the lines behind others, with the places of these."""
-    united: dict[tuple[Span, str], list[ImportBehind]] = {}
+    by_statement: dict[Span, list[EditImport | MoveImport | ImportBehind]] = {}
     for edit in edits:
-        united.setdefault((edit.span, edit.module), []).append(edit)
-    found = []
-    for rank, ((span, module), together) in enumerate(sorted(united.items())):
+        by_statement.setdefault(edit.span, []).append(edit)
+    found: list[Replacement] = []
+    gone = set()
+    for span in sorted(by_statement):
+        together = by_statement[span]
+        moves = [edit for edit in together if isinstance(edit, MoveImport)]
+        behind = [edit for edit in together if isinstance(edit, ImportBehind)]
+        edit = _united(span, [edit for edit in together if isinstance(edit, EditImport)])
+        line = f"{source.newline_at(span.end)}{behind[0].indent}" if behind else ""
+        lines = _behind(source, span, behind)
+        new = _moved(source, moves, edit) if moves else _edited(source, edit)
+        if new is None and behind:
+            found.append(Replacement(span, line.join(lines)))
+            continue
+        if new is None:
+            gone.add(span)
+        elif len(behind) < len(together):
+            found.append(new)
+        if behind:
+            found.append(Replacement(_line_end(source, span.end), "".join(line + text for text in lines)))
+    return found + removed(source, gone)
+
+
+def _behind(source: Source, span: Span, edits: Iterable[ImportBehind]) -> list[str]:
+    """The statements behind an import, one for a module."""
+    by_module: dict[str, list[ImportBehind]] = {}
+    for edit in edits:
+        by_module.setdefault(edit.module, []).append(edit)
+    statements = []
+    for module, together in sorted(by_module.items()):
         names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
-        indent, newline = together[0].indent, source.newline_at(span.end)
-        line = indent + _import_line(module, names, indent, together[0].unit, newline)
-        found.append((span, Replacement(_line_end(source, span.end), newline + line, rank)))
-    return found
+        layout = _Layout(together[0].indent, together[0].unit, source.newline_at(span.end))
+        statements.append(_statement(module, [_Name(name) for name in names], layout))
+    return statements
 
 
-def moved(source: Source, edits: Iterable[MoveImport]) -> list[Replacement]:
-    """Imports of which some names come from other modules; those in front of what stays."""
-    united: dict[Span, list[MoveImport]] = {}
-    for edit in edits:
-        united.setdefault(edit.span, []).append(edit)
-    return [Replacement(span, _moved(source, united[span])) for span in sorted(united)]
+def _edited(source: Source, edit: EditImport) -> Replacement | None:
+    text = _new_text(source, edit, _take_apart(source.segment(edit.span)))
+    return None if text is None else _with_comment(source, edit.span, text)
 
 
-def _moved(source: Source, edits: list[MoveImport]) -> str:
-    first, text = edits[0], source.segment(edits[0].span)
-    newline = source.newline_at(first.span.end)
-    going = {edit.name: edit.module for edit in edits}
-    names = _take_apart(text).names.items
-    lines = list(dict.fromkeys(line for edit in edits for line in edit.before))
-    modules = sorted(set(going.values()))
-    if len(modules) == 1 and all(_bound(name) in going for name in names):
-        lines.append(f"from {modules[0]}{text[text.index(' import') :]}")
-    else:
-        for module in modules:
-            taken = [_spelled(name) for name in names if going.get(_bound(name)) == module]
-            lines.append(_import_line(module, taken, first.indent, first.unit, newline))
-        rest = _new_text(source, EditImport(first.span, remove=tuple(going), unit=first.unit))
-        lines += [] if rest is None else [rest]
-    return f"{newline}{first.indent}".join(lines)
+def _moved(source: Source, moves: Sequence[MoveImport], edit: EditImport) -> Replacement:
+    """An import of which some names come from other modules; those stand in front of what stays.
+
+    A comment goes with its name. One that silences a tool for the whole statement is needed at each of its parts.
+    """
+    first, span = moves[0], edit.span
+    statement = _take_apart(source.segment(span))
+    names, going = statement.names, {move.name: move for move in moves}
+    layout = _Layout(first.indent, first.unit, source.newline_at(span.end), bool(NEWLINE.search(source.segment(span))))
+    before = list(dict.fromkeys(line for move in moves for line in move.before))
+    homes = {(move.module, move.fallback) for move in moves}
+    if homes == {(first.module, None)} and not edit.add and all(_bound(name) in going for name in names.items):
+        names.items[:] = [going[_bound(name)].text or name for name in names.items]
+        flat, kept = (
+            f"{_MODULE.sub(head, statement.head, count=1)}{names}{statement.tail}"
+            for head in (f"from {first.module} import", rf"from\g<1>{first.module}\g<2>import")
+        )
+        return Replacement(span, layout.line.join([*before, flat if fits(layout.indent + flat) else kept]))
+    opening = _COMMENT.findall(names.opening)
+    groups: dict[tuple[str, str | None, str | None], list[tuple[MoveImport, _Name]]] = {}
+    for name in names.items.copy():
+        if (move := going.get(_bound(name))) is not None:
+            above, behind = names.take(names.items.index(name))
+            taken = _Name(_spelled(_COMMENT.sub("", name)), [*above, *_COMMENT.findall(name)], behind)
+            groups.setdefault((move.module, move.fallback, move.test), []).append((move, taken))
+    rest = _new_text(source, edit, statement)
+    trailing = _comment_behind(source, span)
+    behind = [] if trailing is None else [source.segment(trailing)]
+    silencing = [comment for comment in dict.fromkeys([*opening, *behind]) if SILENCING.match(comment)]
+    if rest is None:
+        left = [comment for comment in _COMMENT.findall(str(names)) if comment not in silencing]
+        before = [*left, *before]
+    last = [comment for comment in behind if comment not in silencing] if rest is None else []
+    # What fails nowhere comes first.
+    for number, key in enumerate(ordered := sorted(groups, key=lambda key: key[1] is not None), 1):
+        comments = silencing + (last if number == len(ordered) else [])
+        before.append(_group(groups[key], comments, silencing, layout))
+    if rest is not None or trailing is None:
+        trailing = span
+    return Replacement(Span(span.start, trailing.end), layout.line.join(before if rest is None else [*before, rest]))
 
 
-def _import_line(module: str, names: Sequence[str], indent: str, unit: str, newline: str) -> str:
-    """An import without the indentation of its first line; one name a line where it would be too long."""
-    line = f"from {module} import {', '.join(names)}"
-    if fits(indent + line):
-        return line
-    each = "".join(f"{newline}{indent}{unit}{name}," for name in names)
-    return f"from {module} import ({each}{newline}{indent})"
+def _group(
+    members: Sequence[tuple[MoveImport, _Name]], comments: Sequence[str], silencing: Sequence[str], layout: _Layout
+) -> str:
+    """The import of some names from their new module; the old one stays beside it where there is a fallback."""
+    move = members[0][0]
+    new = [name._replace(text=one.text or name.text) for one, name in members]
+    if move.fallback is None:
+        return _statement(move.module, new, layout, comments)
+    old = [
+        name._replace(
+            above=[comment for comment in name.above if SILENCING.match(comment)],
+            behind=[comment for comment in name.behind if SILENCING.match(comment)],
+        )
+        for _, name in members
+    ]
+    outer, inner = layout.line, layout.inner.line
+    first = _statement(move.module, new, layout.inner, comments)
+    second = _statement(move.fallback, old, layout.inner, silencing)
+    then = "".join(f"{inner}{line}" for one, _ in members for line in one.then)
+    if move.test is not None:
+        return f"if {move.test}:{inner}{first}{then}{outer}else:{inner}{second}"
+    behind = f"{outer}else:{then}" if then else ""
+    return f"try:{inner}{first}{outer}except ImportError:{inner}{second}{behind}"
+
+
+def _statement(module: str, names: Sequence[_Name], layout: _Layout, comments: Sequence[str] = ()) -> str:
+    """An import without the indentation of its first line; one name a line where it would be too long.
+
+    Without a module it is a plain `import`. `comments` are those of the whole statement.
+    """
+    line = f"{f'from {module} ' if module else ''}import {', '.join(name.text for name in names)}"
+    own = [name for name in names if name.above or name.behind]
+    alone = names[0] if len(names) == 1 else None
+    behind = [*(alone.behind if alone else ()), *comments]
+    listed = bool(own) or layout.spread if alone is None else len(behind) > 1
+    if not module or (fits(layout.indent + line) and not listed):
+        above = alone.above if alone else ()
+        return layout.line.join([*above, "  ".join([line, *behind])])
+    lines = []
+    for name in names:
+        *further, last = name.behind or ("",)
+        lines += [*name.above, *further, f"{name.text},  {last}".rstrip()]
+    inner = layout.inner.line
+    head = "  ".join([f"from {module} import (", *comments[:1]])
+    return f"{head}{inner}{inner.join(lines)}{layout.line}{'  '.join([')', *comments[1:]])}"
 
 
 def _line_end(source: Source, offset: int) -> Span:
@@ -97,36 +202,37 @@ def _line_end(source: Source, offset: int) -> Span:
     return Span(end, end)
 
 
+def _comment_behind(source: Source, span: Span) -> Span | None:
+    """The comment that follows a statement on its line, nothing else between them."""
+    number = bisect_left(source.comments, span.end, key=lambda comment: comment[0].start)
+    behind = source.comments[number][0] if number < len(source.comments) else None
+    return None if behind is None or source.segment(Span(span.end, behind.start)).strip(_BLANK) else behind
+
+
 def _with_comment(source: Source, span: Span, text: str) -> Replacement:
     """The new text; a comment behind a statement that takes more lines now goes to its first, where tools look."""
     newline = NEWLINE.search(text)
-    number = bisect_left(source.comments, span.end, key=lambda comment: comment[0].start)
-    behind = source.comments[number][0] if number < len(source.comments) else None
+    behind = _comment_behind(source, span)
     if newline is None or NEWLINE.search(source.segment(span)) or behind is None:
-        return Replacement(span, text)
-    if source.segment(Span(span.end, behind.start)).strip(_BLANK):
         return Replacement(span, text)
     first = f"{text[: newline.start()]}  {source.segment(behind)}"
     return Replacement(Span(span.start, behind.end), first + text[newline.start() :])
 
 
-def _united(edits: Iterable[EditImport]) -> list[EditImport]:
-    """One edit per statement."""
-    by_statement: dict[Span, EditImport] = {}
-    for edit in edits:
-        first = by_statement.get(edit.span, edit)
-        add = tuple(dict.fromkeys((*first.add, *edit.add)))
-        remove = tuple(dict.fromkeys((*first.remove, *edit.remove)))
-        by_statement[edit.span] = EditImport(edit.span, add, remove, first.unit)
-    return [by_statement[span] for span in sorted(by_statement)]
+def _united(span: Span, edits: Sequence[EditImport]) -> EditImport:
+    """All edits of a statement as one."""
+    add = tuple(dict.fromkeys(name for edit in edits for name in edit.add))
+    remove = tuple(dict.fromkeys(name for edit in edits for name in edit.remove))
+    instead = tuple(dict.fromkeys(pair for edit in edits for pair in edit.instead))
+    return EditImport(span, add, remove, edits[0].unit if edits else "", instead)
 
 
-def _new_text(source: Source, edit: EditImport) -> str | None:
+def _new_text(source: Source, edit: EditImport, statement: _Import) -> str | None:
     """The statement after `edit`, None if no name is left."""
-    text = source.segment(edit.span)
-    statement = _take_apart(text)
-    names = statement.names
-    going = [name for name in names.items if _bound(name) in edit.remove]
+    text, names = source.segment(edit.span), statement.names
+    instead = {**{_bound(name): name for name in edit.add if _bound(name) in edit.remove}, **dict(edit.instead)}
+    names.items[:] = [instead.get(_bound(name), name) for name in names.items]
+    going = [name for name in names.items if _bound(name) in edit.remove and name not in instead.values()]
     new = [name for name in edit.add if name not in map(_spelled, names.items)]
     if len(going) == len(names.items) and not new:
         return None

@@ -17,7 +17,7 @@ from fsdp_migrate.edits import (
     Wrap,
 )
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
-from fsdp_migrate.rewrite.imports import edited, moved
+from fsdp_migrate.rewrite.imports import imported
 from fsdp_migrate.source import Replacement, Source
 from fsdp_migrate.splicing import TooDeepError
 
@@ -45,10 +45,5 @@ def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
         *(Replacement(edit.span, edit.text) for edit in different if isinstance(edit, EditComment)),
         *(unwrapped(source, edit) for edit in different if isinstance(edit, Unwrap)),
         *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
-        *edited(
-            source,
-            [edit for edit in different if isinstance(edit, EditImport)],
-            [edit for edit in different if isinstance(edit, ImportBehind)],
-        ),
-        *moved(source, [edit for edit in different if isinstance(edit, MoveImport)]),
+        *imported(source, [edit for edit in different if isinstance(edit, (EditImport, MoveImport, ImportBehind))]),
     ]

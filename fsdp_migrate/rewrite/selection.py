@@ -81,7 +81,7 @@ def conflict(one: Edit, two: Edit) -> bool:
     if one == two:
         return False
     if isinstance(one, _OF_IMPORTS) and isinstance(two, _OF_IMPORTS) and one.span == two.span:
-        return type(one) is not type(two) and MoveImport in (type(one), type(two))
+        return not _moves(one).isdisjoint(_goes(two)) or not _moves(two).isdisjoint(_goes(one))
     if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
         return one.name == two.name or one.call.span.overlaps(two.call.span)
     if isinstance(one, Wrap) and isinstance(two, Wrap) and one.span == two.span:
@@ -90,6 +90,16 @@ def conflict(one: Edit, two: Edit) -> bool:
     if isinstance(one, Replace) and isinstance(two, Replace) and one.span == two.span:
         return True
     return any(span.overlaps(other) for span in touched(one) for other in touched(two))
+
+
+def _moves(edit: Edit) -> set[str]:
+    """The name that an edit imports from elsewhere."""
+    return {edit.name} if isinstance(edit, MoveImport) else set()
+
+
+def _goes(edit: Edit) -> set[str]:
+    """The names that an edit takes out of an import."""
+    return set(edit.remove) if isinstance(edit, EditImport) else _moves(edit)
 
 
 def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
@@ -132,7 +142,7 @@ def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
 def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
     """Removals of the imported names whose last uses these fixes take away.
 
-    A name stays if its comment would stay behind without it, or if a fix edits the text of its statement.
+    A name stays if its comment would stay behind alone, or if a fix edits the text of its statement.
     """
     fixes = list(fixes)
     released: dict[ImportBinding, set[Span]] = {}
@@ -147,16 +157,41 @@ def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
     gone = {(binding.statement, binding.name) for binding in unused}
     claims = _Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
     free = [removal for removal in removals if not claims.oppose(removal)]
-    return _without_comments(source, free) if free else []
+    return _without_comments(source, free, _successors(fixes)) if free else []
 
 
-def _without_comments(source: Source, removals: Iterable[EditImport]) -> list[EditImport]:
-    """The removals that take no comment of a name, or of a statement that goes whole, out of its place."""
+def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
+    """The names that fixes add to an import in the place of one that they take a use of away."""
+    found = {}
+    for fix in fixes:
+        added = {edit.span: edit.add for edit in fix.edits if isinstance(edit, EditImport) and len(edit.add) == 1}
+        for release in fix.releases:
+            if (names := added.get(release.binding.statement)) is not None:
+                found[release.binding.statement, release.binding.name] = names[0]
+    return found
+
+
+def _without_comments(
+    source: Source, removals: Iterable[EditImport], successors: Mapping[tuple[Span, str], str]
+) -> list[EditImport]:
+    """The removals that take no comment out of its place: that of a name goes to its successor, if there is one."""
     rows = {source.position(span.start).line for span, _ in source.comments}
     imports = {
         source.span(node): node for node in ast.walk(source.tree) if isinstance(node, (ast.Import, ast.ImportFrom))
     }
-    return [removal for removal in removals if not _has_comment(imports[removal.span], removal.remove, rows)]
+    found = []
+    for removal in removals:
+        node = imports[removal.span]
+        commented = [name for name in removal.remove if _has_comment(node, (name,), rows)]
+        joined = {name: new for name in removal.remove if (new := successors.get((removal.span, name))) is not None}
+        heirs = {joined[name]: name for name in reversed(commented) if name in joined}  # one for each
+        if joined:  # the statement stays
+            rest = tuple(name for name in removal.remove if name not in commented)
+        else:
+            rest = () if _has_comment(node, removal.remove, rows) else removal.remove
+        if heirs or rest:
+            found.append(removal._replace(remove=rest, instead=tuple((name, new) for new, name in heirs.items())))
+    return found
 
 
 def _has_comment(node: ast.Import | ast.ImportFrom, names: Container[str], rows: set[int]) -> bool:

@@ -11,7 +11,7 @@ from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.amp_names import NEW_MODULE, Place, is_type, text_trouble
 from fsdp_migrate.rules.card import Verdict
-from fsdp_migrate.rules.moved_modules import has_own_lines, module_span
+from fsdp_migrate.rules.moved_modules import has_own_lines, move
 from fsdp_migrate.rules.releases import is_exported, strings_naming, uses_of
 
 CallEdits = tuple[Replace | RewriteCall, ...]
@@ -65,8 +65,7 @@ def with_torch(facts: ModuleFacts, binding: Binding, verdict: Verdict) -> Verdic
 def _move(facts: ModuleFacts, binding: Binding, before: tuple[str, ...] = ()) -> MoveImport:
     statement = binding.node
     assert isinstance(statement, ast.stmt)
-    span, indent = facts.source.span(statement), facts.indentation(statement)
-    return MoveImport(span, binding.name, NEW_MODULE, indent, facts.indent_unit, before)
+    return move(facts, statement, binding.name, NEW_MODULE)._replace(before=before)
 
 
 def _trouble(facts: ModuleFacts, binding: Binding) -> bool:
@@ -75,8 +74,6 @@ def _trouble(facts: ModuleFacts, binding: Binding) -> bool:
     assert isinstance(statement, ast.ImportFrom)
     if len(binding.scope.bindings[binding.name]) != 1 or binding.scope.is_class or is_exported(facts, binding):
         return True
-    if not has_own_lines(facts, statement) or module_span(facts, statement) is None:
-        return True
-    if len(statement.names) > 1 and facts.source.has_comment(facts.source.span(statement)):
+    if not has_own_lines(facts, statement):
         return True
     return not all(is_type(facts, text) for text in strings_naming(facts, binding.name))

@@ -95,7 +95,7 @@ class Verdict(NamedTuple):
     """How a finding can be mended: the fix with its grade, or None with the reason why not.
 
     A fix that keeps old and new is right `below_floor` too. `settled` is the oldest torch with which nothing is left to
-    do, if no older one is supported.
+    do, if no older one is supported. A `note` on the fix belongs to the message.
     """
 
     fix: Fix | None = None
@@ -103,6 +103,7 @@ class Verdict(NamedTuple):
     manual: str | None = None
     below_floor: bool = False
     settled: str | None = None
+    note: str | None = None
 
     @property
     def applicability(self) -> Applicability:
@@ -195,6 +196,8 @@ def finding(
     node = next((one for one in (place, statement) if not isinstance(one, Span)), source.tree)
     severity = severity or _severity(facts, card, node)
     verdict = _of_torch(facts, place, verdict).within(card, facts, node, severity)
+    if verdict.fix is not None and verdict.note is not None:
+        message = f"{message}; {verdict.note}"
     start, end = source.location(span.start), source.location(span.end)
     return Finding(
         code=card.code,

@@ -21,7 +21,7 @@ from fsdp_migrate.facts.changes import place_of
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.dropped import loses_comment
+from fsdp_migrate.rules.dropped import kept_comment
 from fsdp_migrate.rules.fallback_arms import arms_beside
 from fsdp_migrate.rules.floors import older, only_older
 from fsdp_migrate.rules.imports import CannotSupply, fresh_name, is_alone
@@ -146,6 +146,8 @@ def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> tuple[V
     except CannotSupply as error:
         return manual(str(error)), floor
     keep = [(name, one) for name, one in bound.items() if not _is_dropped(call, name, one)]
+    dropped = (one for name, one in bound.items() if _is_dropped(call, name, one))
+    notes = (kept_comment(facts, call, one) for one in dropped)
     arguments = tuple(
         Argument(None if name == "state_dict" and _is_position(call, one) else name, one.index) for name, one in keep
     )
@@ -154,7 +156,8 @@ def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> tuple[V
     fix = Fix((RewriteCall(facts.source.span(call), attribute, arguments, callee), *edits), released)
     if objects and function is _LOAD:
         floor = _STATEFUL_SINCE
-    return Verdict(fix, unsafe=_difference(facts, bound, objects, function)), floor
+    note = next((note for note in notes if note is not None), None)
+    return Verdict(fix, unsafe=_difference(facts, bound, objects, function), note=note), floor
 
 
 def _trouble(facts: ModuleFacts, call: ast.Call, bound: dict[str, Bound], function: _Function) -> str | None:
@@ -167,9 +170,6 @@ def _trouble(facts: ModuleFacts, call: ast.Call, bound: dict[str, Bound], functi
             f"`{function.new}` takes `no_dist` since torch {_NO_DIST_SINCE} only: support that, or leave it out "
             "where no process group is initialised"
         )
-    for name, one in bound.items():
-        if _is_dropped(call, name, one) and loses_comment(facts, call, one):
-            return f"a comment stands at `{name}`: move it out, or drop the argument by hand"
     planner = bound.get("planner")
     if planner is not None and (_class_of(facts, planner.value) or "").endswith("._EmptyStateDictLoadPlanner"):
         return "`load` gives the planner a copy of the state dict, and what it adds there is lost: keep this call"

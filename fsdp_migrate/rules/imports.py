@@ -40,8 +40,8 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
 
     A name that is visible there already is used; an attribute chain gives chains; otherwise the names join the
     import that brought FSDP, under an alias where the plain name is taken. The names are imported right in front of
-    the statement where FSDP is reached through an instance and no import of it is visible, and where releases older
-    than `floor`, which do not get to `at`, run that import too.
+    the statement where FSDP is reached through an instance and no import of it is visible, where releases older than
+    `floor`, which do not get to `at`, run that import too, and where the module that brings FSDP goes on without it.
 
     Raises:
         CannotSupply: no import that runs can bring the names.
@@ -56,7 +56,8 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
             result.spelling[symbol] = spelling
     origins = _origins(facts, at, receiver)
     unseen = not origins and not receiver.meanings
-    if missing and (unseen or _is_shared_with_older(facts, origins, at, Version(floor))):
+    here = unseen or _is_shared_with_older(facts, origins, at, Version(floor))
+    if missing and (here or _is_optional(facts, origins, at, receiver)):
         result.prologue = (_local_import(facts, missing, at, result.spelling),)
         return result
     for symbol in missing:
@@ -69,6 +70,15 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
 def _is_shared_with_older(facts: ModuleFacts, origins: list[Binding], at: ast.AST, floor: Version) -> bool:
     """Whether releases before `floor` run one of the imports, and none of them gets to `at`."""
     return not older(facts, floor, at) and any(older(facts, floor, origin.node) for origin in origins)
+
+
+def _is_optional(facts: ModuleFacts, origins: list[Binding], at: ast.AST, receiver: Receiver) -> bool:
+    """Whether FSDP comes from a module of the project that has something else (None) where torch is not there."""
+    elsewhere, rest = facts.names.elsewhere, ""
+    if receiver.meanings and isinstance(receiver.node, ast.Attribute):  # a module is what is imported
+        rest = "." + ast.unparse(receiver.node).partition(".")[2]
+    names = [f"{one.target}{rest}" for one in origins if not _takes_from_torch(_joined(facts, one.node, at))]
+    return elsewhere is not None and any(elsewhere.is_optional(name) for name in names)
 
 
 def spelled(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:

@@ -22,7 +22,7 @@ from fsdp_migrate.facts.parts import type_set_on_part
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual
-from fsdp_migrate.rules.dropped import loses_comment
+from fsdp_migrate.rules.dropped import kept_comment
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
 from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, Method
 from fsdp_migrate.rules.meshes import mesh_doubt
@@ -72,7 +72,7 @@ class _Planner:
     def run(self) -> Iterator[Planned]:
         for call, method, receiver in self.found:
             try:
-                verdict = self._plan(call, method, receiver)
+                verdict = self._plan(call, method, receiver)._replace(note=self._note(call, method))
             except (_Manual, NoOptimizer, CannotPlace, CannotSupply) as reason:
                 verdict = manual(str(reason))
             yield Planned(call, method, verdict)
@@ -124,6 +124,12 @@ class _Planner:
         listed = next((use for use in scope.uses.get("locals", ()) if scope.lookup("locals") is None), None)
         return None if listed is None else f"`locals()` in line {listed.lineno} lists a name more"
 
+    def _note(self, call: ast.Call, method: Method) -> str | None:
+        """What to say of the comments at arguments that go."""
+        bound = self._bound(call, method)
+        notes = (kept_comment(self.facts, call, bound[name]) for name in _DROPPED if name in bound)
+        return "; ".join(note for note in notes if note is not None) or None
+
     def _check_receiver(self, method: Method, receiver: Receiver) -> None:
         """The new methods have to be torch's own, on something that may be written twice."""
         if receiver.doubt is not None:
@@ -173,10 +179,7 @@ class _Planner:
         return bind(call, method.older, method.required) if as_older else bound
 
     def _check_arguments(self, call: ast.Call, bound: dict[str, Bound]) -> None:
-        """Arguments that go must do nothing and take no comment along; none may bind a name that another reads."""
-        for name in _DROPPED:
-            if name in bound and loses_comment(self.facts, call, bound[name]):
-                raise _Manual("a comment stands at an argument that goes: move the comment out of the call")
+        """Arguments that go must do nothing; none may bind a name that another reads."""
         if "optim_input" in bound and has_effect(self.facts, bound["optim_input"].value):
             text = ast.unparse(bound["optim_input"].value)
             raise _Manual(f"`{text}` would no longer be evaluated: drop it by hand if it has no effect")

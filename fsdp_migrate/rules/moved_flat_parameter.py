@@ -23,15 +23,12 @@ from fsdp_migrate.rules.moved_modules import (
     FLAT_PARAMETER,
     HOMES,
     Home,
-    Layout,
+    bound,
     companion_modules,
-    guarded_text,
     home_of,
-    import_text,
     import_trouble,
     lacking,
-    module_span,
-    written,
+    move,
 )
 from fsdp_migrate.rules.releases import import_binding, uses_of
 from fsdp_migrate.source import Span
@@ -118,7 +115,7 @@ def _names(facts: ModuleFacts, statement: ast.ImportFrom, home: Home) -> Iterato
     problem = _problem(facts, statement, home, tuple(alias.name for alias in missing)) if missing else None
     if problem is not None:
         place = statement if flat else missing[0]
-        yield place, problem, _companions(facts, statement, [alias.name for alias in others], flat)
+        yield place, problem, _companions(facts, statement, others)
 
 
 def _public(
@@ -126,24 +123,15 @@ def _public(
 ) -> Verdict:
     """FlatParameter from the package; the other names stay where they are, for the next pass."""
     moves = tuple(import_binding(facts, binding) for alias in flat for binding in _bindings(facts, statement, alias))
-    span = module_span(facts, statement)
-    if not others and span is not None:
-        return Verdict(Fix((Replace(span, PACKAGE),), moves=moves))
-    trouble = import_trouble(facts, statement)
+    trouble = import_trouble(facts, statement) if others else None
     if trouble is not None:
         return manual(trouble)
-    layout = Layout.of(facts, statement)
-    text = import_text(PACKAGE, [written(alias) for alias in flat], layout)
-    if others:
-        rest = import_text(statement.module or "", [written(alias) for alias in others], layout)
-        text = f"{text}\n{layout.indent}{rest}"
-    return Verdict(Fix((Replace(facts.source.span(statement), text),), moves=moves))
+    return Verdict(Fix(tuple(move(facts, statement, bound(alias), PACKAGE) for alias in flat), moves=moves))
 
 
-def _companions(
-    facts: ModuleFacts, statement: ast.ImportFrom, names: Sequence[str], flat: Sequence[ast.alias]
-) -> Verdict:
+def _companions(facts: ModuleFacts, statement: ast.ImportFrom, others: Sequence[ast.alias]) -> Verdict:
     """The other names from whichever module has them."""
+    names = [alias.name for alias in others]
     if names == ["*"]:
         return manual("a star import: name what is needed from it")
     releases = facts.gates.alive(statement)
@@ -154,17 +142,13 @@ def _companions(
     trouble = import_trouble(facts, statement)
     if trouble is not None:
         return manual(trouble)
-    layout = Layout.of(facts, statement)
-    text = guarded_text(modules, [written(alias) for alias in statement.names if alias not in flat], layout)
-    if flat:
-        public = import_text(PACKAGE, [written(alias) for alias in flat], layout)
-        text = f"{public}\n{layout.indent}{text}"
-    return Verdict(Fix((Replace(facts.source.span(statement), text),)))
+    first, *second = (f"{PACKAGE}.{module}" for module in modules)
+    moves = (move(facts, statement, bound(alias), first) for alias in others)
+    return Verdict(Fix(tuple(one._replace(fallback=second[0] if second else None) for one in moves)))
 
 
 def _bindings(facts: ModuleFacts, statement: ast.stmt, alias: ast.alias) -> list[Binding]:
-    name = alias.asname or alias.name
-    bindings = facts.scope(statement).bindings.get(name, [])
+    bindings = facts.scope(statement).bindings.get(bound(alias), [])
     return [binding for binding in bindings if binding.node is statement]
 
 
@@ -177,9 +161,9 @@ def _module_from_package(facts: ModuleFacts, statement: ast.ImportFrom, alias: a
     if len(statement.names) > 1 or import_trouble(facts, statement) is not None:
         return manual(f"import `{FLAT_PARAMETER}` from `{PACKAGE}` in place of the module")
     parent, _, package = PACKAGE.rpartition(".")
-    text = f"from {parent} import {package} as {alias.asname or alias.name}"
+    edit = move(facts, statement, bound(alias), parent, f"{package} as {bound(alias)}")
     moves = tuple(import_binding(facts, binding) for binding in bindings)
-    return Verdict(Fix((Replace(facts.source.span(statement), text),), moves=moves))
+    return Verdict(Fix((edit,), moves=moves))
 
 
 def _imports(facts: ModuleFacts, statement: ast.Import) -> Iterator[_Found]:

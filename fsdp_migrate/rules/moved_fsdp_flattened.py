@@ -17,7 +17,7 @@ from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.flat_parameter import ATTRIBUTE, attribute_test
-from fsdp_migrate.rules.moved_modules import Layout, home_of, import_text, import_trouble, module_span, written
+from fsdp_migrate.rules.moved_modules import bound, home_of, import_trouble, move
 from fsdp_migrate.rules.releases import import_binding, uses_of
 from fsdp_migrate.torch_api.data import exists
 
@@ -76,12 +76,12 @@ def _chains(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _verdict(facts: ModuleFacts, statement: ast.ImportFrom, moved: Sequence[ast.alias]) -> Verdict:
     names = [_name(facts, statement, alias) for alias in moved]
-    edit = _import_edit(facts, statement, names)
-    if isinstance(edit, str):
-        return manual(edit)
+    edits = _import_edits(facts, statement, names)
+    if isinstance(edits, str):
+        return manual(edits)
     calls = [call for name in names for call in name.calls]
     tests = (Replace(facts.source.span(call), attribute_test(facts, _tested(call))) for call in calls)
-    return Verdict(Fix((edit, *tests)))
+    return Verdict(Fix((*edits, *tests)))
 
 
 def _name(facts: ModuleFacts, statement: ast.ImportFrom, alias: ast.alias) -> _Name:
@@ -115,31 +115,15 @@ def _tested(call: ast.Call) -> ast.expr:
     return call.args[0] if call.args else call.keywords[0].value
 
 
-def _import_edit(facts: ModuleFacts, statement: ast.ImportFrom, names: Sequence[_Name]) -> Edit | str:
-    """The change of the import, or why it cannot be made."""
-    kept = [name.alias for name in names if name.stays]
-    going = [name.alias for name in names]
-    others = [alias for alias in statement.names if alias not in going]
-    span = facts.source.span(statement)
-    if not kept:
-        return EditImport(span, remove=tuple(alias.asname or alias.name for alias in going))
-    where = module_span(facts, statement)
-    if len(kept) == len(statement.names) and where is not None:
-        return Replace(where, HOME)
-    trouble = import_trouble(facts, statement)
+def _import_edits(facts: ModuleFacts, statement: ast.ImportFrom, names: Sequence[_Name]) -> list[Edit] | str:
+    """The changes of the import, or why they cannot be made."""
+    kept = [bound(name.alias) for name in names if name.stays]
+    going = tuple(bound(name.alias) for name in names if not name.stays)
+    trouble = import_trouble(facts, statement) if kept and len(kept) < len(statement.names) else None
     if trouble is not None:
         return trouble
-    return Replace(span, _statements(facts, statement, kept, others))
-
-
-def _statements(
-    facts: ModuleFacts, statement: ast.ImportFrom, kept: Sequence[ast.alias], others: Sequence[ast.alias]
-) -> str:
-    layout = Layout.of(facts, statement)
-    texts = [import_text(HOME, [written(alias) for alias in kept], layout)]
-    if others:
-        texts.append(import_text(statement.module or "", [written(alias) for alias in others], layout))
-    return f"\n{layout.indent}".join(texts)
+    removals = [EditImport(facts.source.span(statement), remove=going)] if going else []
+    return [*(move(facts, statement, name, HOME) for name in kept), *removals]
 
 
 RULE = Rule(

@@ -12,7 +12,7 @@ from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.imports import for_type_checking
-from fsdp_migrate.rules.moved_modules import Layout, import_text, import_trouble, module_span, written
+from fsdp_migrate.rules.moved_modules import import_trouble, move
 from fsdp_migrate.rules.moved_uses import chains_through, renamed_uses
 from fsdp_migrate.rules.torch_places import Import, imports
 from fsdp_migrate.rules.version_style import version_test
@@ -63,13 +63,23 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
         renamed = renamed_uses(facts, one.taken, one.name) if one.renames and not one.guard else None
         uses += (*one.edits, *(renamed or ()))
         texts[one] = one.text(one.taken.bound if renamed is None else one.name)
-    edits = _in_place(facts, statement, texts)
-    if edits is None:
-        trouble = import_trouble(facts, statement)
-        if trouble is not None:
-            return manual(trouble)
-        edits = [Replace(facts.source.span(statement), _statements(facts, statement, texts))]
+    if not _in_place(statement, relocations) and (trouble := import_trouble(facts, statement)) is not None:
+        return manual(trouble)
+    edits = []
+    for one, text in texts.items():
+        edit = move(facts, statement, one.taken.bound, one.module, text if one.renames else None)
+        if one.guard:
+            names = [other.new for other in relocations if other.guard and other.module == one.module]
+            test = version_test(facts, statement, names)
+            edit = edit._replace(fallback=statement.module or "", test=test, then=one.then)
+        edits.append(edit)
     return Verdict(Fix((*edits, *uses), tuple(release for one in relocations for release in one.releases)))
+
+
+def _in_place(statement: ast.ImportFrom, relocations: Sequence[Relocation]) -> bool:
+    """Whether the import goes on as one statement."""
+    modules = {one.module for one in relocations}
+    return len(modules) == 1 and len(relocations) == len(statement.names) and not any(one.guard for one in relocations)
 
 
 def kept_both(
@@ -97,51 +107,6 @@ def kept_both(
     return Verdict(verdict.fix._replace(edits=(*verdict.fix.edits, *edits)), below_floor=True)
 
 
-def _in_place(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]) -> list[Replace] | None:
-    """Edits inside the statement, None where it takes another one."""
-    span = module_span(facts, statement)
-    modules = {one.module for one in texts}
-    if span is None or len(modules) > 1 or len(texts) < len(statement.names) or any(one.guard for one in texts):
-        return None
-    edits = [Replace(span, next(iter(modules)))] if modules != {statement.module} else []
-    edits += [Replace(facts.source.span(one.taken.alias), text) for one, text in texts.items() if one.renames]
-    return edits
-
-
-def _statements(facts: ModuleFacts, statement: ast.ImportFrom, texts: dict[Relocation, str]) -> str:
-    """The imports that take the place of the statement: the moved names by module, then what stays."""
-    layout = Layout.of(facts, statement)
-    old = statement.module or ""
-    groups: dict[tuple[str, bool], list[Relocation]] = {}
-    for one in texts:
-        groups.setdefault((one.module, one.guard), []).append(one)
-    lines = []
-    for (module, guard), members in groups.items():
-        names = [texts[one] for one in members]
-        if guard:
-            before = [written(one.taken.alias) for one in members]
-            arms = import_text(module, names, layout.inner), import_text(old, before, layout.inner)
-            test = version_test(facts, statement, [one.new for one in members])
-            lines.append(_guarded(*arms, layout, test, [line for one in members for line in one.then]))
-        else:
-            lines.append(import_text(module, names, layout))
-    moved = {one.taken.alias for one in texts}
-    rest = [written(alias) for alias in statement.names if alias not in moved]
-    if rest:
-        lines.append(import_text(old, rest, layout))
-    return f"\n{layout.indent}".join(lines)
-
-
-def _guarded(new: str, old: str, layout: Layout, test: str | None, then: Sequence[str] = ()) -> str:
-    """Both imports: chosen by a test for the version, else the old one where the new one fails."""
-    outer, inner = f"\n{layout.indent}", f"\n{layout.inner.indent}"
-    follow = "".join(f"{inner}{line}" for line in then)
-    if test is not None:
-        return f"if {test}:{inner}{new}{follow}{outer}else:{inner}{old}"
-    behind = f"{outer}else:{follow}" if then else ""
-    return f"try:{inner}{new}{outer}except ImportError:{inner}{old}{behind}"
-
-
 def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) -> Verdict:
     """The verdict that moves one module of an `import` statement, and the chains that go through it."""
     source, alias, statement = facts.source, taken.alias, taken.statement
@@ -160,7 +125,5 @@ def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) ->
     trouble = import_trouble(facts, statement)
     if trouble is not None or len(statement.names) > 1 or not taken.binds_path:
         return manual(trouble or f"only names can come from either place: import what is needed from `{new}` by name")
-    layout = Layout.of(facts, statement)
-    test = version_test(facts, statement, [new])
-    text = _guarded(f"import {new} as {taken.bound}", f"import {written(alias)}", layout, test)
-    return Verdict(Fix((Replace(source.span(statement), text),)))
+    edit = move(facts, statement, taken.bound, "", f"{new} as {taken.bound}")
+    return Verdict(Fix((edit._replace(fallback="", test=version_test(facts, statement, [new])),)))

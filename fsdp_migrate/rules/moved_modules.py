@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
+from fsdp_migrate.edits import MoveImport
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.names import PACKAGE
-from fsdp_migrate.source import Span
 from fsdp_migrate.torch_api.data import exists
 
 FLAT_PARAMETER = "FlatParameter"
-_WIDTH = 88
 
 
 class Home(NamedTuple):
@@ -82,46 +81,9 @@ def companion_modules(names: Sequence[str], releases: Iterable[Version]) -> tupl
     return COMPANIONS if set().union(*having.values()) == wanted else None
 
 
-class Layout(NamedTuple):
-    """Where an import is written: its indentation, one level of it, and whether it was spread over several lines."""
-
-    indent: str
-    unit: str
-    spread: bool
-
-    @classmethod
-    def of(cls, facts: ModuleFacts, statement: ast.stmt) -> Layout:
-        """The layout of a statement."""
-        return cls(facts.indentation(statement), facts.indent_unit, statement.end_lineno != statement.lineno)
-
-    @property
-    def inner(self) -> Layout:
-        """One level deeper."""
-        return Layout(self.indent + self.unit, self.unit, self.spread)
-
-
-def import_text(module: str, names: Sequence[str], layout: Layout) -> str:
-    """A `from ... import`, one name a line if it would be too wide or was spread before."""
-    line = f"from {module} import {', '.join(names)}"
-    fits = len(layout.indent.expandtabs()) + len(line) <= _WIDTH
-    if fits and not (layout.spread and len(names) > 1):
-        return line
-    listed = "".join(f"{layout.inner.indent}{name},\n" for name in names)
-    return f"from {module} import (\n{listed}{layout.indent})"
-
-
-def guarded_text(modules: Sequence[str], names: Sequence[str], layout: Layout) -> str:
-    """Imports of `names` from the first of `modules` that has them."""
-    if len(modules) == 1:
-        return import_text(f"{PACKAGE}.{modules[0]}", names, layout)
-    inner = layout.inner
-    first, second = (import_text(f"{PACKAGE}.{module}", names, inner) for module in modules)
-    return f"try:\n{inner.indent}{first}\n{layout.indent}except ImportError:\n{inner.indent}{second}"
-
-
-def written(alias: ast.alias) -> str:
-    """An imported name as it is written."""
-    return alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
+def bound(alias: ast.alias) -> str:
+    """The name that a part of a `from ... import` binds."""
+    return alias.asname or alias.name
 
 
 def has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
@@ -135,20 +97,15 @@ def has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
     return not before.strip() and (not after or after.startswith(b"#"))
 
 
-def module_span(facts: ModuleFacts, statement: ast.ImportFrom) -> Span | None:
-    """Where the module of a `from ... import` is written, None when it is written in an unusual way."""
-    span = facts.source.span(statement)
-    module = statement.module or ""
-    if not facts.source.segment(span).startswith(f"from {module} import"):
-        return None
-    start = span.start + len("from ")
-    return Span(start, start + len(module.encode()))
-
-
 def import_trouble(facts: ModuleFacts, statement: ast.stmt) -> str | None:
-    """Why an import cannot be written anew, None when it can."""
-    if facts.source.has_comment(facts.source.span(statement)):
-        return "a comment stands inside the import: move it out"
+    """Why an import cannot become several statements, None when it can."""
     if not has_own_lines(facts, statement):
         return "the import shares its line with other code: give it a line of its own"
     return None
+
+
+def move(facts: ModuleFacts, statement: ast.stmt, name: str, module: str, text: str | None = None) -> MoveImport:
+    """The edit that imports a bound name from another module; `text` is how it is written there, if otherwise."""
+    return MoveImport(
+        facts.source.span(statement), name, module, facts.indentation(statement), facts.indent_unit, text=text
+    )

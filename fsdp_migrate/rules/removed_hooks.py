@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import BindingError, Bound, bind, ordered_arguments
+from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.construction import PARTIAL
-from fsdp_migrate.rules.dropped import loses_comment
 from fsdp_migrate.rules.roles import is_group, made_as_group
 from fsdp_migrate.torch_api.data import exists
 
@@ -106,8 +105,6 @@ def _called(facts: ModuleFacts, call: ast.Call, hook: Hook) -> Verdict:
 def _partial(facts: ModuleFacts, call: ast.Call, node: ast.Attribute, hook: Hook) -> Verdict:
     if "\n" in facts.source.segment(node):
         return manual(f"the method is written over several lines: use `FSDP.{hook.new}`")
-    if loses_comment(facts, call, Bound(node, 0)):
-        return manual(f"a comment stands at the method: move it out, or use `FSDP.{hook.new}`")
     method = f"{facts.source.segment(node.value)}.{hook.new}"
     kept = [
         Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)

@@ -10,8 +10,7 @@ from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import DISTRIBUTED, uses_distributed
-from fsdp_migrate.facts.releases.attempts import attempts_around, names_of_exceptions
-from fsdp_migrate.facts.scopes import FunctionNode
+from fsdp_migrate.facts.releases.attempts import attempts_around, expecting, names_of_exceptions
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.torch_places import Quoted, imports
@@ -27,7 +26,6 @@ CALLING = frozenset({"TypeError", "Exception", "BaseException"})
 _CHOOSY = ("skip", "require", "runif", "run_if", "xfail")
 _BODIES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 # Context managers in which an error is expected or passed over.
-_EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
 
 def concerned(facts: ModuleFacts, path: str) -> bool:
@@ -127,7 +125,7 @@ def excused(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], *, too_ne
         for handler in attempt.handlers:
             if names_of_exceptions(handler.type) & errors and (too_new or not isinstance(handler.body[-1], ast.Raise)):
                 return True
-    return any(_expects(manager, errors) for manager in _managers_around(facts, node))
+    return any(True for _ in expecting(node, errors, facts.structure.parents))
 
 
 def errors_of(one: Quoted) -> frozenset[str]:
@@ -135,21 +133,6 @@ def errors_of(one: Quoted) -> frozenset[str]:
     if one.reader is None:
         return IMPORTING | READING
     return TAKING if isinstance(one.reader, ast.Subscript) else READING
-
-
-def _managers_around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.expr]:
-    child = node
-    while (parent := facts.structure.parents.get(child)) is not None and not isinstance(parent, FunctionNode):
-        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
-            yield from (item.context_expr for item in parent.items)
-        child = parent
-
-
-def _expects(manager: ast.expr, errors: frozenset[str]) -> bool:
-    if not isinstance(manager, ast.Call):
-        return False
-    name = getattr(manager.func, "attr", getattr(manager.func, "id", None))
-    return name in _EXPECTING and any(names_of_exceptions(argument) & errors for argument in manager.args)
 
 
 def severity(facts: ModuleFacts, node: ast.AST, missing: Sequence[Version], releases: Iterable[Version]) -> Severity:

@@ -89,13 +89,11 @@ def test_a_rule_is_graded_anew(run: Run, fixes: str, text: str, grade: str, reas
     assert (Path("x.py").read_text() != text) is (grade != "manual")
 
 
-def test_what_has_no_fix_or_would_lose_a_comment_is_not_made_safe(run: Run) -> None:
-    commented = LEGACY.replace("model, optim)\n", "model, optim, optim_input=None  # why\n    )\n")
+def test_what_has_no_fix_is_not_made_safe(run: Run) -> None:
     lost = LEGACY.replace("full_optim_state_dict(model, optim)", "scatter_full_optim_state_dict(None, model)")
-    plant({"fsdp-migrate.toml": "fixes = { FSDP = 'safe' }\n", "x.py": commented, "y.py": lost})
+    plant({"fsdp-migrate.toml": "fixes = { FSDP = 'safe' }\n", "y.py": lost})
     assert {grade for _, _, grade in found(run("lint", "--output-format", "json"))} == {"manual"}
     run("rewrite")
-    assert Path("x.py").read_text() == commented
     assert Path("y.py").read_text() == lost
 
 

@@ -189,3 +189,68 @@ def test_a_callback_that_another_module_imports_keeps_its_parameters(use: str, s
     (finding,) = findings_of(tmp_path, "lib.py", ">=2.5")
     assert finding.code == "FSDP613"
     assert (finding.fix is not None) == safe
+
+
+OPTIONAL = """\
+try:
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+    HAS_FSDP = True
+except ImportError:
+    FSDP, HAS_FSDP = None, False
+"""
+GUARDED = """\
+def save(model, optim):
+    if HAS_FSDP and isinstance(model, FSDP):
+        return FSDP.full_optim_state_dict(model, optim)
+    return optim.state_dict()
+"""
+GUARDED_AFTER = (
+    GUARDED.partition("        return")[0]
+    + """\
+        from torch.distributed.fsdp import FullOptimStateDictConfig, StateDictType
+        with FSDP.state_dict_type(
+            model,
+            StateDictType.FULL_STATE_DICT,
+            optim_state_dict_config=FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True),
+        ):
+            return FSDP.optim_state_dict(model, optim)
+    return optim.state_dict()
+"""
+)
+
+
+@pytest.mark.parametrize("module", ["mylib.dist", "mylib.facade"])
+def test_names_come_where_they_are_used_if_the_module_that_brings_fsdp_goes_on_without_torch(
+    module: str, tmp_path: Path
+) -> None:
+    head = f"from {module} import FSDP, HAS_FSDP\n\n\n"
+    facade = "from .dist import FSDP, HAS_FSDP\n"
+    grow(
+        tmp_path,
+        {
+            "mylib/__init__.py": "",
+            "mylib/dist.py": OPTIONAL,
+            "mylib/facade.py": facade,
+            "train.py": head + GUARDED,
+            "whole.py": "from mylib import dist\n\n\n"
+            + GUARDED.replace("FSDP", "dist.FSDP").replace("HAS_dist", "dist.HAS"),
+            "needy.py": f"from torch.distributed.fsdp import StateDictType\n{head}{GUARDED}",
+        },
+    )
+    assert rewritten(tmp_path, "train.py").raw.decode() == head + GUARDED_AFTER
+    assert "        from torch.distributed.fsdp import Full" in rewritten(tmp_path, "whole.py").raw.decode()
+    # What cannot do without torch anyway takes them as ever.
+    assert rewritten(tmp_path, "needy.py").raw.decode().startswith(f"{ADDED}{head}")
+
+
+def test_a_name_goes_although_another_import_follows_its_statement(tmp_path: Path) -> None:
+    test = "    ok = any({} for p in model.parameters())\n"
+    head, body = SAVE.split("\n", 1)
+    text = f"from mylib.dist import FSDP, FlatParameter\n{head}\n{{}}{body}"
+    grow(
+        tmp_path,
+        {"mylib/__init__.py": "", "mylib/dist.py": f"{PUBLIC}from torch.distributed.fsdp import FlatParameter\n"},
+    )
+    grow(tmp_path, {"train.py": text.format(test.format("isinstance(p, FlatParameter)"))})
+    after = rewritten(tmp_path, "train.py").raw.decode()
+    assert after.startswith(f"from mylib.dist import FSDP\n{ADDED}{head}\n    ok = any(getattr(p, ")

@@ -197,7 +197,7 @@ def test_names_that_move_to_other_modules_stand_in_front_of_what_stays() -> None
     text = "if x:\n    from old import a, b as c, d\n"
     span = Span(text.index("from"), len(text) - 1)
     plan = [MoveImport(span, name, module, "    ") for name, module in (("c", "new"), ("a", "other"))]
-    new = "if x:\n    from new import b as c\n    from other import a\n    from old import d\n"
+    new = "if x:\n    from other import a\n    from new import b as c\n    from old import d\n"
     assert apply(read_source(text.encode(), "m.py"), plan).decode() == new
 
 

@@ -34,9 +34,11 @@ def test_any_other_switch_is_manual() -> None:
     check_manual(f"{IMPORT}checkpoint_wrapper(x, offload_to_cpu=cfg.offload)\n", OFFLOAD, "offload_wrapper")
     check_manual(f"{IMPORT}checkpoint_wrapper(x, CheckpointImpl.REENTRANT, True)\n", OFFLOAD, "offload_wrapper")
     check_manual(f"{IMPORT}checkpoint_wrapper(x, offload_to_cpu=False, checkpoint_fn=f)\n", OFFLOAD, "`checkpoint_fn`")
-    check_manual(
-        f"{IMPORT}checkpoint_wrapper(\n    x,\n    offload_to_cpu=False,  # slow\n)\n", OFFLOAD, "a comment stands"
-    )
+
+
+def test_a_comment_at_the_switch_stays_in_the_call() -> None:
+    text = f"{IMPORT}checkpoint_wrapper(\n    x,\n    {{}}# slow\n)\n"
+    check_transformed(text.format("offload_to_cpu=False,  "), text.format(""), OFFLOAD)
 
 
 def test_other_third_positions_and_older_releases_are_left_alone() -> None:

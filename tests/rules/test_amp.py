@@ -291,25 +291,25 @@ def test_a_subclass_follows_an_import_unless_its_base_may_get_positions() -> Non
         check_manual(text.format("cuda.") + rest, SCALER, "`super().__init__`", torch=">=2.3")
 
 
-def test_an_import_with_comments_for_some_names_stays() -> None:
+def test_a_comment_at_one_of_several_names_goes_with_it() -> None:
     check_transformed(
         """\
         import torch
         from torch.cuda.amp import (
             GradScaler,  # scales
-            autocast,
+            autocast,  # mixed
         )
 
         scaler = GradScaler()
         """,
         """\
         import torch
+        from torch.amp import GradScaler  # scales
         from torch.cuda.amp import (
-            GradScaler,  # scales
-            autocast,
+            autocast,  # mixed
         )
 
-        scaler = torch.amp.GradScaler("cuda")
+        scaler = GradScaler("cuda")
         """,
         SCALER,
         torch=">=2.3",
@@ -414,10 +414,3 @@ def test_a_comment_at_the_only_name_of_an_import_moves_along(names: str) -> None
     text = "import torch\nimport torch.distributed\nfrom torch.{} import {}\n\nwith autocast({}):\n    pass\n"
     after = text.format("amp", names, '"cuda", dtype=torch.float16, cache_enabled=True')
     check_transformed(text.format("cuda.amp", names, ""), after, "FSDP801", torch=">=2.4")
-
-
-def test_an_import_of_several_names_with_a_comment_stays_as_it_is() -> None:
-    names = "(\n    autocast,  # mixed\n    GradScaler,\n)"
-    head = f"import torch\nimport torch.distributed\nfrom torch.cuda.amp import {names}\n"
-    after = 'with torch.amp.autocast("cuda", dtype=torch.float16, cache_enabled=True):\n    pass\n'
-    check_transformed(f"{head}with autocast():\n    pass\n", head + after, "FSDP801", torch=">=2.4")

@@ -238,12 +238,18 @@ def test_one_process_alone_needs_its_argument(value: str) -> None:
         (f"dcp.save_state_dict({MODEL}, {WRITER}, group, rank)", "has no `coordinator_rank`"),
         ("store = dcp.save_state_dict", "call `save` where it is called"),
         ("getattr(dcp, 'save_state_dict')(state, writer)", "call `save` where it is called"),
-        (f"dcp.save_state_dict({MODEL}, {WRITER}, no_dist=False  # all\n)", "a comment stands at `no_dist`"),
         ("from mylib import f\nf(dcp.save_state_dict)", "call `save` where it is called"),
     ],
 )
 def test_other_uses_are_manual(call: str, reason: str) -> None:
     check_manual(f"{DCP}{call}\n", CODE, reason, torch=">=2.7")
+
+
+def test_a_comment_at_an_argument_that_goes_stays_in_the_call() -> None:
+    before = f"{DCP}dcp.save_state_dict({MODEL}, {WRITER}, no_dist=False  # all\n)\n"
+    (found,) = lint(before, CODE, ">=2.7")
+    assert found.message.endswith("; the comment at `no_dist` stays in the call")
+    assert found.applicability is Applicability.SAFE
 
 
 def test_a_function_that_is_kept_under_a_name_is_told_once() -> None:

@@ -26,8 +26,11 @@ def test_what_nothing_takes_the_place_of_is_a_hint(value: str) -> None:
     check_noop(text, "FSDP815", torch=">=2.1,<2.13")
 
 
-def test_a_comment_or_a_call_is_not_dropped() -> None:
-    check_manual(f"{DDP}DDP(m, check_reduction=True,  # why\n    dim=0)\n", "FSDP815", "a comment stands")
+def test_a_comment_stays_and_a_call_is_not_dropped() -> None:
+    before, after = "check_reduction=True,  # why\n    dim=0)", "\n    # why\n    dim=0)"
+    check_transformed(f"{DDP}DDP(m, {before}\n", f"{DDP}DDP(m,{after}\n", "FSDP815")
+    (found,) = lint(f"{DDP}DDP(m, {before}\n", "FSDP815")
+    assert found.message.endswith("; the comment at `check_reduction` stays in the call")
     check_manual(f"{DDP}DDP(m, check_reduction=f())\n", "FSDP815", "unless computing it")
 
 

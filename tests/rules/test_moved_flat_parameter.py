@@ -208,10 +208,6 @@ def test_a_chain_follows_a_companion_where_one_module_always_has_it() -> None:
             "`FlattenParamsWrapper` is in no module",
         ),
         ("from torch.distributed.fsdp.flat_param import FlatParamHandle, p_assert\n", "`p_assert` is in no module"),
-        (
-            "from torch.distributed.fsdp.flat_param import (\n    FlatParamHandle,  # private\n)\n",
-            "a comment stands inside",
-        ),
         ("import os; from torch.distributed.fsdp.flat_param import FlatParamHandle\n", "shares its line"),
         ("if ok: from torch.distributed.fsdp.flat_param import FlatParamHandle\n", "shares its line"),
         ("import torch.distributed.fsdp.flat_param as m\nx = m.FlatParamHandle\n", "`m.FlatParamHandle` is used too"),
@@ -312,3 +308,36 @@ def test_an_import_with_a_comment_moves_rather_than_goes() -> None:
 )
 def test_the_message_says_what_is_where(text: str, torch: str, message: str) -> None:
     assert [finding.message for finding in lint(text, "FSDP303", torch)] == [message]
+
+
+_PROBE = "from torch.distributed.fsdp.flat_param import FlatParamHandle"
+_QUESTIONS = {
+    "the answer follows": "def f():\n    try:\n        {}\n    except ImportError:\n        return 0\n    return 1\n",
+    "the body answers": "def f():\n    try:\n        {}  # noqa: F401\n        return True\n    except Exception:\n"
+    "        log('none')\n        return False\n",
+    "the else answers": "def f():\n    try:\n        {}\n    except ImportError:\n        pass\n"
+    "    else:\n        log('old')\n        return 'old', 1\n    return 'new', -1\n",
+    "a flag is set": "HAS = False\ntry:\n    {}\n    HAS = True\nexcept (ImportError, OSError):\n    pass\n",
+    "errors are suppressed": "HAS = False\nwith suppress(ImportError):\n    {}\n    HAS = True\n",
+    "a test wants it to fail": "def test_gone():\n    with pytest.raises(ImportError):\n        {}\n",
+}
+
+
+@pytest.mark.parametrize("question", _QUESTIONS)
+def test_an_import_that_only_asks_which_torch_this_is_stays(question: str) -> None:
+    check_noop(_QUESTIONS[question].format(_PROBE), "FSDP303")
+    check_noop(_QUESTIONS[question].format("from torch.distributed.fsdp._utils import _is_fsdp_flattened"), "FSDP304")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(p):\n    try:\n        {}\n    except ImportError:\n        return False\n    return FlatParamHandle\n",
+        "try:\n    {}\n    HAS = bool(FlatParamHandle)\nexcept ImportError:\n    pass\n",
+        "with suppress(ImportError):\n    {}\n    types += (FlatParamHandle,)\n",
+        "try:\n    {}\nexcept ImportError:\n    pass\n",
+        "try:\n    {}\n    HAS = True\nexcept KeyError:\n    HAS = False\n",
+    ],
+)
+def test_one_that_is_used_or_whose_failing_nobody_catches_is_no_question(text: str) -> None:
+    assert {finding.code for finding in lint(text.format(_PROBE), "FSDP303")} == {"FSDP303"}

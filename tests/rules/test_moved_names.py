@@ -228,7 +228,6 @@ def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
             "does not lead to `torch.distributed.utils._apply_to_tensors`",
             ">=2.1",
         ),
-        (f"from {OLD_TENSOR}.debug import (\n    CommDebugMode,  # counts\n)\n", "a comment stands inside", ">=2.1"),
         (f"import os; from {OLD_TENSOR}.debug import CommDebugMode\n", "shares its line", ">=2.1"),
         (f"from unittest import mock\nmock.patch('{OLD_TENSOR}.debug.CommDebugMode')\n", "a name in a string", ">=2.1"),
         (

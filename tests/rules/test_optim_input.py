@@ -19,6 +19,10 @@ def rekey(arguments: str) -> str:
     [
         ("osd, kind, model, optim_input={}, optim=optim", "osd, kind, model, optim=optim"),
         ("osd, kind, model, {}, optim", "osd, kind, model, optim=optim"),
+        (
+            "osd, kind, model, {},  # order\n        optim",
+            "osd, kind, model,\n        # order\n        optim=optim",
+        ),
     ],
 )
 @pytest.mark.parametrize("given", ["params", "model.parameters()", "other.param_groups"])
@@ -47,7 +51,6 @@ def test_what_the_optimizer_is_built_from_has_its_order() -> None:
         ("osd, kind, model, params", "without `optim=` the order of `model.parameters()` is assumed"),
         ("osd, kind, model, params, None", "without `optim=` the order of `model.parameters()` is assumed"),
         ("osd, kind, model, build(params), optim", "`build(params)` would no longer be evaluated"),
-        ("osd, kind, model, params,  # order\n        optim", "a comment stands at the argument"),
     ],
 )
 def test_what_the_argument_may_be_needed_for_is_manual(arguments: str, reason: str) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.checks import check_manual, check_transformed, lint
+from tests.rules.checks import check_transformed, lint
 
 HEAD = "import functools\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
 OLD, NEW = "FSDP.load_optim_state_dict_pre_hook", "FSDP.optim_state_dict_to_load"
 
 
-@pytest.mark.parametrize("method", [f"(  # why\n    {OLD}\n)", f"{OLD}  # why\n   "])
-def test_a_comment_at_the_method_of_a_partial_is_not_lost(method: str) -> None:
-    check_manual(f"{HEAD}hook = functools.partial({method}, model)\n", "FSDP109", "a comment stands at the method")
+@pytest.mark.parametrize(("method", "indent"), [(f"(  # why\n    {OLD}\n)", "    "), (f"{OLD}  # why\n   ", "   ")])
+def test_a_comment_at_the_method_of_a_partial_is_not_lost(method: str, indent: str) -> None:
+    arguments = f"\n{indent}{NEW},\n{indent}# why\n{indent}model,\n{indent}is_named_optimizer=True"
+    after = f"{HEAD}hook = functools.partial({arguments})\n"
+    check_transformed(f"{HEAD}hook = functools.partial({method}, model)\n", after, "FSDP109")
 
 
 def test_a_comment_at_another_argument_stays_with_it() -> None:

@@ -70,7 +70,8 @@ def test_use_dtensor_is_dropped_where_it_is_false() -> None:
     text = f"{IMPORT}c = ShardedStateDictConfig(offload_to_cpu=True, use_dtensor={{}})\n"
     check_transformed(text.format("False"), f"{IMPORT}c = ShardedStateDictConfig(offload_to_cpu=True)\n", "FSDP204")
     check_manual(text.format("True"), "FSDP204", "build the model with one")
-    check_manual(text.format("False  # why\n"), "FSDP204", "a comment stands at the argument")
+    kept = "ShardedStateDictConfig(offload_to_cpu=True\n# why\n)"
+    check_transformed(text.format("False  # why\n"), f"{IMPORT}c = {kept}\n", "FSDP204")
     check_noop(text.format("True"), "FSDP204", torch=">=2.1,<2.2")
 
 

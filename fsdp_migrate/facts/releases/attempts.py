@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,6 +31,7 @@ _ALWAYS = frozenset(
 _DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SEQUENTIAL = (ast.expr, ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.With, ast.withitem)
 _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 _FALLBACKS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)
 
 
@@ -209,6 +210,80 @@ def attempts_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterat
         if isinstance(parent, ast.Try) and child in parent.body:
             yield parent
         child = parent
+
+
+def expecting(
+    node: ast.AST, errors: frozenset[str], parents: Mapping[ast.AST, ast.AST]
+) -> Iterator[ast.With | ast.AsyncWith]:
+    """The `with` statements in which one of the errors may be raised, as `suppress` and pytest's `raises` let it."""
+    child = node
+    while (parent := parents.get(child)) is not None and not isinstance(parent, _DEFERRED):
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
+            managers = (item.context_expr for item in parent.items)
+            if any(_expects(manager, errors) for manager in managers):
+                yield parent
+        child = parent
+
+
+def _expects(manager: ast.expr, errors: frozenset[str]) -> bool:
+    if not isinstance(manager, ast.Call) or called(manager) not in _EXPECTING:
+        return False
+    return any(names_of_exceptions(argument) & errors for argument in manager.args)
+
+
+def called(call: ast.Call) -> str | None:
+    """The last name of what is called."""
+    return getattr(call.func, "attr", getattr(call.func, "id", None))
+
+
+def is_question(statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether an import only asks which torch this is: its failing is caught, and all that comes of it is an answer."""
+    errors = _CATCHING[IMPORT]
+    for block in attempts_around(statement, parents):
+        handlers = [handler.body for handler in block.handlers if _caught(handler) & errors]
+        if handlers and (_answers(block.body, statement) or _answers(block.orelse, statement)):
+            return True
+        behind = _behind(block, parents) if block.body == [statement] and not block.orelse else ()
+        if handlers and all(_answers(body, statement) for body in (*handlers, behind)):
+            return True
+    expected = expecting(statement, errors, parents)
+    return any(not _suppresses(block) or _answers(block.body, statement) for block in expected)
+
+
+def _suppresses(block: ast.With | ast.AsyncWith) -> bool:
+    """Whether a `with` lets errors pass; those of tests ask for them."""
+    managers = (item.context_expr for item in block.items)
+    return any(isinstance(manager, ast.Call) and called(manager) == "suppress" for manager in managers)
+
+
+def _answers(statements: Sequence[ast.stmt], about: ast.stmt) -> bool:
+    """Whether statements set or return something written out, and do no more with what the import `about` binds."""
+    bound = {alias.asname or alias.name for alias in getattr(about, "names", ())}
+    found = False
+    for statement in statements:
+        if isinstance(statement, (ast.Return, ast.Assign, ast.AnnAssign)):
+            if statement.value is None or not _is_written_out(statement.value):
+                return False
+            found = True
+        elif isinstance(statement, ast.Expr):
+            if any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(statement)):
+                return False
+        elif not isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
+            return False
+    return found
+
+
+def _is_written_out(value: ast.expr) -> bool:
+    inert = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.unaryop, ast.Load)
+    return all(isinstance(node, inert) for node in ast.walk(value))
+
+
+def _behind(block: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast.stmt]:
+    """The statements behind one in its block."""
+    for _, value in ast.iter_fields(parents[block]):
+        if isinstance(value, list) and block in value:
+            return value[value.index(block) + 1 :]
+    return ()
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[tuple[str, ...], str | None]]:

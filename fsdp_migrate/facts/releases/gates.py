@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from fsdp_migrate.facts.releases.attempts import Attempt, attempts_around
+from fsdp_migrate.facts.releases.attempts import Attempt, attempts_around, is_question
 from fsdp_migrate.facts.releases.evaluator import outcome
 from fsdp_migrate.facts.releases.flags import Flags
 from fsdp_migrate.facts.releases.reach import Names, Reach
@@ -75,8 +75,10 @@ class Gates:
         return outcome(test, release, self.names, self.flags).value
 
     def guarded_import(self, node: ast.stmt) -> bool:
-        """Whether an import may fail here: a handler of its ImportError imports or assigns something instead."""
-        return any(self.attempt(around).replaces(node) for around in attempts_around(node, self.parents))
+        """Whether an import may fail here: something takes its place then, or whether it fails is all that is asked."""
+        if any(self.attempt(around).replaces(node) for around in attempts_around(node, self.parents)):
+            return True
+        return is_question(node, self.parents)
 
     def mask(self, node: ast.AST) -> int:
         """`alive` as bits."""
