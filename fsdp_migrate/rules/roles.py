@@ -14,6 +14,7 @@ _WORLD = ("WORLD", "_get_default_group")
 _CLASS = "ProcessGroup"
 _DICTS = ("dict", "mapping")
 _PARAMETER_METHODS = ("parameters", "named_parameters")
+OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 
@@ -52,6 +53,11 @@ def _speaks_of_group(node: ast.expr) -> bool:
         return True
     words = _last_name(node).lower().strip("_").split("_")
     return words[-1] in _GROUP_WORDS and words[-2:-1] not in (["param"], ["parameter"])
+
+
+def is_called_optimizer(node: ast.expr) -> bool:
+    """Whether a name or attribute is called as optimizers are."""
+    return _last_name(node).rpartition("_")[2] in OPTIMIZER_NAMES
 
 
 def is_optim_input(node: ast.expr) -> bool:
