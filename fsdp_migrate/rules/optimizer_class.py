@@ -87,6 +87,9 @@ class _Objects:
                 yield from self._bound(facts, binding)
         elif isinstance(node, ast.Attribute):
             yield from self._attribute(facts, node)
+        elif isinstance(node, (ast.IfExp, ast.BoolOp)):
+            for value in node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse):
+                yield from self.classes(facts, value)
 
     def _bound(self, facts: ModuleFacts, binding: Binding) -> Iterator[tuple[ModuleFacts, ast.expr]]:
         parent = facts.structure.parents.get(binding.node)
@@ -139,7 +142,8 @@ class _Objects:
 
     def _attribute(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[tuple[ModuleFacts, ast.expr]]:
         """What an attribute is annotated with or assigned: in the classes of its owner, or under the same text."""
-        stores = [(facts, one) for one in facts.structure.stores if ast.unparse(one) == ast.unparse(node)]
+        named = (one for one in facts.structure.stores if one.attr == node.attr)
+        stores = [(facts, one) for one in named if ast.unparse(one) == ast.unparse(node)]
         for there, cls in self._owners(facts, node.value):
             for part in ast.walk(cls):
                 if (

@@ -28,6 +28,11 @@ class ScheduledOptim:
 class Warm(ScheduledOptim):
     pass
 
+class Delegating:
+    @property
+    def param_groups(self):
+        return self.o.param_groups
+
 class Mine(torch.optim.Adam):
     pass
 
@@ -54,6 +59,9 @@ def own(model):
         (f"def f(model, o, osd):\n    w = wrappers.annotated(o)\n    w.{LOAD}", MANUAL),
         (f"def f(model, o, osd):\n    w = wrappers.returned(o)\n    w.{LOAD}", MANUAL),
         (f"def f(model, w, osd):\n    w.{LOAD}\ndef main(m, o, s):\n    f(m, ScheduledOptim(o), s)\n", MANUAL),
+        (f"def f(model, o, warm, osd):\n    w = ScheduledOptim(o) if warm else o\n    w.{LOAD}", MANUAL),
+        (f"class S:\n    w: ScheduledOptim\ndef f(model, s: S, osd):\n    s.w.{LOAD}", MANUAL),
+        (f"def f(model, w: wrappers.Delegating, osd):\n    w.{LOAD}", SAFE),
         (f"def f(model, w: Mine, osd):\n    w.{LOAD}", SAFE),
         (f"def f(model, osd):\n    w = wrappers.own(model)\n    w.{LOAD}", SAFE),
         (f"def f(model, w: torch.optim.Optimizer, osd):\n    w.{LOAD}", SAFE),
