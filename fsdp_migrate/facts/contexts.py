@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.facts.changes import changed_between, place_of
-from fsdp_migrate.facts.evaluation import is_neutral, is_reading
+from fsdp_migrate.facts.evaluation import is_reading
 from fsdp_migrate.facts.fsdp import TypeSetting
 from fsdp_migrate.facts.scopes import TRIES
 
@@ -98,9 +98,8 @@ def _may_set(facts: ModuleFacts, part: ast.AST) -> bool:
     """Whether something may set a type, or let others do so in the meantime."""
     if not isinstance(part, ast.Call):
         return isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.GeneratorExp, ast.Lambda, *TRIES))
-    if is_neutral(part, facts.names) or is_reading(part, facts.names):
-        return False
-    return getattr(part.func, "attr", getattr(part.func, "id", "")) not in _SETTLED
+    name = getattr(part.func, "attr", getattr(part.func, "id", ""))
+    return name not in _SETTLED and not is_reading(part, facts.names)
 
 
 def _fits(facts: ModuleFacts, setting: TypeSetting, rank0_only: str | None) -> bool:

@@ -31,16 +31,9 @@ _READING_METHODS = frozenset(
     """
     get items keys values copy format join split strip rstrip lstrip replace startswith endswith lower upper
     joinpath with_suffix with_name exists is_file getvalue item tolist detach clone size dim numel encode decode
-    parameters named_parameters buffers named_buffers modules named_modules children named_children
+    parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict
     """.split()
 )
-# Calls that have an effect of their own, but cannot notice which state-dict type is set.
-_INDIFFERENT_FUNCTIONS = frozenset(
-    """
-    builtins.print builtins.open torch.save pickle.dump pickle.load pickle.loads torch.distributed.new_group
-    """.split()
-)
-_INDIFFERENT_METHODS = frozenset("pop setdefault read read_bytes cpu cuda to float half long int".split())
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMPREHENDED = "inside a comprehension: write it as a loop"
 _DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -87,23 +80,14 @@ def _runs(part: ast.AST) -> bool:
     return isinstance(part, (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, *_COMPREHENSIONS))
 
 
-def is_neutral(call: ast.expr, names: Names) -> bool:
-    """Whether evaluating this call cannot notice which state-dict type is set."""
-    return _is_among(call, names, _READING_FUNCTIONS | _INDIFFERENT_FUNCTIONS, _READING_METHODS | _INDIFFERENT_METHODS)
-
-
 def is_reading(call: ast.expr, names: Names) -> bool:
     """Whether this call only reads, so that it may change places with a call that reads state."""
-    return _is_among(call, names, _READING_FUNCTIONS, _READING_METHODS | {"state_dict"})
-
-
-def _is_among(call: ast.expr, names: Names, functions: frozenset[str], methods: frozenset[str]) -> bool:
     if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
     qualified = names.qualified(call.func)
-    if qualified in functions:
+    if qualified in _READING_FUNCTIONS:
         return True
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in methods
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in _READING_METHODS
     return is_method and (qualified is None or not qualified.startswith("torch.distributed."))
 
 

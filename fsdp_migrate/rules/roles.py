@@ -7,7 +7,7 @@ import ast
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.annotations import options
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.evaluation import calls_in, is_neutral
+from fsdp_migrate.facts.evaluation import calls_in, is_reading
 
 _GROUP_WORDS = ("group", "subgroup", "pg")
 _WORLD = ("WORLD", "_get_default_group")
@@ -70,7 +70,7 @@ def is_optim_input(node: ast.expr) -> bool:
 
 def has_effect(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether evaluating an argument may do something that would be missed without it."""
-    return any(not is_neutral(call, facts.names) and not is_optim_input(call) for call in calls_in(node))
+    return any(not is_reading(call, facts.names) and not is_optim_input(call) for call in calls_in(node))
 
 
 def _last_name(node: ast.expr) -> str:
