@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # The names of an attribute chain, without the `self` of a method: functions share models by what they call them.
 Path = tuple[str, ...]
+_Put = tuple[Path, ast.expr, bool]
 _SELF = ("self", "cls")
 _ADDING = ("add_module", "register_module", "append", "insert", "extend")
 
@@ -26,40 +27,55 @@ def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str 
     `set_state_dict_type`).
     """
     whole = _path(facts.fsdp.followed(model))
+    if whole is None:
+        return None
+    put = facts.memo(_assigned, lambda: list(_assigned(facts)))
+    names = _names_of(put, whole)
     around = [one for one in facts.fsdp.settings("state_dict_type") if is_in_force(facts, one, node)]
     for setting in (*around, *facts.fsdp.settings("set_state_dict_type")):
         part = facts.fsdp.followed(setting.model)
-        if whole is not None and not _is_same(_path(part), whole) and _is_part(facts, part, whole, node):
+        path = _path(part)
+        if not whole:
+            found = path is not None and not _attributes_of_self(facts, node).isdisjoint(path)
+        elif path is not None and any(path[-len(name) :] == name for name in names):
+            found = False  # the model itself
+        else:
+            found = _comes_from(facts, put, part, names) or _goes_into(put, part, names)
+        if found:
             return ast.unparse(setting.model)
     return None
 
 
-def _is_same(path: Path | None, whole: Path) -> bool:
-    return path is not None and path[-len(whole) :] == whole
+def _names_of(put: list[_Put], whole: Path) -> set[Path]:
+    """What else the model is called, as far as plain assignments and calls of functions tell."""
+    names, pairs = {whole}, [(target, path) for target, value, same in put if same and (path := _path(value))]
+    while new := {b for pair in pairs for a, b in (pair, pair[::-1]) if a in names} - names:
+        names |= new
+    return names
 
 
-def _is_part(facts: ModuleFacts, part: ast.expr, whole: Path, node: ast.AST) -> bool:
-    if not whole:
-        own, path = _attributes_of_self(facts, node), _path(part)
-        return path is not None and not own.isdisjoint(path)
-    put = facts.memo(_assigned, lambda: list(_assigned(facts)))
+def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+    """Whether an object is read off the model, at last."""
     origins, waiting = set[Path](), list(_paths(part))
     while waiting:
         path = waiting.pop()
-        if path not in origins:
-            origins.add(path)
-            read = (value for target, value in put if path[: len(target)] == target and not _builds(facts, value))
-            waiting += [found for value in read for found in _paths(value)]
-    if any(_goes_through(path, whole) for path in origins):
-        return True
-    ingredients, waiting = set[Path](), [whole]
+        if path not in origins and path not in names:
+            values = (value for target, value, _ in put if path[: len(target)] == target and not _builds(facts, value))
+            waiting += [one for value in values for one in _paths(value)]
+        origins.add(path)
+    return any(_goes_through(path, name) for path in origins for name in names)
+
+
+def _goes_into(put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+    """Whether an object, or what it is read off, is put into the model or what that is built from."""
+    inside, waiting = set[Path](), list(names)
     while waiting:
         path = waiting.pop()
-        values = (value for target, value in put if target[: len(path)] == path)
-        new = {found for value in values for found in _paths(value)} - ingredients - {whole}
-        ingredients |= new
+        values = (value for target, value, _ in put if target[: len(path)] == path)
+        new = {one for value in values for one in _paths(value)} - inside - names
+        inside |= new
         waiting += new
-    return any(path[: len(one)] == one for one in ingredients for path in _paths(part))
+    return any(path[: len(one)] == one for one in inside for path in _paths(part))
 
 
 def _goes_through(path: Path, whole: Path) -> bool:
@@ -72,23 +88,30 @@ def _builds(facts: ModuleFacts, value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and facts.fsdp.is_class(value.func)
 
 
-def _assigned(facts: ModuleFacts) -> Iterator[tuple[Path, ast.expr]]:
-    """What the file assigns to names and attributes, iterates over with them, or adds to them."""
+def _assigned(facts: ModuleFacts) -> Iterator[_Put]:
+    """What names and attributes are bound to, or made of or get added to them: True where it is the same object."""
+    functions = {one.name: [argument.arg for argument in one.args.args] for one in facts.structure.functions}
     for node in ast.walk(facts.source.tree):
-        targets: list[ast.expr] = []
-        values: list[ast.expr | None] = []
+        same, targets, values = True, list[ast.expr](), list[ast.expr]()
         if isinstance(node, ast.Assign):
             targets, values = node.targets, [node.value]
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
             targets, values = [node.target], [node.value]
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            targets, values = [node.target], [node.iter]
+            same = isinstance(node.iter, (ast.Tuple, ast.List))
+            targets, values = (
+                [node.target],
+                node.iter.elts if isinstance(node.iter, (ast.Tuple, ast.List)) else [node.iter],
+            )
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-            targets, values = [node.func.value], [*node.args, *(keyword.value for keyword in node.keywords)]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
-            targets, values = node.args[:1], [*node.args[2:]]
+            same, targets, values = False, [node.func.value], [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "setattr":
+                same, targets, values = False, node.args[:1], node.args[2:]
+            given = zip(functions.get(node.func.id, ()), node.args)
+            yield from (((name,), value, True) for name, value in given)
         paths = [path for target in targets for path in _paths(target)]
-        yield from ((path, value) for path in paths for value in values if value is not None)
+        yield from ((path, value, same) for path in paths for value in values)
 
 
 def _paths(node: ast.AST) -> Iterator[Path]:
