@@ -265,7 +265,7 @@ def explain(rule: str) -> None:
     several.
     """
     from fsdp_migrate.near import closest_rule
-from fsdp_migrate.report.cards import contract
+    from fsdp_migrate.report.cards import contract
     from fsdp_migrate.rules import find, fitting
     from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
