@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.annotations import options, texts
 from fsdp_migrate.facts.calls import BindingError, bind
 from fsdp_migrate.facts.held import all_members
 from fsdp_migrate.facts.scopes import Binding, Kind
@@ -15,7 +15,6 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 # What torch asks an optimizer for, or what hands that on.
 _OF_OPTIMIZERS = {"param_groups", "__getattr__"}
-_WORD = re.compile(r"\w+")
 _PLAIN_BASES = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
 
 
@@ -183,16 +182,9 @@ class _Objects:
 
 
 def _annotated(facts: ModuleFacts, annotation: ast.expr) -> Iterator[tuple[ModuleFacts, ast.expr]]:
-    """The classes that an annotation names: `Optional[A]` and `A | B` name several."""
-    if isinstance(annotation, ast.Subscript):
-        yield from _annotated(facts, annotation.slice)
-    elif isinstance(annotation, ast.Tuple):
-        for part in annotation.elts:
-            yield from _annotated(facts, part)
-    elif isinstance(annotation, ast.BinOp):
-        yield from _annotated(facts, annotation.left)
-        yield from _annotated(facts, annotation.right)
-    elif isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        yield from ((facts, ast.Constant(word)) for word in _WORD.findall(annotation.value))
-    elif isinstance(annotation, (ast.Name, ast.Attribute)):
-        yield facts, annotation
+    """The classes that an annotation names, quoted ones as constants."""
+    for part in options(annotation):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield from ((facts, ast.Constant(text)) for text in texts(part.value))
+        else:
+            yield facts, part
