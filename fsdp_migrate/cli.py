@@ -265,6 +265,7 @@ def explain(rule: str) -> None:
     several.
     """
     from fsdp_migrate.near import closest_rule
+    from fsdp_migrate.report.cards import contract
     from fsdp_migrate.rules import find, fitting
     from fsdp_migrate.rules.index import ENTRIES
     from fsdp_migrate.verify import proofs
@@ -279,6 +280,9 @@ def explain(rule: str) -> None:
         return
     (card,) = fit
     text.print_card(card, card.severity_on(TorchRange.default()))
+    promise = contract(card)
+    if promise is not None:
+        text.print_document(f"\n{promise}")
     cases = proofs(card.code)
     if cases:
         text.print_document(f"\nProven by `fsdp-migrate verify -k {card.code}`:\n  " + "\n  ".join(cases))

@@ -524,6 +524,12 @@ def test_version(run: Run) -> None:
     assert run("--version").stdout == f"fsdp-migrate {__version__}\n"
 
 
+def test_explain_says_once_what_safe_assumes(run: Run) -> None:
+    assert run("explain", "FSDP104").stdout.count("that the call of torch returns") == 1
+    assert "docs/safe.md" in run("explain", "FSDP104").stdout
+    assert "docs/safe.md" not in run("explain", "FSDP110").stdout  # manual only
+
+
 def test_explain_names_the_fixtures_that_prove_a_rule(run: Run) -> None:
     result = run("explain", "FSDP105")
     assert "Proven by `fsdp-migrate verify -k FSDP105`:" in result.stdout

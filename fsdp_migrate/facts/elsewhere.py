@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.facts.scopes import Binding
     from fsdp_migrate.findings import Consulted
 
 
@@ -23,14 +24,6 @@ class Use(NamedTuple):
 
     facts: ModuleFacts
     node: ast.expr
-    shown: str
-
-
-class Caller(NamedTuple):
-    """A call in another module: the facts of that module, the call, and what to call its file in a message."""
-
-    facts: ModuleFacts
-    call: ast.Call
     shown: str
 
 
@@ -83,25 +76,20 @@ class Elsewhere(Protocol):
     def members(self, name: str) -> frozenset[str]:
         """What the class `name` of the project has of its own and from its bases, nothing where that is no class."""
 
+    def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
+        """The module of the project that defines or assigns `name`, and what binds it there."""
+
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
         """The module that binds what may tell of torch's version under `name`, and its name there."""
 
     def is_imported(self, name: str) -> bool:
         """Whether another module of the project takes the top-level `name` of the asking module."""
 
+    def is_written(self, word: str) -> bool:
+        """Whether another file of the project has a word."""
+
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
 
     def uses(self, name: str) -> Sequence[Use] | None:
         """Where other modules read the asking module's `name`, None when there may be more such places."""
-
-
-def calls_among(uses: Sequence[Use] | None) -> Sequence[Caller] | None:
-    """The calls that some uses are, None when there may be others: something else is done with the function."""
-    found: list[Caller] = []
-    for use in uses or ():
-        parent = use.facts.structure.parents[use.node]
-        if not isinstance(parent, ast.Call) or parent.func is not use.node:
-            return None
-        found.append(Caller(use.facts, parent, use.shown))
-    return None if uses is None else found

@@ -8,7 +8,6 @@ evaluation order.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 from fsdp_migrate.facts.names import Names
@@ -19,7 +18,7 @@ _READING_FUNCTIONS = frozenset(
     builtins.dict builtins.list builtins.tuple builtins.set builtins.frozenset builtins.len builtins.str builtins.int
     builtins.float builtins.bool builtins.repr builtins.sorted builtins.isinstance builtins.issubclass builtins.type
     builtins.id builtins.zip builtins.enumerate builtins.range builtins.min builtins.max builtins.sum builtins.any
-    builtins.all builtins.getattr builtins.hasattr builtins.format builtins.vars builtins.callable
+    builtins.all builtins.getattr builtins.hasattr builtins.format builtins.vars builtins.callable builtins.super
     torch.load torch.device torch.tensor torch.cuda.current_device
     torch.distributed.get_rank torch.distributed.get_world_size torch.distributed.is_initialized
     torch.distributed.is_available copy.copy copy.deepcopy pickle.dumps
@@ -27,30 +26,14 @@ _READING_FUNCTIONS = frozenset(
     os.environ.get os.getenv pathlib.Path io.BytesIO time.time
     """.split()
 )
-# The same for methods, whose names say that they only work on plain containers, strings and tensors.
+# The same for methods, whose names say that they only work on plain containers, strings, tensors and modules.
 _READING_METHODS = frozenset(
     """
     get items keys values copy format join split strip rstrip lstrip replace startswith endswith lower upper
     joinpath with_suffix with_name exists is_file getvalue item tolist detach clone size dim numel encode decode
+    parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict
     """.split()
 )
-# Calls that have an effect of their own, but cannot notice which state-dict type is set.
-_INDIFFERENT_FUNCTIONS = frozenset(
-    """
-    builtins.print builtins.open torch.save pickle.dump pickle.load pickle.loads torch.distributed.new_group
-    """.split()
-)
-_INDIFFERENT_METHODS = frozenset("pop setdefault read read_bytes cpu cuda to float half long int".split())
-# Methods and functions that read state, collectives among them, but change none.
-_STATE_READERS = frozenset(
-    """
-    named_parameters parameters named_buffers buffers named_modules modules children named_children get_rng_state
-    asdict to_dict as_dict unwrap unwrap_model isoformat now local_rank
-    """.split()
-)
-_READING_PREFIXES = ("get_", "_get_", "is_", "_is_", "has_", "_has_", "should_", "_should_")
-_STATE_DICT_OF = re.compile(r"(?:_?(?:get|model|optim|optimizer|full|sharded|local|ema|lora|module)_)*state_dict")
-
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMPREHENDED = "inside a comprehension: write it as a loop"
 _DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -86,30 +69,25 @@ def calls_in(node: ast.AST) -> Iterator[ast.expr]:
             stack.extend(ast.iter_child_nodes(current))
 
 
-def is_neutral(call: ast.expr, names: Names) -> bool:
-    """Whether evaluating this call cannot notice which state-dict type is set."""
-    return _is_among(call, names, _READING_FUNCTIONS | _INDIFFERENT_FUNCTIONS, _READING_METHODS | _INDIFFERENT_METHODS)
+def is_still(node: ast.AST) -> bool:
+    """Whether evaluating `node` runs nothing: names, attributes, constants, `name["key"]` and what combines them."""
+    return not any(map(_runs, ast.walk(node)))
+
+
+def _runs(part: ast.AST) -> bool:
+    if isinstance(part, ast.Subscript):
+        return not isinstance(part.value, (ast.Name, ast.Attribute))
+    return isinstance(part, (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, *_COMPREHENSIONS))
 
 
 def is_reading(call: ast.expr, names: Names) -> bool:
     """Whether this call only reads, so that it may change places with a call that reads state."""
-    if _is_among(call, names, _READING_FUNCTIONS, _READING_METHODS):
-        return True
-    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
-        return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id
-    if name in _STATE_READERS or _STATE_DICT_OF.fullmatch(name):
-        return True
-    return name.startswith(_READING_PREFIXES)
-
-
-def _is_among(call: ast.expr, names: Names, functions: frozenset[str], methods: frozenset[str]) -> bool:
     if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
     qualified = names.qualified(call.func)
-    if qualified in functions:
+    if qualified in _READING_FUNCTIONS:
         return True
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in methods
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr in _READING_METHODS
     return is_method and (qualified is None or not qualified.startswith("torch.distributed."))
 
 

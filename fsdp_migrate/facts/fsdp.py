@@ -16,7 +16,7 @@ from fsdp_migrate.facts.narrowing import Checks, Narrowing
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
-_MESH = "device_mesh"
+MESH = "device_mesh"
 # Packages with an FSDP of their own.
 OTHER_PACKAGES = frozenset({"fairscale", "torch_xla", "megatron", "megatron_fsdp", "deepspeed", "fairseq"})
 _MOST_ASKED = 20
@@ -324,8 +324,8 @@ class Fsdp:
     @cached_property
     def builds_without_mesh(self) -> bool:
         """Whether the file builds FSDP models, and neither they nor anything else in it can have a `device_mesh`."""
-        named = any(keyword.arg == _MESH for call in self.structure.calls for keyword in call.keywords)
-        named = named or any(constant.value == _MESH for constant in self.structure.strings)
+        named = any(keyword.arg == MESH for call in self.structure.calls for keyword in call.keywords)
+        named = named or any(constant.value == MESH for constant in self.structure.strings)
         unpacked = any(keyword.arg is None for call in self.constructions for keyword in call.keywords)
         return bool(self.constructions) and not named and not unpacked
 

@@ -3,68 +3,129 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.changes import place_of
-from fsdp_migrate.facts.contexts import enclosing_settings
+from fsdp_migrate.facts.contexts import is_in_force
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
+# The names of an attribute chain, without the `self` of a method: functions share models by what they call them.
+Path = tuple[str, ...]
+_Put = tuple[Path, ast.expr, bool]
 _SELF = ("self", "cls")
+_ADDING = ("add_module", "register_module", "append", "insert", "extend")
 
 
 def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
-    """The part of `model` that has a type of its own: set around `node`, before it, or elsewhere for good.
+    """The part of `model` that has a type of its own: set around `node`, or for good anywhere in the file.
 
-    `model.encoder` is one, and so is what `model` is put together from: `model = nn.ModuleList([encoder, decoder])`.
-
-    FSDP refuses to set a type on a module whose parts have different ones (torch 2.0 to 2.15,
-    fully_sharded_data_parallel.py `set_state_dict_type`).
-    """
-    before = [
-        setting
-        for setting in facts.fsdp.settings("set_state_dict_type")
-        if facts.function(setting.call) is facts.function(node) and place_of(setting.call) < place_of(node)
-    ]
-    whole = ast.dump(facts.fsdp.followed(model))
-    built = facts.names.value(model) if isinstance(model, ast.Name) else None
-    inside = {ast.dump(one) for one in ast.walk(built)} if isinstance(built, ast.Call) else set()
-    for setting in (*enclosing_settings(facts, node), *before):
-        if setting is not None and ast.dump(setting.model) in inside:
-            return ast.unparse(setting.model)
-        part = facts.fsdp.followed(setting.model) if setting is not None else None
-        inner = part
-        while isinstance(inner, (ast.Attribute, ast.Subscript)):
-            inner = inner.value
-            if ast.dump(inner) == whole and part is not None:
-                return ast.unparse(part)
-    return _set_elsewhere(facts, node, model)
-
-
-def _set_elsewhere(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
-    """The part of `model` that another function of the file sets a type on and leaves it so.
-
-    Functions share models by what they call them: `self.model` has the part `trainer.model.encoder`, and an object
-    that is a model itself has those of its attributes.
+    A part is what is read off the model (`model.blocks[0]`, a turn of `for block in FSDP.fsdp_modules(model)`), what
+    the model is built from, and what is put into it. FSDP refuses to set a type on a module whose parts have different
+    ones, and overwrites their configs with its own (torch 2.0 to 2.15, fully_sharded_data_parallel.py
+    `set_state_dict_type`).
     """
     whole = _path(facts.fsdp.followed(model))
     if whole is None:
         return None
-    own = _attributes_of_self(facts, node) if not whole else frozenset()
-    for setting in facts.fsdp.settings("set_state_dict_type"):
-        part = (
-            _path(facts.fsdp.followed(setting.model))
-            if facts.function(setting.call) is not facts.function(node)
-            else None
-        )
-        if part and (part[-1] in own or _has(part[:-1], whole)):
+    put = facts.memo(_assigned, lambda: list(_assigned(facts)))
+    names = _names_of(put, whole)
+    around = [one for one in facts.fsdp.settings("state_dict_type") if is_in_force(facts, one, node)]
+    for setting in (*around, *facts.fsdp.settings("set_state_dict_type")):
+        part = facts.fsdp.followed(setting.model)
+        path = _path(part)
+        if not whole:
+            found = path is not None and not _attributes_of_self(facts, node).isdisjoint(path)
+        elif path is not None and any(path[-len(name) :] == name for name in names):
+            found = False  # the model itself
+        else:
+            found = _comes_from(facts, put, part, names) or _goes_into(put, part, names)
+        if found:
             return ast.unparse(setting.model)
     return None
 
 
-def _path(node: ast.expr) -> tuple[str, ...] | None:
-    """The names of an attribute chain from its root, without the `self` of a method; None for anything else."""
+def _names_of(put: list[_Put], whole: Path) -> set[Path]:
+    """What else the model is called, as far as plain assignments and calls of functions tell."""
+    names, pairs = {whole}, [(target, path) for target, value, same in put if same and (path := _path(value))]
+    while new := {b for pair in pairs for a, b in (pair, pair[::-1]) if a in names} - names:
+        names |= new
+    return names
+
+
+def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+    """Whether an object is read off the model, at last."""
+    origins, waiting = set[Path](), list(_paths(part))
+    while waiting:
+        path = waiting.pop()
+        if path not in origins and path not in names:
+            values = (value for target, value, _ in put if path[: len(target)] == target and not _builds(facts, value))
+            waiting += [one for value in values for one in _paths(value)]
+        origins.add(path)
+    return any(_goes_through(path, name) for path in origins for name in names)
+
+
+def _goes_into(put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+    """Whether an object, or what it is read off, is put into the model or what that is built from."""
+    inside, waiting = set[Path](), list(names)
+    while waiting:
+        path = waiting.pop()
+        values = (value for target, value, _ in put if target[: len(path)] == path)
+        new = {one for value in values for one in _paths(value)} - inside - names
+        inside |= new
+        waiting += new
+    return any(path[: len(one)] == one for one in inside for path in _paths(part))
+
+
+def _goes_through(path: Path, whole: Path) -> bool:
+    """Whether `whole` is somewhere in a path before its end, or all of it."""
+    return path == whole or any(path[i : i + len(whole)] == whole for i in range(len(path) - len(whole)))
+
+
+def _builds(facts: ModuleFacts, value: ast.expr) -> bool:
+    """Whether a value is a new FSDP module, which has its argument as a part and is none of it."""
+    return isinstance(value, ast.Call) and facts.fsdp.is_class(value.func)
+
+
+def _assigned(facts: ModuleFacts) -> Iterator[_Put]:
+    """What names and attributes are bound to, or made of or get added to them: True where it is the same object."""
+    functions = {one.name: [argument.arg for argument in one.args.args] for one in facts.structure.functions}
+    for node in ast.walk(facts.source.tree):
+        same, targets, values = True, list[ast.expr](), list[ast.expr]()
+        if isinstance(node, ast.Assign):
+            targets, values = node.targets, [node.value]
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            targets, values = [node.target], [node.value]
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            same = isinstance(node.iter, (ast.Tuple, ast.List))
+            targets, values = (
+                [node.target],
+                node.iter.elts if isinstance(node.iter, (ast.Tuple, ast.List)) else [node.iter],
+            )
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
+            same, targets, values = False, [node.func.value], [*node.args, *(one.value for one in node.keywords)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "setattr":
+                same, targets, values = False, node.args[:1], node.args[2:]
+            given = zip(functions.get(node.func.id, ()), node.args)
+            yield from (((name,), value, True) for name, value in given)
+        paths = [path for target in targets for path in _paths(target)]
+        yield from ((path, value, same) for path in paths for value in values)
+
+
+def _paths(node: ast.AST) -> Iterator[Path]:
+    """The longest attribute chains in an expression."""
+    path = _path(node)
+    if path is not None:
+        yield from [path] if path else []
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _paths(child)
+
+
+def _path(node: ast.AST) -> Path | None:
+    """The names of an attribute chain from its root; None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.insert(0, node.attr)
@@ -74,19 +135,7 @@ def _path(node: ast.expr) -> tuple[str, ...] | None:
     return tuple(names) if node.id in _SELF else (node.id, *names)
 
 
-def _has(path: tuple[str, ...], whole: tuple[str, ...]) -> bool:
-    """Whether `whole` is somewhere in a path."""
-    return bool(whole) and any(path[i : i + len(whole)] == whole for i in range(len(path)))
-
-
 def _attributes_of_self(facts: ModuleFacts, node: ast.AST) -> frozenset[str]:
     """The attributes that the class around `node` gives its objects."""
-    cls: ast.AST | None = node
-    while cls is not None and not isinstance(cls, ast.ClassDef):
-        cls = facts.structure.parents.get(cls)
-    stores = [part for part in ast.walk(cls) if isinstance(part, ast.Attribute)] if cls is not None else []
-    return frozenset(
-        one.attr
-        for one in stores
-        if isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name) and one.value.id in _SELF
-    )
+    stores = (one for one in facts.structure.stores if isinstance(one.value, ast.Name) and one.value.id in _SELF)
+    return frozenset(one.attr for one in stores if facts.class_around(one) is facts.class_around(node))

@@ -19,6 +19,7 @@ from fsdp_migrate.modules.through import behind_modules
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.facts.scopes import Binding
     from fsdp_migrate.modules.project import Modules
     from fsdp_migrate.torch_api import TorchRange
 
@@ -284,6 +285,12 @@ class View:
                 self._members[name] = frozenset() if facts is None else members_behind(facts.names, bound)
         return self._members[name]
 
+    def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
+        """See `Elsewhere.definition`."""
+        found = self.origin(name)
+        facts = None if found is None else self.modules.facts(found[0], self.torch)
+        return None if found is None or facts is None else (facts, facts.names.exported(found[1]))
+
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
         """See `Elsewhere.home`."""
         if name not in self._homes:
@@ -326,6 +333,11 @@ class View:
 
         self.asked_all = True
         return is_imported(self.modules, self.path, name)
+
+    def is_written(self, word: str) -> bool:
+        """See `Elsewhere.is_written`."""
+        self.asked_all = True
+        return bool(self.modules.writers(self.path, word))
 
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """See `Elsewhere.setters`."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from fsdp_migrate.rules.card import Example, RuleCard
 
 
+CONTRACT = """\
+Safe means: the same values, keys, ranks, devices and order of collectives. It assumes that reading attributes, items \
+and `state_dict()` has no effect, that the call of torch returns, and that models and optimizers are what the project \
+shows them to be. docs/safe.md has the whole contract; `fsdp-migrate verify --rewrite` compares before and after."""
 # Columns of prose where nobody renders it.
 _WIDTH = 100
 _NEIGHBOURS = frozenset(entry.code for entry in ENTRIES if entry.neighbour)
@@ -70,6 +74,11 @@ def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:
     for code in card.leaves:
         yield "**Leaves alone**"
         yield _fenced(code)
+
+
+def contract(card: RuleCard) -> str | None:
+    """What a safe fix assumes, for a rule that has such fixes."""
+    return fill(CONTRACT, _WIDTH) if card.applicability.startswith(Applicability.SAFE.value) else None
 
 
 def table_text(cards: Iterable[RuleCard]) -> str:

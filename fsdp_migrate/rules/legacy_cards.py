@@ -92,7 +92,8 @@ SHARDED = _rule(
 `FSDP.sharded_optim_state_dict` gives every rank its shards, on the CPU. The rewrite is `FSDP.optim_state_dict` under
 `SHARDED_STATE_DICT`. If the model was built with a `device_mesh` (torch 2.2 and newer), the new call returns DTensor
 where the old one returned ShardedTensor: the fix is safe only where the file builds the FSDP model itself, without a
-mesh. The third position was `optim_input` in 1.13 and is `group` since 2.0.""",
+mesh, and no other file of the project names a `device_mesh` (or that very model is built in the function).
+The third position was `optim_input` in 1.13 and is `group` since 2.0.""",
     (
         Example(
             before=_IMPORT + "\n\ndef save(model, optim):\n    return FSDP.sharded_optim_state_dict(model, optim)\n",
@@ -155,7 +156,7 @@ def load(model, optim, osd):
 
 _OPTIMIZER = """\
  The optimizer is taken from the `optim=` argument, from what the result is loaded into
-in the same function (by a name, or as an item of a local dict), or from another FSDP call there that pairs one
+in the same function, or from another FSDP call there that pairs one
 optimizer with this model; otherwise the finding is manual. Without `optim=` the old method numbered parameters as
 `model.parameters()` does, the new one as the optimizer's groups do: what is loaded is the same, except where the groups
 list parameters in another order than the model; there the old call loaded the wrong state and the new one loads the

@@ -7,20 +7,19 @@ sets the type and the optimizer config that the old method stood for around exac
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from fsdp_migrate.edits import Argument, Context, Hoist, RewriteCall, Wrap
+from fsdp_migrate.edits import Argument, Context, Edit, Hoist, Replace, RewriteCall, Wrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.facts.contexts import matching_context
-from fsdp_migrate.facts.evaluation import calls_in, is_reading, pure
+from fsdp_migrate.facts.evaluation import is_still, pure
 from fsdp_migrate.facts.fsdp import FSDP, Receiver
 from fsdp_migrate.facts.held import instance_of_class
 from fsdp_migrate.facts.parts import type_set_on_part
 from fsdp_migrate.findings import Fix
-from fsdp_migrate.rules.callers import is_called_optimizer
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.rules.dropped import kept_comment
 from fsdp_migrate.rules.imports import CannotSupply, Supply, fresh_name, spelled, supply
@@ -28,8 +27,8 @@ from fsdp_migrate.rules.legacy_methods import FLOOR, METHODS, Method
 from fsdp_migrate.rules.meshes import mesh_doubt
 from fsdp_migrate.rules.optimizer import find_optimizer, loaded_into
 from fsdp_migrate.rules.placement import CannotPlace, Placement, is_printed_as_code, place
-from fsdp_migrate.rules.roles import has_effect, is_group, is_optim_input
-from fsdp_migrate.rules.swallowed import goes_on_after_error, swallowing_handler
+from fsdp_migrate.rules.roles import has_effect, is_called_optimizer, is_group, is_optim_input
+from fsdp_migrate.rules.swallowed import swallowing_handler
 from fsdp_migrate.rules.usable import NoOptimizer
 
 FULL_CONFIG = "FullOptimStateDictConfig"
@@ -96,33 +95,38 @@ class _Planner:
         if not pure(model):
             raise _Manual(f"the model is `{ast.unparse(model)}`, which the rewrite would evaluate twice: name it first")
         self._check_arguments(call, bound)
-        rank0_only = self._rank0_only(method, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
         unsafe = mesh_doubt(self.facts, call, method, model) or self._order_doubt(method, bound)
         if is_printed_as_code(self.facts, call):
             raise _Manual("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
-        if matching_context(self.facts, call, model, method.type_name, rank0_only):
+        if matching_context(self.facts, call, model, method.type_name, self._rank0_only(method, bound, {})):
+            if not all(is_still(argument.value) for argument in bound.values()):
+                new_call = new_call._replace(arguments=_in_order(new_call.arguments, bound))
             return Verdict(Fix((new_call,)), unsafe=unsafe)
         part = type_set_on_part(self.facts, call, model)
         if part is not None:
-            raise _Manual(f"another state-dict type is set on `{part}`, a part of the model: set one type on all of it")
-        kept = [argument.value for name, argument in bound.items() if name not in _DROPPED]
-        placement = place(self.facts, call, kept, self.calls, alone=goes_on_after_error(self.facts, call))
+            raise _Manual(
+                f"`{part}`, a part of the model, has a state-dict type of its own: set one on the whole model"
+            )
+        kept = sorted((one for name, one in bound.items() if name != "optim_input"), key=lambda one: one.index)
+        placement = place(self.facts, call, [argument.value for argument in kept], self.calls)
+        first = self._named_first(placement, bound)
+        rank0_only = self._rank0_only(method, bound, first)
         names = supply(self.facts, self._symbols(rank0_only), call, receiver, FLOOR)
-        context = self._context(call, method, receiver, model, rank0_only, names)
-        prologue, new_call = self._evaluated_first(placement, bound, new_call)
-        placed = self._placed(placement, method, new_call, context, (*names.prologue, *prologue))
-        edits = (*names.edits, *placement.splits, placed)
-        if names.prologue or prologue or not placement.whole:
-            unsafe = unsafe or self._listing(call)
+        context = self._context(call, method, receiver, first.get(model) or self._text(model), rank0_only, names)
+        arguments = tuple(
+            replace(new, index=None, text=first[old.value]) if old is not None and old.value in first else new
+            for new in new_call.arguments
+            for old in [next((one for one in kept if one.index == new.index), None)]
+        )
+        prologue = tuple(f"{name} = {self._assignable(node)}" for node, name in first.items())
+        given = {argument.value for argument in kept}
+        replaced = tuple(self._replaced(node, name) for node, name in first.items() if node not in given)
+        new_call = new_call._replace(arguments=arguments)
+        placed = self._placed(placement, method, (*replaced, new_call), context, (*names.prologue, *prologue))
+        edits = (*names.edits, *placement.splits, *placed)
         return Verdict(Fix(edits), unsafe=unsafe or swallowing_handler(self.facts, call))
-
-    def _listing(self, call: ast.Call) -> str | None:
-        """Whether the function asks what its names are, of which there are more now."""
-        scope = self.facts.scope(call)
-        listed = next((use for use in scope.uses.get("locals", ()) if scope.lookup("locals") is None), None)
-        return None if listed is None else f"`locals()` in line {listed.lineno} lists a name more"
 
     def _note(self, call: ast.Call, method: Method) -> str | None:
         """What to say of the comments at arguments that go."""
@@ -194,17 +198,12 @@ class _Planner:
             if any(assigned[word] != name for word in read & assigned.keys()):
                 raise _Manual("a name is bound with `:=` in one argument and used in another: bind it before the call")
 
-    def _rank0_only(self, method: Method, bound: dict[str, Bound]) -> str | None:
-        """The text of `rank0_only` for the config, which is evaluated before the other arguments."""
+    def _rank0_only(self, method: Method, bound: dict[str, Bound], first: Mapping[ast.expr, str]) -> str | None:
+        """The text of `rank0_only` for the config."""
         if method.rank0_only is None:
             return None
         given = bound.get("rank0_only")
-        if given is None:
-            return str(method.rank0_only)
-        moving = any(not is_reading(inner, self.facts.names) for inner in calls_in(given.value))
-        if moving or any(isinstance(part, ast.NamedExpr) for part in ast.walk(given.value)):
-            raise _Manual(f"`{ast.unparse(given.value)}` would be evaluated earlier: bind it to a name before the call")
-        return self._text(given.value)
+        return str(method.rank0_only) if given is None else first.get(given.value) or self._text(given.value)
 
     def _text(self, node: ast.expr) -> str:
         """The source text of an expression, on one line."""
@@ -216,7 +215,12 @@ class _Planner:
         if not method.loads:
             return None
         given = bound.get("optim")
-        if given is not None and method.older is not None and given.index == len(method.older) - 1 < len(call.args):
+        if (
+            given is not None
+            and method.older is not None
+            and given.index == len(method.older) - 1 == len(call.args) - 1
+            and not is_literal(given.value, None)
+        ):
             self._check_position(call, method, given.value)
         return find_optimizer(self.facts, call, given, bound["model"].value)
 
@@ -249,16 +253,16 @@ class _Planner:
             *grouped,
         ]
         if self.facts.source.has_comment(span):
-            arguments.sort(key=lambda argument: len(bound) if argument.index is None else argument.index)
+            return RewriteCall(span, method.new, _in_order(arguments, bound))
         return RewriteCall(span, method.new, tuple(arguments))
 
     def _symbols(self, rank0_only: str | None) -> tuple[str, ...]:
         return ("StateDictType",) if rank0_only is None else ("StateDictType", FULL_CONFIG)
 
     def _context(
-        self, call: ast.Call, method: Method, receiver: Receiver, model: ast.expr, rank0_only: str | None, names: Supply
+        self, call: ast.Call, method: Method, receiver: Receiver, model: str, rank0_only: str | None, names: Supply
     ) -> Context:
-        arguments = [self._text(model), f"{names.spelling['StateDictType']}.{method.type_name}"]
+        arguments = [model, f"{names.spelling['StateDictType']}.{method.type_name}"]
         if rank0_only is not None:
             config = f"{names.spelling[FULL_CONFIG]}(offload_to_cpu=True, rank0_only={rank0_only})"
             arguments.append(f"optim_state_dict_config={config}")
@@ -270,35 +274,56 @@ class _Planner:
         is_instance = not receiver.meanings and isinstance(receiver.node, (ast.Name, ast.Attribute))
         return named if is_instance and named is not None else self._text(receiver.node)
 
-    def _evaluated_first(
-        self, placement: Placement, bound: dict[str, Bound], new_call: RewriteCall
-    ) -> tuple[tuple[str, ...], RewriteCall]:
-        """Assignments of the arguments that must not run under the context, and the call that takes their names."""
-        lines, arguments = [], list(new_call.arguments)
-        for name, argument in bound.items():
-            if argument.value not in placement.first:
-                continue
-            if self.facts.source.has_comment(self.facts.source.span(argument.value)):
-                raise _Manual(f"a comment stands in `{name}`, which has to be evaluated first: bind it to a name")
-            local = self._fresh(placement.statement, _ARGUMENT_LOCALS.get(name, name))
-            text = self._text(argument.value)
-            lines.append(f"{local} = ({text})" if isinstance(argument.value, ast.NamedExpr) else f"{local} = {text}")
-            arguments = [replace(a, index=None, text=local) if a.index == argument.index else a for a in arguments]
-        return tuple(lines), new_call._replace(arguments=tuple(arguments))
+    def _named_first(self, placement: Placement, bound: dict[str, Bound]) -> dict[ast.expr, str]:
+        """The names of what is evaluated in front of the block, in order."""
+        parameters = {argument.value: name for name, argument in bound.items()}
+        named: dict[ast.expr, str] = {}
+        for node in placement.first:
+            if self.facts.source.has_comment(self.facts.source.span(node)):
+                text = " ".join(ast.unparse(node).split())
+                raise _Manual(f"a comment stands in `{text}`, which has to be evaluated first: bind it to a name")
+            parameter = parameters.get(node)
+            stem = self._stem(node) if parameter is None else _ARGUMENT_LOCALS.get(parameter, parameter)
+            named[node] = self._fresh(placement.statement, stem)
+        return named
+
+    def _stem(self, node: ast.expr) -> str:
+        """What the value of an expression is called: after its key or keyword, else after what it is read off."""
+        parent = self.facts.structure.parents[node]
+        if isinstance(parent, ast.keyword) and parent.arg is not None:
+            return parent.arg
+        if isinstance(parent, ast.Dict) and node in parent.values:
+            key = parent.keys[parent.values.index(node)]
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and f"{key.value}_value".isidentifier():
+                return f"{key.value}_value"
+        return node.attr.lstrip("_") or "value" if isinstance(node, ast.Attribute) else "value"
+
+    def _assignable(self, node: ast.expr) -> str:
+        text = self._text(node)
+        return f"({text})" if isinstance(node, ast.NamedExpr) else text
+
+    def _replaced(self, node: ast.expr, name: str) -> Replace:
+        """A name in the place of an expression, apart from the words beside it."""
+        span, data = self.facts.source.span(node), self.facts.source.data
+        before = " " if data[span.start - 1 : span.start].isalnum() else ""
+        after = " " if data[span.end : span.end + 1].isalnum() else ""
+        return Replace(span, f"{before}{name}{after}")
 
     def _placed(
         self,
         placement: Placement,
         method: Method,
-        new_call: RewriteCall,
+        inner: tuple[Replace | RewriteCall, ...],
         context: Context,
         prologue: tuple[str, ...],
-    ) -> Wrap | Hoist:
+    ) -> tuple[Edit, ...]:
         span, unit = self.facts.source.span(placement.statement), self.facts.indent_unit
         if placement.whole:
-            return Wrap(span, context, placement.indent, unit, (new_call,), prologue)
+            return (Wrap(span, context, placement.indent, unit, inner, prologue),)
         name = self._fresh(placement.statement, method.local)
-        return Hoist(span.start, context, placement.indent, unit, name, new_call, prologue)
+        *replaced, call = inner
+        assert isinstance(call, RewriteCall)
+        return (*replaced, Hoist(span.start, context, placement.indent, unit, name, call, prologue))
 
     def _fresh(self, statement: ast.stmt, stem: str) -> str:
         scope = self.facts.scope(statement)
@@ -306,3 +331,8 @@ class _Planner:
         name = fresh_name(scope, stem, given)
         given.add(name)
         return name
+
+
+def _in_order(arguments: Iterable[Argument], bound: dict[str, Bound]) -> tuple[Argument, ...]:
+    """Arguments in the order in which the old call evaluated them, new ones last."""
+    return tuple(sorted(arguments, key=lambda one: len(bound) if one.index is None else one.index))

@@ -7,6 +7,8 @@ import ast
 from packaging.version import Version
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_written_out
+from fsdp_migrate.facts.fsdp import FSDP, MESH
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.rules.floors import newest
 from fsdp_migrate.rules.legacy_methods import SHARDED, Method
@@ -21,7 +23,24 @@ def mesh_doubt(facts: ModuleFacts, call: ast.Call, method: Method, model: ast.ex
     """Why a sharded save may give another tensor type than it did, None where it does not."""
     if method.loads or method.type_name != SHARDED or newest(facts, call) < _SINCE:
         return None
-    return None if facts.fsdp.builds_without_mesh and not _is_from_elsewhere(facts, model) else _DOUBT
+    if _is_built_without(facts, model):
+        return None
+    elsewhere = facts.names.elsewhere
+    shown = not facts.fsdp.builds_without_mesh or (elsewhere is not None and elsewhere.is_written(MESH))
+    return _DOUBT if shown or _is_from_elsewhere(facts, model) else None
+
+
+def _is_built_without(facts: ModuleFacts, model: ast.expr) -> bool:
+    """Whether all that a name is bound to is a call of torch's own FSDP, written out and without a mesh."""
+    bindings = facts.names.bindings(model) if isinstance(model, ast.Name) else []
+    calls = [binding.value for binding in bindings]
+    return bool(calls) and all(
+        isinstance(call, ast.Call)
+        and facts.names.symbols(call.func) == {FSDP}
+        and is_written_out(call)
+        and not any(keyword.arg == MESH for keyword in call.keywords)
+        for call in calls
+    )
 
 
 def _is_from_elsewhere(facts: ModuleFacts, model: ast.expr) -> bool:

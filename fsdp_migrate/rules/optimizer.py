@@ -17,8 +17,7 @@ from fsdp_migrate.facts.binding import binds, binds_inside, loops_to
 from fsdp_migrate.facts.calls import Bound, is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.rules.assigned import assigned, later_items
-from fsdp_migrate.rules.callers import OPTIMIZER_NAMES, is_called_optimizer, told_by_callers
+from fsdp_migrate.rules.roles import OPTIMIZER_NAMES, is_called_optimizer
 from fsdp_migrate.rules.usable import NoOptimizer, check_usable
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -42,8 +41,6 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
         NoOptimizer: it is not visible, not bound yet, or there are several.
     """
     if given is not None and not is_literal(given.value, None):
-        if not pure(given.value):
-            raise NoOptimizer(f"the optimizer is `{ast.unparse(given.value)}`: bind it to a name first")
         return given.value
     found = list(_receivers(facts, call))
     if not found and not _passed_on(facts, call):
@@ -104,12 +101,32 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
             continue
         if isinstance(facts.structure.parents[result], ast.NamedExpr):
             results.append(facts.structure.parents[result])
-        for target in assigned(facts, result):
-            if isinstance(target, ast.Subscript):
-                results.extend(later_items(facts, target))
-            elif target not in followed:
+        for target in _assigned(facts, result):
+            if target not in followed:
                 followed.add(target)
                 results.extend(_later_uses(facts, target))
+
+
+def _assigned(facts: ModuleFacts, value: ast.AST) -> Iterator[ast.Name]:
+    """The names that `value` is assigned to where it stands."""
+    parent = facts.structure.parents[value]
+    targets: list[ast.expr] = []
+    if isinstance(parent, ast.NamedExpr) or (isinstance(parent, ast.AnnAssign) and value is parent.value):
+        targets = [parent.target]
+    elif isinstance(parent, ast.Assign):
+        targets = parent.targets
+    elif isinstance(parent, (ast.Tuple, ast.List)) and isinstance(outer := facts.structure.parents[parent], ast.Assign):
+        targets = [part for target in outer.targets if (part := _part(target, parent, value)) is not None]
+    yield from (target for target in targets if isinstance(target, ast.Name))
+
+
+def _part(target: ast.expr, display: ast.Tuple | ast.List, value: ast.AST) -> ast.expr | None:
+    """The part of an unpacking that gets `value`, an element of `display`."""
+    if not isinstance(target, (ast.Tuple, ast.List)) or len(target.elts) != len(display.elts):
+        return None
+    if any(isinstance(part, ast.Starred) for part in (*target.elts, *display.elts)):
+        return None
+    return next(part for part, element in zip(target.elts, display.elts) if element is value)
 
 
 def _is_another_next_turn(facts: ModuleFacts, state: ast.Name, optimizer: ast.expr) -> bool:
@@ -321,9 +338,6 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
                 f"`{candidates[0]}` is a parameter of {where} but the result is never loaded into it here: "
                 f"if it is the optimizer meant, pass `optim={candidates[0]}`"
             )
-    told = told_by_callers(facts, call)
-    if told is not None:
-        return told
     if is_unused(facts, call):
         return (
             f"the optimizer is not visible in {where} and the result is never used, so no optimizer is loaded: "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
@@ -18,11 +18,10 @@ from fsdp_migrate.facts.evaluation import (
     calls_in,
     evaluated_before,
     evaluated_conditionally,
-    is_neutral,
     is_reading,
+    is_still,
     pure,
 )
-from fsdp_migrate.facts.names import Names
 from fsdp_migrate.source import Source, Span
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
@@ -41,8 +40,8 @@ class CannotPlace(Exception):
 class Placement(NamedTuple):
     """A statement and how its call goes under a `with`: with all of it (`whole`), or in front of it.
 
-    `indent` is the whitespace before the statement once `splits` have put it on a line of its own. `first` are the
-    arguments that could depend on the state-dict type and have to be evaluated in front of the `with`.
+    `indent` is the whitespace before the statement once `splits` have put it on a line of its own. `first` is what
+    has to be evaluated in front of the `with`, in this order: of the call's arguments and of what runs before it.
     """
 
     statement: ast.stmt
@@ -53,38 +52,65 @@ class Placement(NamedTuple):
 
 
 def place(
-    facts: ModuleFacts,
-    call: ast.Call,
-    arguments: Iterable[ast.expr],
-    siblings: Iterable[ast.Call],
-    *,
-    alone: bool = False,
+    facts: ModuleFacts, call: ast.Call, arguments: Sequence[ast.expr], siblings: frozenset[ast.Call]
 ) -> Placement:
-    """Find the place for `call`, which keeps `arguments`; `siblings` are rewritten too and only read state.
+    """Find the place for `call`, which evaluates `arguments`; `siblings` are rewritten too and only read state.
 
-    With `alone`, nothing else that could raise goes under the `with`: it does not restore the type after an error.
+    Nothing but the call runs under the `with`, which does not restore the type after an error. What changes places
+    with something that it could change, or be changed by, is evaluated first as well.
 
     Raises:
         CannotPlace: there is none.
     """
     statement = facts.statement(call)
-    others = frozenset(siblings)
     _check_runs_once(facts, call, statement)
-    _check_names_settled(facts, call, statement)
-    kept = tuple(arguments)
-    first = tuple(
-        argument
-        for argument in kept
-        if not _runs_only(facts, argument, others, is_neutral) or (alone and not _is_still(argument))
-    )
-    whole = not alone and _only_passed_on(facts, call, statement)
-    stirring = () if whole else tuple(a for a in kept if not _runs_only(facts, a, others, is_reading))
-    for argument in (*first, *stirring):
-        _check_nothing_read_before(facts, argument, statement)
-    if not whole:
-        _check_nothing_before(facts, call, statement, others)
+    earlier = _evaluated_before(facts, call, statement)
+    moved = {one for one in earlier if _stirs(facts, one, siblings)}
+    moved |= {argument for argument in arguments if not is_still(argument)}
+    stirred = False
+    for one in (*reversed(arguments), *reversed(earlier)):
+        if one not in moved and stirred and any(isinstance(part, _READS) for part in ast.walk(one)):
+            moved.add(one)
+        stirred = stirred or (one in moved and _stirs(facts, one, siblings))
+    first = tuple(_named(facts, call, one) for one in (*earlier, *arguments) if one in moved)
     indent, splits = _own_line(facts, statement)
-    return Placement(statement, whole, indent, splits, first)
+    return Placement(statement, _only_passed_on(facts, call, statement), indent, splits, first)
+
+
+def _evaluated_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> list[ast.AST]:
+    """What `statement` evaluates before `call`, in order, without plain callees (`torch.save`)."""
+    found: list[ast.AST] = []
+    for earlier in evaluated_before(call, statement, facts.structure.parents):
+        if isinstance(earlier, ast.withitem):
+            raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
+        if any(isinstance(part, ast.NamedExpr) for part in ast.walk(earlier)):
+            raise CannotPlace("a name is bound with `:=` before the call in the same statement: bind it earlier")
+        parent = facts.structure.parents.get(earlier)  # operators have none
+        if not (isinstance(parent, ast.Call) and earlier is parent.func and pure(earlier)):
+            found.append(earlier)
+    return found[::-1]
+
+
+def _stirs(facts: ModuleFacts, node: ast.AST, others: frozenset[ast.Call]) -> bool:
+    """Whether evaluating `node` may do more than read."""
+    return any(call not in others and not is_reading(call, facts.names) for call in calls_in(node))
+
+
+def _named(facts: ModuleFacts, call: ast.Call, node: ast.AST) -> ast.expr:
+    """The expression that gets a name where `node` is to be evaluated first.
+
+    Raises:
+        CannotPlace: a name cannot stand for it.
+    """
+    part = node.value if isinstance(node, ast.keyword) and node.arg is not None else node
+    parent = facts.structure.parents.get(part)
+    while isinstance(part, ast.Attribute) and isinstance(parent, ast.Call) and node is parent.func:
+        part = part.value  # `made().save`: what the method is read off
+    is_value = isinstance(getattr(part, "ctx", ast.Load()), ast.Load)
+    if isinstance(part, ast.expr) and is_value and not isinstance(part, (ast.Starred, ast.FormattedValue, ast.Slice)):
+        return part
+    where = "before the call in the same statement: give it a statement of its own"
+    raise CannotPlace(f"`{_shortened(node)}` runs {where}")
 
 
 def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
@@ -98,11 +124,6 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
     start = facts.source.span(statement).start
     if isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start):
         raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
-
-
-def _is_still(argument: ast.expr) -> bool:
-    """Whether evaluating `argument` only reads names and attributes of `self`, which does not raise."""
-    return not any(isinstance(part, (ast.Call, ast.Subscript, ast.Await)) for part in ast.walk(argument))
 
 
 def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:
@@ -119,56 +140,18 @@ def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:
     return False
 
 
-def _runs_only(
-    facts: ModuleFacts, argument: ast.expr, others: frozenset[ast.Call], kind: Callable[[ast.expr, Names], bool]
-) -> bool:
-    """Whether all that evaluating `argument` calls is of this kind (or one of `others`)."""
-    return all(inner in others or kind(inner, facts.names) for inner in calls_in(argument))
-
-
-def _check_names_settled(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
-    for earlier in evaluated_before(call, statement, facts.structure.parents):
-        if any(isinstance(part, ast.NamedExpr) for part in ast.walk(earlier)):
-            raise CannotPlace("a name is bound with `:=` before the call in the same statement: bind it earlier")
-
-
 def _only_passed_on(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> bool:
-    """Whether `statement` does nothing but pass the value of `call` on: it runs no other code that could look."""
+    """Whether `statement` does nothing but pass the value of `call` on, so that nothing else runs with it."""
     if not isinstance(statement, _SIMPLE):
         return False
     child: ast.AST = call
     while (parent := facts.structure.parents[child]) is not statement:
-        handed = isinstance(parent, ast.Call) and child is not parent.func and is_neutral(parent, facts.names)
-        if not handed and not isinstance(parent, _CONTAINERS):
+        if not isinstance(parent, _CONTAINERS):
+            return False
+        if not all(is_still(part) for part in ast.iter_child_nodes(parent) if part is not child):
             return False
         child = parent
-    inside = set(calls_in(call))
-    return all(other in inside or is_neutral(other, facts.names) for other in calls_in(statement))
-
-
-def _check_nothing_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt, others: frozenset[ast.Call]) -> None:
-    for earlier in evaluated_before(call, statement, facts.structure.parents):
-        if isinstance(earlier, ast.withitem):
-            raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
-        for inner in calls_in(earlier):
-            if inner not in others and not is_reading(inner, facts.names):
-                raise CannotPlace(
-                    f"`{_shortened(inner)}` runs before the call in the same statement: give it a statement of its own"
-                )
-
-
-def _check_nothing_read_before(facts: ModuleFacts, argument: ast.expr, statement: ast.stmt) -> None:
-    """`argument` has an effect and moves to the front: nothing before it may read what the effect could change."""
-    for earlier in evaluated_before(argument, statement, facts.structure.parents):
-        parent = facts.structure.parents.get(earlier)  # operators have none
-        if isinstance(parent, ast.Call) and earlier is parent.func and pure(earlier):
-            continue
-        read = next((part for part in ast.walk(earlier) if isinstance(part, _READS)), None)
-        if read is not None:
-            raise CannotPlace(
-                f"`{_shortened(read)}` is evaluated before `{_shortened(argument)}` in the same statement: "
-                "bind the latter to a name in a statement of its own"
-            )
+    return all(is_still(part) for part in ast.iter_child_nodes(statement) if part is not child)
 
 
 def _shortened(node: ast.AST, limit: int = 40) -> str:

@@ -7,13 +7,14 @@ import ast
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.annotations import options
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.evaluation import calls_in, is_neutral
+from fsdp_migrate.facts.evaluation import calls_in, is_reading
 
 _GROUP_WORDS = ("group", "subgroup", "pg")
 _WORLD = ("WORLD", "_get_default_group")
 _CLASS = "ProcessGroup"
 _DICTS = ("dict", "mapping")
 _PARAMETER_METHODS = ("parameters", "named_parameters")
+OPTIMIZER_NAMES = ("optim", "optimizer", "opt")
 _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 
@@ -54,6 +55,11 @@ def _speaks_of_group(node: ast.expr) -> bool:
     return words[-1] in _GROUP_WORDS and words[-2:-1] not in (["param"], ["parameter"])
 
 
+def is_called_optimizer(node: ast.expr) -> bool:
+    """Whether a name or attribute is called as optimizers are."""
+    return _last_name(node).rpartition("_")[2] in OPTIMIZER_NAMES
+
+
 def is_optim_input(node: ast.expr) -> bool:
     """Whether an argument is what an optimizer was built from, by its name or as `module.parameters()`."""
     if isinstance(node, ast.Call):
@@ -64,7 +70,7 @@ def is_optim_input(node: ast.expr) -> bool:
 
 def has_effect(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether evaluating an argument may do something that would be missed without it."""
-    return any(not is_neutral(call, facts.names) and not is_optim_input(call) for call in calls_in(node))
+    return any(not is_reading(call, facts.names) and not is_optim_input(call) for call in calls_in(node))
 
 
 def _last_name(node: ast.expr) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal, is_written_out, ordered_arguments
-from fsdp_migrate.facts.contexts import enclosing_settings
+from fsdp_migrate.facts.contexts import enclosing_settings, is_in_force
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
@@ -77,9 +77,17 @@ def _handles_optimizer(facts: ModuleFacts, setting: TypeSetting) -> bool:
         if facts.function(call) is not facts.function(setting.call) or not _same_model(facts, call, setting.model):
             continue
         around = [other.call for other in enclosing_settings(facts, call) if other is not None]
-        if setting.call in around[:1] or (not around and _set_before(facts, setting, call)):
+        by_stack = setting.call not in around and _is_entered(facts, setting, call)
+        if setting.call in around[:1] or (not around and (by_stack or _set_before(facts, setting, call))):
             return True
     return False
+
+
+def _is_entered(facts: ModuleFacts, setting: TypeSetting, call: ast.Call) -> bool:
+    """Whether a `stack.enter_context(...)` before the call sets the type."""
+    outer = facts.structure.parents[setting.call]
+    entered = isinstance(outer, ast.Call) and getattr(outer.func, "attr", "") == "enter_context"
+    return entered and is_in_force(facts, setting, call)
 
 
 def _set_before(facts: ModuleFacts, setting: TypeSetting, call: ast.Call) -> bool:

@@ -34,11 +34,6 @@ def swallowing_handler(facts: ModuleFacts, node: ast.AST) -> str | None:
     return f"the handler at line {line} goes on, and `state_dict_type` does not restore the type after an exception"
 
 
-def goes_on_after_error(facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether some exception raised at `node`, whatever its class, is swallowed in its function."""
-    return _handler(facts, node, None) is not None
-
-
 def legacy_handler(facts: ModuleFacts, node: ast.AST) -> int | None:
     """The line of the handler around `node` that would swallow the error of a legacy method, None without one.
 
@@ -47,8 +42,8 @@ def legacy_handler(facts: ModuleFacts, node: ast.AST) -> int | None:
     return _handler(facts, node, _BROAD | _PROBING)
 
 
-def _handler(facts: ModuleFacts, node: ast.AST, caught: frozenset[str] | None) -> int | None:
-    """The line of the handler around `node` for one of the exceptions `caught` (None: any) that goes on."""
+def _handler(facts: ModuleFacts, node: ast.AST, caught: frozenset[str]) -> int | None:
+    """The line of the handler around `node` for one of the exceptions `caught` that goes on."""
     child, function = node, facts.function(node)
     while child is not function and child in facts.structure.parents:
         parent = facts.structure.parents[child]
@@ -59,7 +54,7 @@ def _handler(facts: ModuleFacts, node: ast.AST, caught: frozenset[str] | None) -
     return None
 
 
-def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str] | None) -> int | None:
+def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: frozenset[str]) -> int | None:
     if isinstance(parent, TRIES) and child in parent.body:
         for handler in parent.handlers:
             if _catches(facts, handler.type, caught) and not _leaves(facts, handler.body):
@@ -76,8 +71,8 @@ def _swallows(facts: ModuleFacts, parent: ast.AST, child: ast.AST, caught: froze
     return None
 
 
-def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str] | None) -> bool:
-    if node is None or caught is None:
+def _catches(facts: ModuleFacts, node: ast.expr | None, caught: frozenset[str]) -> bool:
+    if node is None:
         return True
     if isinstance(node, ast.Tuple):
         return any(_catches(facts, element, caught) for element in node.elts)

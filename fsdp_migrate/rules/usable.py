@@ -9,6 +9,7 @@ from fsdp_migrate.facts.binding import Loop, surely_bound
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading, pure
+from fsdp_migrate.rules.optimizer_class import no_optimizer
 
 # What also has a `load_state_dict` and is no optimizer.
 _OTHERS = frozenset(
@@ -16,6 +17,7 @@ _OTHERS = frozenset(
     "state accelerator manager checkpointer".split()
 )
 # Methods of an object that certainly do not give it another optimizer.
+_READING = ("get_", "is_", "has_", "should_")
 _HARMLESS = ("log", "info", "debug", "warning", "print", "barrier", "load_state_dict", "wait_for_everyone")
 
 
@@ -36,6 +38,9 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
         raise NoOptimizer(f"the result is loaded into the model `{text}`, which takes no optimizer state")
     if _is_something_else(facts, optimizer):
         raise NoOptimizer(f"the result is loaded into `{text}`, which is no optimizer: pass `optim=`")
+    cls = no_optimizer(facts, optimizer)
+    if cls is not None:
+        raise NoOptimizer(f"`{text}` is of the class `{cls}`, which is no optimizer: pass the optimizer as `optim=`")
     root = _root(optimizer)
     _check_bound(facts, call, root, text)
     if changed_between(facts, optimizer, place_of(call), place_of(optimizer)):
@@ -97,17 +102,8 @@ def _is_something_else(facts: ModuleFacts, optimizer: ast.expr) -> bool:
         for meaning in facts.names.meanings(optimizer)
     ):
         return True
-    if _is_of_plain_class(facts, optimizer):
-        return True
     name = optimizer.attr if isinstance(optimizer, ast.Attribute) else getattr(optimizer, "id", "")
     return name.rpartition("_")[2].lower() in _OTHERS
-
-
-def _is_of_plain_class(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether `node` holds an object of a class of this file without any base: one that only wraps an optimizer."""
-    meanings = (meaning for cls in facts.fsdp.held.classes(node) for meaning in facts.names.meanings(cls))
-    classes = (meaning.binding.node for meaning in meanings if meaning.binding is not None)
-    return any(isinstance(cls, ast.ClassDef) and not cls.bases and not cls.keywords for cls in classes)
 
 
 def _root(node: ast.expr) -> ast.Name:
@@ -157,7 +153,7 @@ def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: 
 def _reaches(facts: ModuleFacts, other: ast.Call, root: ast.Name, is_local: bool) -> bool:
     """Whether a call gets hold of the object named `root`: as its receiver or argument, or as a global."""
     if isinstance(other.func, ast.Attribute):
-        if other.func.attr in _HARMLESS:
+        if other.func.attr in _HARMLESS or other.func.attr.lstrip("_").startswith(_READING):
             return False
         receiver = other.func.value
         owner = _root(receiver) if pure(receiver) else None

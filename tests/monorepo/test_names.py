@@ -68,10 +68,9 @@ def test_a_package_is_judged_for_its_own_range() -> None:
     assert "the replacement needs torch>=2.1, and serving/pyproject.toml:3 states torch>=1.13" in legacy["reason"]
 
 
-def test_the_helper_names_its_caller() -> None:
+def test_a_helper_without_the_optimizer_is_told_to_take_it() -> None:
     (finding,) = findings()[LOADING]
-    assert "add a parameter `optimizer`" in finding["reason"]
-    assert "`optimizer` in `resume` (trainer/trainer/main.py:5)" in finding["reason"]
+    assert "pass it in and give it as `optim=`" in finding["reason"]
 
 
 def test_a_comment_that_names_the_old_method_is_a_hint() -> None:

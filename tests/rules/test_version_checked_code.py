@@ -543,16 +543,3 @@ def test_the_mesh_is_no_doubt_where_no_release_has_one() -> None:
     )
     applicable = [applicability for _, _, applicability in graded(text, "FSDP102")]
     assert applicable == [Applicability.UNSAFE, Applicability.SAFE]
-
-
-@pytest.mark.parametrize(("last", "safe"), [("return locals()", False), ("return osd", True)])
-def test_a_function_that_lists_its_names_gets_no_other_ones_unasked(last: str, safe: bool) -> None:
-    text = (
-        "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
-        "def save(model, optim):\n    if torch.__version__ >= '2.1':\n"
-        f"        osd = FSDP.full_optim_state_dict(model, optim)\n        {last}\n"
-    )
-    (finding,) = lint(text, "FSDP101", ">=2.0")
-    assert finding.reason == (None if safe else "`locals()` in line 7 lists a name more")
-    (plain,) = lint(text, "FSDP101", ">=2.1")
-    assert plain.reason is None
