@@ -149,17 +149,20 @@ def _ending(query: str) -> list[str]:
 
 
 def _groups(names: Iterable[str]) -> list[list[str]]:
-    """The names and what else leads to the same; those that are one thing in some release together."""
-    group_of: dict[tuple[Version, str], list[str]] = {}
-    groups: list[list[str]] = []
+    """The names and what else leads to the same: one thing in some release together, and in none two things."""
+    groups: list[tuple[list[str], dict[Version, str]]] = []
     for name in dict.fromkeys(place for found in names for place in _places(found)):
-        keys = {(release, state.target or name) for release, state in data.history(name).items()}
-        joined = [group for group in groups if any(group_of.get(key) is group for key in keys)]
-        merged = [*(other for group in joined for other in group), name]
-        groups = [group for group in groups if group not in joined] + [merged]
-        group_of = {key: merged if group in joined else group for key, group in group_of.items()}
-        group_of |= dict.fromkeys(keys, merged)
-    return groups
+        things = {release: state.target or name for release, state in data.history(name).items()}
+        merged, apart = [name], []
+        for group in groups:
+            same = [thing == things[release] for release, thing in group[1].items() if release in things]
+            if same and all(same):
+                merged = [*group[0], *merged]
+                things |= group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (merged, things)]
+    return [group for group, _ in groups]
 
 
 def _answer(group: list[str], releases: tuple[Version, ...]) -> Answer:

@@ -175,3 +175,11 @@ def test_the_answer_as_json() -> None:
     ]
     assert answer["in"] == [{"first": "1.13", "last": "2.0"}]
     assert list(answer["deprecated_parameters"]) == ["optim_input"]
+
+
+def test_a_place_that_was_two_things_in_turn_joins_only_one_of_them() -> None:
+    (old,) = answers("torch.cuda.amp.GradScaler")
+    (new,) = answers("torch.amp.GradScaler")
+    assert "torch.amp.GradScaler" not in {place.name for place in old.places}
+    assert [text.split(",")[0] for _, text in old.signatures if text] == ["init_scale=2.0 ** 16"]
+    assert new.deprecations == ()

@@ -186,7 +186,9 @@ class _Walk:
         if binding.name in scope.declared_global:
             scope, binding.conditional = scope.module, True  # only once the function has run
         elif binding.name in scope.declared_nonlocal:
-            scope = next((s for s in scope.enclosing() if s is not scope and binding.name in s.bindings), scope)
+            outer = (other for other in scope.enclosing() if other is not scope and binding.name in other.bindings)
+            scope, binding.conditional = next(outer, scope), True
+        binding.scope = scope
         scope.bindings.setdefault(binding.name, []).append(binding)
 
     def _bind_modules(self, node: ast.Import, scope: Scope) -> None:

@@ -8,34 +8,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import partial
 
 from packaging.version import Version
 
-from fsdp_migrate.edits import Argument, Replace, RewriteCall
+from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, below_floor, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.dropped import without
-from fsdp_migrate.rules.moved_imports import kept_both
-from fsdp_migrate.rules.renames import Rename, check_renames
-from fsdp_migrate.rules.torch_presence import lacking
-from fsdp_migrate.source import Span
-from fsdp_migrate.torch_api.words import span_of
+from fsdp_migrate.rules.moved_names import check
+from fsdp_migrate.rules.moves import last_parts
+from fsdp_migrate.rules.public_moves import APPLY_CHECKPOINTING, CHECKPOINT_MODULE
 
 _PACKAGE = "torch.distributed.algorithms._checkpoint"
 _MODULE = f"{_PACKAGE}.checkpoint_wrapper"
 _OLD_MODULE = f"{_PACKAGE}._checkpoint_wrapper"
-# The release in which the module got the name that it has.
-_RENAMED = "1.12"
 _WRAPPERS = {f"{_MODULE}.checkpoint_wrapper", f"{_OLD_MODULE}.checkpoint_wrapper"}
 _OFFLOAD = "offload_to_cpu"
 _OFFLOAD_POSITION = 2
 _OFFLOAD_REMOVED = "2.0"
-_APPLY = Rename(
-    (_MODULE,), "apply_activation_checkpointing_wrapper", "apply_activation_checkpointing", "1.13", gone=True
-)
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _REENTRANT = "use_reentrant"
 _URL = "https://pytorch.org/docs/stable/checkpoint.html"
@@ -93,49 +85,6 @@ def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
     return without(facts, call, offload)
 
 
-def check_old_module(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find imports from the module that torch 1.12 renamed."""
-    for statement in facts.structure.imports:
-        if not isinstance(statement, ast.ImportFrom) or statement.module != _OLD_MODULE or statement.level:
-            continue
-        guarded = facts.gates.guarded_import(statement)
-        if guarded or not any(release >= Version(_RENAMED) for release in facts.gates.alive(statement)):
-            continue
-        start = facts.source.span(statement).start
-        offset = facts.source.segment(statement).find(_OLD_MODULE)
-        verdict = manual(f"import from `{_MODULE}`")
-        lost = _not_there(facts, statement)
-        if lost:
-            verdict = manual(lost)
-        elif below_floor(card, facts, statement):
-            verdict = _from_both(facts, statement)
-        elif offset >= 0:
-            at = start + offset
-            verdict = Verdict(Fix((Replace(Span(at, at + len(_OLD_MODULE)), _MODULE),)))
-        message = f"`{_OLD_MODULE}` exists in torch 1.11 only: it is called `checkpoint_wrapper` since {_RENAMED}"
-        yield finding(facts, card, statement, statement, message, verdict)
-
-
-def _not_there(facts: ModuleFacts, statement: ast.ImportFrom) -> str | None:
-    """In words, what some release does not have in the new module either, None when all is there."""
-    releases = [r for r in sorted(facts.gates.alive(statement)) if r >= Version(_RENAMED)]
-    for name in (alias.name for alias in statement.names if alias.name != "*"):
-        without = lacking(f"{_MODULE}.{name}", releases)
-        if without:
-            return f"`{_MODULE}` has no `{name}` in torch {span_of(without)}: find out what takes its place"
-    return None
-
-
-def _from_both(facts: ModuleFacts, statement: ast.ImportFrom) -> Verdict:
-    """The import from where the module is called as it is now, else from the old one."""
-    found = facts.scope(statement).bindings
-    bindings = [binding for name in found for binding in found[name] if binding.node is statement]
-    names = {alias.asname or alias.name: alias.name for alias in statement.names}
-    if not bindings or "*" in names:
-        return manual(f"a star import: name what is needed from `{_MODULE}`")
-    return kept_both(facts, {binding: f"{_MODULE}.{names[binding.name]}" for binding in bindings})
-
-
 def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find checkpointed calls that do not say which implementation they want."""
     for call in facts.structure.calls:
@@ -186,7 +135,7 @@ for: 1.13 offloaded *instead of* recomputing, today `offload_wrapper(module)`; 1
 
 APPLY = Rule(
     RuleCard(
-        code="FSDP832",
+        code=APPLY_CHECKPOINTING,
         name="apply-activation-checkpointing",
         summary="`apply_activation_checkpointing_wrapper`, a name from before torch 1.13",
         explanation="""\
@@ -194,7 +143,6 @@ No release has this name: it is from nightlies before torch 1.13, which released
 `apply_activation_checkpointing` with the same arguments. Tutorials still show the old one.""",
         applicability="safe or manual",
         removed="1.13",
-        floor="1.13",
         flags=(
             Example(
                 before=f"import {_MODULE} as wrapping\n\n"
@@ -206,21 +154,20 @@ No release has this name: it is from nightlies before torch 1.13, which released
         leaves=(f"from {_MODULE} import apply_activation_checkpointing\n\napply_activation_checkpointing(model)\n",),
         url=_URL,
     ),
-    needles=(_APPLY.old,),
-    check=partial(check_renames, renames=(_APPLY,)),
+    needles=last_parts(APPLY_CHECKPOINTING),
+    check=check,
     neighbour=True,
 )
 
 OLD_MODULE = Rule(
     RuleCard(
-        code="FSDP833",
+        code=CHECKPOINT_MODULE,
         name="old-checkpoint-wrapper-module",
         summary="an import from `_checkpoint._checkpoint_wrapper`, the module's name in torch 1.11",
         explanation="""\
 Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         applicability="safe",
-        removed=_RENAMED,
-        floor=_RENAMED,
+        removed="1.12",
         flags=(
             Example(
                 before=f"from {_OLD_MODULE} import checkpoint_wrapper\n",
@@ -230,8 +177,8 @@ Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         leaves=(_IMPORT,),
         url=_URL,
     ),
-    needles=("_checkpoint._checkpoint_wrapper",),
-    check=check_old_module,
+    needles=last_parts(CHECKPOINT_MODULE),
+    check=check,
     neighbour=True,
 )
 

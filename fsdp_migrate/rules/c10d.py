@@ -6,67 +6,17 @@ Sources: catalogue c10d-gather-base, c10d-reduce-op, c10d-get-rank, c10d-misc (1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from fsdp_migrate.rules.card import Example, Rule, RuleCard
+from fsdp_migrate.rules.moved_names import check
+from fsdp_migrate.rules.moves import last_parts
+from fsdp_migrate.rules.public_moves import GATHERS, MULTIGPU, OPERATIONS, RANKS
 
-from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.findings import Finding
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.rules.floors import only_older
-from fsdp_migrate.rules.renames import Rename, check_renames, uses
-from fsdp_migrate.rules.torch_places import reads
-from fsdp_migrate.rules.torch_presence import READING, excused
-
-_DIST = "torch.distributed"
-MODULES = (_DIST, f"{_DIST}.distributed_c10d")
 _URL = "https://pytorch.org/docs/stable/distributed.html"
-
-
-_BASES = (
-    Rename(MODULES, "_all_gather_base", "all_gather_into_tensor", "1.13"),
-    Rename(MODULES, "_reduce_scatter_base", "reduce_scatter_tensor", "1.13"),
-)
-_OPS = (Rename(MODULES, "reduce_op", "ReduceOp", "1.11", members=True),)
-_RANKS = (
-    Rename(MODULES, "_get_global_rank", "get_global_rank", "1.13", {"rank": "group_rank"}),
-    Rename(MODULES, "_get_group_rank", "get_group_rank", "1.13", {"rank": "global_rank"}, gone=True),
-)
-_MULTIGPU = {
-    f"{name}_multigpu": new
-    for name, new in (
-        ("broadcast", "broadcast"),
-        ("all_reduce", "all_reduce"),
-        ("reduce", "reduce"),
-        ("all_gather", "all_gather"),
-        ("reduce_scatter", "reduce_scatter"),
-    )
-}
-_MULTIGPU_REMOVED = "2.2"
-
-
-def check_multigpu(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find the collectives over several GPUs of one process."""
-    for name, new in _MULTIGPU.items():
-        targets = {f"{module}.{name}" for module in MODULES}
-        names = (one.node for one, _ in reads(facts) if one.path in targets)
-        for node in (*uses(facts, name, targets), *names):
-            expected = excused(facts, node, READING, too_new=False)
-            if not expected and not only_older(facts, node, _MULTIGPU_REMOVED):
-                message = f"`{_DIST}.{name}` is gone since torch {_MULTIGPU_REMOVED}"
-                verdict = manual(f"run one process per GPU, and call `{new}` with its tensor")
-                yield finding(facts, card, node, facts.statement(node), message, verdict)
-
-
 _IMPORT = "import torch.distributed as dist\n\n"
 
-
-def _renaming(renames: tuple[Rename, ...]) -> Callable[[ModuleFacts, RuleCard], Iterator[Finding]]:
-    return partial(check_renames, renames=renames)
-
-
-BASES = Rule(
+_CARDS = (
     RuleCard(
-        code="FSDP811",
+        code=GATHERS,
         name="gather-base",
         summary="`_all_gather_base` and `_reduce_scatter_base` of torch.distributed",
         explanation="""\
@@ -75,7 +25,6 @@ Those are right on every release: only torch 2.13 and 2.14 point from them to `a
 `reduce_scatter_single`, 2.15 has taken that back, and they are never reported.""",
         applicability="safe or manual",
         deprecated="1.13",
-        floor="1.13",
         flags=(
             Example(
                 before=_IMPORT + "dist._all_gather_base(whole, part, group=group)\n",
@@ -89,14 +38,8 @@ Those are right on every release: only torch 2.13 and 2.14 point from them to `a
         ),
         url=_URL,
     ),
-    needles=tuple(rename.old for rename in _BASES),
-    check=_renaming(_BASES),
-    neighbour=True,
-)
-
-OPS = Rule(
     RuleCard(
-        code="FSDP812",
+        code=OPERATIONS,
         name="reduce-op",
         summary="`torch.distributed.reduce_op`, the old `ReduceOp`",
         explanation="""\
@@ -113,14 +56,8 @@ Every attribute of `reduce_op` warns; `ReduceOp` has the same ones, in all relea
         leaves=(_IMPORT + "dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n",),
         url=_URL,
     ),
-    needles=("reduce_op",),
-    check=_renaming(_OPS),
-    neighbour=True,
-)
-
-RANKS = Rule(
     RuleCard(
-        code="FSDP813",
+        code=RANKS,
         name="get-rank",
         summary="`_get_global_rank` and `_get_group_rank` of torch.distributed",
         explanation="""\
@@ -128,7 +65,6 @@ Torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get
 `_get_group_rank` is gone. The keyword `rank=` is `group_rank=` and `global_rank=` now.""",
         applicability="safe or manual",
         deprecated="1.13",
-        floor="1.13",
         flags=(
             Example(
                 before="from torch.distributed import distributed_c10d\n\n"
@@ -140,27 +76,19 @@ Torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get
         leaves=(_IMPORT + "source = dist.get_global_rank(group, 0)\n", "def f(self):\n    self._get_global_rank()\n"),
         url=_URL,
     ),
-    needles=tuple(rename.old for rename in _RANKS),
-    check=_renaming(_RANKS),
-    neighbour=True,
-)
-
-MULTIGPU = Rule(
     RuleCard(
-        code="FSDP814",
+        code=MULTIGPU,
         name="multigpu-collective",
         summary="collectives over several GPUs of one process, such as `all_reduce_multigpu`",
         explanation="""\
 Deprecated in torch 1.13 and removed in 2.2. A process drives one GPU, and calls the collective with one tensor.""",
         applicability="manual",
         deprecated="1.13",
-        removed=_MULTIGPU_REMOVED,
+        removed="2.2",
         flags=(Example(before=_IMPORT + "dist.all_reduce_multigpu([one, two])\n"),),
         leaves=(_IMPORT + "dist.all_reduce(one)\n",),
         url=_URL,
     ),
-    needles=tuple(_MULTIGPU),
-    check=check_multigpu,
-    neighbour=True,
 )
-RULES = (BASES, OPS, RANKS, MULTIGPU)
+
+RULES = tuple(Rule(card, last_parts(card.code), check, neighbour=True) for card in _CARDS)

@@ -49,7 +49,16 @@ def constructs(facts: ModuleFacts, node: ast.expr) -> bool:
 def _is_fsdp(facts: ModuleFacts, symbol: str) -> bool:
     if symbol == FSDP:
         return True
-    return facts.fsdp.is_subclass(symbol) and facts.fsdp.overriding("__init__") is None
+    return facts.fsdp.is_subclass(symbol) and not facts.memo(_builds_its_own, lambda: _builds_its_own(facts))
+
+
+def _builds_its_own(facts: ModuleFacts) -> bool:
+    """Whether a subclass of FSDP has a constructor of its own, or a metaclass, which calls it."""
+    if any(facts.fsdp.overriding(name) is not None for name in ("__init__", "__new__")):
+        return True
+    classes = (scope.node for scope in facts.structure.module.nested() if isinstance(scope.node, ast.ClassDef))
+    made = (cls for cls in classes if any(keyword.arg == "metaclass" for keyword in cls.keywords))
+    return any(FSDP in facts.names.symbols(base) for cls in made for base in cls.bases)
 
 
 def _constructions(facts: ModuleFacts) -> tuple[Construction, ...]:
@@ -138,10 +147,11 @@ def _handed_on(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterat
     if function.args.kwarg is None or function.args.kwarg.arg != value.id:
         return
     doubt = f"`{function.name}` hands it on, maybe not to FSDP only"
+    own = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
     cls = facts.structure.parents[function]
     for call in facts.structure.calls:
         if _calls(facts, call, function, cls if isinstance(cls, ast.ClassDef) else None):
-            yield from keywords(facts, call, one, doubt)
+            yield from (argument for argument in keywords(facts, call, one, doubt) if argument.name not in own)
 
 
 def _calls(facts: ModuleFacts, call: ast.Call, function: ast.FunctionDef, cls: ast.ClassDef | None) -> bool:

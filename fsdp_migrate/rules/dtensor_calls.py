@@ -15,7 +15,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
-from fsdp_migrate.rules.moved_uses import reduction
+from fsdp_migrate.rules.moved_calls import reads_reduction, reduction
 from fsdp_migrate.rules.releases import release, uses_of
 from fsdp_migrate.rules.torch_places import torch_path
 from fsdp_migrate.rules.torch_presence import running, severity
@@ -43,7 +43,9 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         named = reduction(facts, call)
         verdict = manual("`Partial` takes the name of a reduction: sum, avg, min, max or product")
-        if named is not None:
+        if (compared := reads_reduction(facts)) is not None:
+            verdict = manual(compared)
+        elif named is not None:
             edits = (Replace(facts.source.span(values[0]), f'"{named[1]}"'),)
             verdict = Verdict(Fix(edits, releases=release(facts, values[0])))
         message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"

@@ -274,8 +274,8 @@ def _imported(
     if not origins:
         raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
     for binding in origins:
-        if binding.name in binding.scope.declared_global:
-            raise CannotSupply(f"`{binding.name}` is imported through `global`: import `{symbol}` as well")
+        if binding.scope is not facts.scope(binding.node):
+            raise CannotSupply(f"`{binding.name}` is imported under `global` or `nonlocal`: import `{symbol}` as well")
         _check_origin(facts, symbol, _joined(facts, binding.node, at))
     name = _free_name(facts, symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"

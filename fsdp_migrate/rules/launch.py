@@ -76,6 +76,11 @@ def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
     written = facts.source.segment(span)
     if written.strip("'\"") != _UNDERSCORED:
         return manual(f"the option string is written in an unusual way: add `{_DASHED}`")
+    shortened = (str(text.value) for text in facts.structure.strings if str(text.value).startswith("--l"))
+    if any(len(text) < len(_UNDERSCORED) and _UNDERSCORED.startswith(text) for text in shortened):
+        return manual(
+            f"the file gives the option in short, which would stand for both: add `{_DASHED}` and write it out"
+        )
     text = written.replace(_UNDERSCORED, _DASHED)
     return Verdict(Fix((Replace(Span(span.start, span.start), f"{text}, "),)))
 

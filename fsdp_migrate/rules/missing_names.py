@@ -215,6 +215,11 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
         return manual(_SUCCESSORS[lack.path])
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
+        homes = [place for place in namesakes(lack.path, lack.missing[-1]) if place != lack.path]
+        everywhere = [home for home in homes if all(data.exists(home, release) for release in lack.releases)]
+        if len(together) == 1 and everywhere:
+            home = everywhere[0].rpartition(".")[0]
+            return manual(f"take it from `{home}`, where every supported torch has it")
         return floor_or(facts, "look for it before it is used", least)
     others = [other for one in together for other in namesakes(one.path, newest)]
     if not others:

@@ -15,7 +15,8 @@ from fsdp_migrate.rules.move_rows import (
     TENSOR_PARALLEL,
 )
 from fsdp_migrate.rules.moved_names import check
-from fsdp_migrate.rules.moves import old_names
+from fsdp_migrate.rules.moves import all_names
+from fsdp_migrate.rules.public_moves import FLAT_PARAMETER, FLATTENED
 
 _HINT = """
 
@@ -28,6 +29,134 @@ Where the range has releases with the old place only and others with the new one
 _SOURCE = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/"
 
 _CARDS = (
+    RuleCard(
+        code=FLAT_PARAMETER,
+        name="moved-flat-parameter",
+        summary="FlatParameter or a companion imported from a module that some supported torch lacks",
+        explanation="""\
+FlatParameter has lived in `flatten_params_wrapper` (torch 1.12), `flat_param` (1.13 to 2.1) and `_flat_param` (since
+2.2); the old modules are gone, so the import fails. The package itself, `torch.distributed.fsdp`, has offered it all
+the time, and that is where the rewritten import takes it from. If FSDP301 takes the last use of the name away, the
+import goes instead.
+
+Companions such as `FlatParamHandle` and `HandleShardingStrategy` have no public home. They are imported from
+`_flat_param`, and while the supported range includes torch 2.1 from `flat_param` where that fails. Imports that
+already try both are left alone.
+
+Where every supported release has the private module, taking FlatParameter from it is a hint.""",
+        applicability="safe or manual",
+        removed="2.2",
+        flags=(
+            Example(
+                before="""\
+from torch.distributed.fsdp.flat_param import FlatParameter
+
+def size(param: FlatParameter) -> int:
+    return param.numel()
+""",
+                after="""\
+from torch.distributed.fsdp import FlatParameter
+
+def size(param: FlatParameter) -> int:
+    return param.numel()
+""",
+            ),
+            Example(
+                before="""\
+from torch.distributed.fsdp.flat_param import FlatParamHandle
+
+def is_handle(value):
+    return isinstance(value, FlatParamHandle)
+""",
+                after="""\
+try:
+    from torch.distributed.fsdp._flat_param import FlatParamHandle
+except ImportError:
+    from torch.distributed.fsdp.flat_param import FlatParamHandle
+
+def is_handle(value):
+    return isinstance(value, FlatParamHandle)
+""",
+            ),
+            Example(
+                before="""\
+from unittest import mock
+
+def patched():
+    return mock.patch("torch.distributed.fsdp.flat_param.FlatParamHandle")
+""",
+                note="a name in a string",
+            ),
+        ),
+        leaves=(
+            """\
+from torch.distributed.fsdp import FlatParameter
+
+def size(param: FlatParameter) -> int:
+    return param.numel()
+""",
+            """\
+try:
+    from torch.distributed.fsdp._flat_param import FlatParamHandle
+except ImportError:
+    from torch.distributed.fsdp.flat_param import FlatParamHandle
+""",
+            """\
+from fairscale.nn.misc.flatten_params_wrapper import FlatParameter
+""",
+        ),
+        url="https://github.com/pytorch/pytorch/blob/v2.2.2/torch/distributed/fsdp/_flat_param.py",
+    ),
+    RuleCard(
+        code=FLATTENED,
+        name="moved-fsdp-flattened",
+        summary="`_is_fsdp_flattened` and its kin imported from a module that no longer has them",
+        explanation="""\
+torch 1.13 kept `_is_fsdp_flattened`, `_set_fsdp_flattened` and `FSDP_FLATTENED` in `torch.distributed.fsdp._utils`,
+from where `fully_sharded_data_parallel` imported the first. Since torch 2.0 they are in `_common_utils`, which is right
+and not reported.""",
+        applicability="safe or manual",
+        removed="2.0",
+        flags=(
+            Example(
+                before="""\
+from torch.distributed.fsdp._utils import _is_fsdp_flattened
+
+def managed(params):
+    return [p for p in params if not _is_fsdp_flattened(p)]
+""",
+                after="""\
+from torch.distributed.fsdp._common_utils import _is_fsdp_flattened
+
+def managed(params):
+    return [p for p in params if not _is_fsdp_flattened(p)]
+""",
+            ),
+            Example(
+                before="""\
+from torch.distributed.fsdp._utils import FSDP_FLATTENED, _is_fsdp_flattened
+
+def managed(params):
+    return list(filter(_is_fsdp_flattened, params)), FSDP_FLATTENED
+""",
+                after="""\
+from torch.distributed.fsdp._common_utils import FSDP_FLATTENED, _is_fsdp_flattened
+
+def managed(params):
+    return list(filter(_is_fsdp_flattened, params)), FSDP_FLATTENED
+""",
+            ),
+        ),
+        leaves=(
+            """\
+from torch.distributed.fsdp._common_utils import _is_fsdp_flattened
+
+def managed(params):
+    return [p for p in params if _is_fsdp_flattened(p)]
+""",
+        ),
+        url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/_common_utils.py",
+    ),
     RuleCard(
         code=DTENSOR,
         name="moved-dtensor",
@@ -70,7 +199,6 @@ placements = [_Partial()]
             ),
         ),
         leaves=(
-            "from torch.distributed.tensor import DTensor, Shard\n",
             """\
 try:
     from torch.distributed.tensor import DTensor
@@ -148,7 +276,7 @@ def is_sharded(module):
                 note="what the new object is called and can do differs",
             ),
         ),
-        leaves=("from torch.distributed.device_mesh import DeviceMesh\n",),
+        leaves=("from torch.distributed import device_mesh\n",),
         url=_SOURCE + "device_mesh.py",
     ),
     RuleCard(
@@ -280,4 +408,4 @@ two dimensions.""",
     ),
 )
 
-RULES = tuple(Rule(card, (), check, names=partial(old_names, card.code)) for card in _CARDS)
+RULES = tuple(Rule(card, (), check, names=partial(all_names, card.code)) for card in _CARDS)

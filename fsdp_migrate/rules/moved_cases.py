@@ -13,9 +13,10 @@ from fsdp_migrate.findings import Severity
 from fsdp_migrate.rules.imports import for_type_checking
 from fsdp_migrate.rules.move_rows import Move
 from fsdp_migrate.rules.moves import Moved, moved
-from fsdp_migrate.rules.torch_presence import gone, having, lacking
+from fsdp_migrate.rules.torch_presence import having, lacking, presence
+from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind, deprecation, exists, signature
-from fsdp_migrate.torch_api.words import minor
+from fsdp_migrate.torch_api.words import minor, since, span_of
 
 
 class Case(NamedTuple):
@@ -41,30 +42,54 @@ class Case(NamedTuple):
         return bool(self.early) and len(self.gone) < len(self.releases)
 
     @property
+    def nowhere(self) -> list[Version]:
+        """The releases that have none of the places."""
+        between = self.moved.meanwhile
+        neither = [release for release in self.gone if release in self.early]
+        return [release for release in neither if between is None or not exists(between, release)]
+
+    @property
+    def between(self) -> str | None:
+        """The place that has it where neither of the others does, None where there is no need of one."""
+        return self.moved.meanwhile if self.early and not self.guard and not self.nowhere else None
+
+    @property
     def message(self) -> str:
-        """What is the matter with the old name."""
+        """What is wrong with the old name, and what to use."""
         old, new = self.moved.old, self.moved.new
         if not self.gone and self.severity is Severity.HINT:
-            return f"`{old}` only stands in for `{new}`"
-        place = "" if new is None else f": its place is `{new}`"
-        return f"`{old}` is {self.state}{place}"
+            return f"`{old}` is an alias of `{new}`"
+        return f"`{old}` is {self.state}" + ("" if new is None else f": use `{new}`")
 
     @property
     def state(self) -> str:
         """What became of the old name, in words."""
-        return gone(self.moved.old) if self.gone else "deprecated"
+        if self.move.had is not None:
+            return f"gone since torch {self.move.had[1]}"
+        if self.gone:
+            return presence(self.moved.old, self.gone)
+        warning = (release for release in PUBLISHED if _warns(self.moved.old, release))
+        return f"deprecated since torch {since(first)}" if (first := next(warning, None)) else "an alias"
+
+    @property
+    def floor(self) -> str:
+        """In words, that some releases lack the new name."""
+        least = next((release for release in self.releases if release > self.early[-1]), self.releases[-1])
+        return f"the replacement needs torch>={since(least)}, and this also runs on torch {span_of(self.early)}"
 
     @property
     def hindrance(self) -> str | None:
         """Why it is manual whatever the file does with the name, None when it is not."""
-        if self.moved.new is None:
-            return self.move.trap
-        if self.releases[-1] in self.early:
-            return f"torch {minor(self.releases[-1])} has neither: do without it"
+        move, new = self.move, self.moved.new
+        if new is None:
+            return move.trap
+        if move.trap is not None and not move.adapts:
+            return f"use `{new}`: {move.trap}"
+        last = max(_having(self.moved))  # before it came neither is missed
+        if neither := [release for release in self.nowhere if release > last]:
+            return f"torch {span_of(neither)} has neither `{self.moved.old}` nor `{new}`: do without it"
         if self.severity is Severity.HINT and self.early and not self.gone:
             return f"torch {minor(self.early[-1])} does not have the new place yet, and every release has the old one"
-        if self.move.trap is not None and self.move.only is None and not self.move.statement:
-            return f"use `{self.moved.new}`: {self.move.trap}"
         return None
 
     @property
@@ -75,11 +100,13 @@ class Case(NamedTuple):
     @property
     def risk(self) -> str | None:
         """Why a fix is unsafe, None when it is not."""
-        if not self.gone or self.moved.new is None or self.move.placement:
+        move, old, new = self.move, self.moved.old, self.moved.new
+        told = move.calls_change or move.change == "reduction" or move.ignores_arguments or move.had is not None
+        if not self.gone or new is None or told:
             return None
-        if _takes_the_same(self.moved.old, having(self.moved.old)[-1], self.moved.new, self.releases[-1]):
+        if _takes_the_same(old, having(old)[-1], new, self.releases[-1]):
             return None
-        return f"`{self.moved.new}` takes other arguments than `{self.moved.old}` did"
+        return f"`{new}` takes other arguments than `{old}` did"
 
 
 def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | None:
@@ -88,20 +115,29 @@ def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | N
     if found is None or found.move.code != code:
         return None
     releases = tuple(sorted(facts.gates.alive(node)))
-    gone = lacking(found.old, releases)
-    had = having(found.old)
-    if not releases or (gone and (releases[-1] not in gone or not had or had[-1] > releases[-1])):
-        return None  # It is too new for the range, or no release has ever had it, which is not this table's matter.
-    severity = _severity(facts, found, node, releases, gone)
-    if severity is None:
-        return None
+    had = _having(found)
+    gone = tuple(release for release in lacking(found.old, releases) if release not in had)
+    if not releases or (gone and not had):
+        return None  # No release has ever had it, which is not this table's matter.
     early = _without(found.new, releases)
-    meanwhile = found.move.meanwhile
-    if meanwhile is not None and len(_without(meanwhile, releases)) < len(early):
-        found, early = Moved(found.move, found.old, meanwhile), _without(meanwhile, releases)
-    if releases[-1] in early and not gone:
+    if found.meanwhile is not None and len(_without(found.meanwhile, releases)) < len(early):
+        found = found._replace(new=found.meanwhile)
+        early = _without(found.new, releases)
+    too_new = bool(gone) and (releases[-1] not in gone or had[-1] > releases[-1])
+    if too_new and (early or found.new is None or found.move.whole):
+        return None  # FSDP600 tells of what is too new.
+    severity = _severity(facts, found, node, releases, gone)
+    if severity is None or (releases[-1] in early and not gone):
         return None  # The old name is the right one.
     return Case(found, releases, gone, early, severity)
+
+
+def _having(found: Moved) -> tuple[Version, ...]:
+    """The releases that have the old name."""
+    if found.move.had is None:
+        return having(found.old)
+    first, end = map(Version, found.move.had)
+    return tuple(release for release in PUBLISHED if first <= release < end)
 
 
 def _without(name: str | None, releases: Sequence[Version]) -> tuple[Version, ...]:

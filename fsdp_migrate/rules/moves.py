@@ -25,6 +25,7 @@ from fsdp_migrate.rules.move_rows import (
     rows,
 )
 from fsdp_migrate.rules.private_moves import private
+from fsdp_migrate.rules.public_moves import FLAT_PARAMETER, public
 from fsdp_migrate.torch_api import RELEASES
 from fsdp_migrate.torch_api.data import exists, kind, last
 
@@ -35,6 +36,7 @@ class Moved(NamedTuple):
     move: Move
     old: str
     new: str | None
+    meanwhile: str | None = None
 
     @property
     def renames(self) -> bool:
@@ -67,7 +69,14 @@ def _dtensor() -> Iterator[Move]:
         trap="the new function returns the shape and the offset: take the first of the two",
     )
     partial = f"{ROOT}.tensor.Partial"
-    yield Move(code, "dt-partial", f"{ROOT}._tensor.placement_types._Partial", partial, placement=True)
+    yield Move(
+        code,
+        "dt-partial",
+        f"{ROOT}._tensor.placement_types._Partial",
+        partial,
+        trap='it takes the name of the reduction, such as "sum", and no `ReduceOp`',
+        change="reduction",
+    )
 
 
 def _context_parallel() -> Iterator[Move]:
@@ -111,7 +120,8 @@ def _device_mesh() -> Iterator[Move]:
 
 def _shard_packages() -> Iterator[Move]:
     code = SHARD_PACKAGES
-    yield module_row(code, "dcp-shard-checkpoint", "_shard.checkpoint", "checkpoint")
+    # 2.0.1 _shard/checkpoint/__init__.py puts the new package into `sys.modules` under the old name.
+    yield module_row(code, "dcp-shard-checkpoint", "_shard.checkpoint", "checkpoint", same=True)
     yield module_row(code, "dcp-shard-checkpoint", "_sharded_tensor", "_shard.sharded_tensor")
     yield module_row(code, "dcp-shard-checkpoint", "_sharding_spec", "_shard.sharding_spec")
 
@@ -164,17 +174,25 @@ MOVES: tuple[Move, ...] = (
     *_fully_shard(),
     *_device_mesh(),
     *private(),
+    *public(),
     *_shard_packages(),
     *_composable(),
     *_tensor_parallel(),
 )
 _BY_OLD = {move.old: move for move in MOVES}
+# Rules that let a new place fall back on the old one; elsewhere older releases are left to FSDP600.
+_BOTH_WAYS = (FLAT_PARAMETER, FULLY_SHARD)
+_BY_NEW: dict[str, list[Move]] = {}
+for _move in MOVES:
+    # What warns where it is used is there on every release.
+    if _move.new is not None and _move.code in _BOTH_WAYS and not (_move.adapts or _move.when_used):
+        _BY_NEW.setdefault(_move.new, []).append(_move)
 
 
 def moved(path: str, newest: Version) -> Moved | None:
     """What the table says of a written name, None when nothing; the longest row that fits counts.
 
-    A name of a whole module follows it if the `newest` release has it in the new place.
+    A name of a whole module follows it if the `newest` release has it in the new place, or in one in between.
     """
     prefix = path
     while prefix and prefix not in _BY_OLD:
@@ -183,11 +201,22 @@ def moved(path: str, newest: Version) -> Moved | None:
         return None
     move = _BY_OLD[prefix]
     if prefix == path or not move.whole or move.new is None:
-        return Moved(move, prefix, move.new)
+        return Moved(move, prefix, move.new, move.meanwhile)
     inside = _named_by_modules(prefix, path[len(prefix) + 1 :].split("."))
-    if not exists(f"{move.new}{inside}", newest):
+    new, *between = (f"{place}{inside}" for place in (move.new, move.meanwhile) if place is not None)
+    if not any(exists(place, newest) for place in (new, *between)):
         return None
-    return Moved(move, f"{prefix}{inside}", f"{move.new}{inside}")
+    return Moved(move, f"{prefix}{inside}", new, between[0] if between else None)
+
+
+def older_places(path: str) -> Iterator[tuple[Move, str]]:
+    """Where a name was before it came to `path`, with the rows that say so; it is the same thing there."""
+    module, _, name = path.rpartition(".")
+    for move in _BY_NEW.get(module, ()):
+        if move.whole and f"{move.old}.{name}" not in _BY_OLD:
+            yield move, f"{move.old}.{name}"
+    for move in _BY_NEW.get(path, ()):
+        yield move, move.old
 
 
 def _named_by_modules(module: str, names: Sequence[str]) -> str:
@@ -207,5 +236,19 @@ def is_module(path: str) -> bool:
 
 
 def old_names(code: str) -> frozenset[str]:
-    """What a file has to write to concern the rule `code`."""
+    """The old names of the rule `code`."""
     return frozenset(move.old for move in MOVES if move.code == code)
+
+
+def all_names(code: str) -> frozenset[str]:
+    """What a file has to write to concern the rule `code`: an old name, or a new one that older releases lack.
+
+    Public modules alone are no such names, they are written everywhere.
+    """
+    moves = (move for together in _BY_NEW.values() for move in together if move.code == code)
+    return old_names(code).union(move.new for move in moves if move.new and (not move.whole or "._" in move.new))
+
+
+def last_parts(code: str) -> tuple[str, ...]:
+    """The old names of the rule `code` without what stands in front of them."""
+    return tuple(sorted({name.rpartition(".")[2] for name in old_names(code)}))

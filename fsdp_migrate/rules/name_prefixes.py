@@ -19,6 +19,7 @@ from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.torch_places import torch_path
+from fsdp_migrate.rules.torch_presence import READING, excused
 from fsdp_migrate.source import Span
 
 _CHANGED = Version("2.0")
@@ -42,10 +43,17 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     yield from _doubled_modules(facts, card)
     for node in facts.structure.attributes:
         through_both = node.attr == _INNER and isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER
-        if through_both and _runs_on_new(facts, node):
+        chosen = through_both and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
+        if through_both and not chosen and _runs_on_new(facts, node):
             message = f"`{_INNER}` is gone since torch 2.0: the module is `.module`"
             verdict = _attribute_verdict(facts, node)
             yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.BREAKS)
+
+
+def _is_asked_for(facts: ModuleFacts, name: str) -> bool:
+    """Whether the file asks an object for an attribute before it reads it: `hasattr(module, "name")`."""
+    calls = (call for call in facts.structure.calls if getattr(call.func, "id", None) == "hasattr")
+    return any(isinstance(one, ast.Constant) and one.value == name for call in calls for one in call.args[1:])
 
 
 def _is_about_another_fsdp(facts: ModuleFacts) -> bool:

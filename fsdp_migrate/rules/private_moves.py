@@ -83,7 +83,7 @@ def _utils() -> Iterator[Move]:
             "utils",
             "_alloc_storage _free_storage",
             trap="the new function returns nothing, the old one whether it did something",
-            statement=True,
+            change="statement",
         )
         yield from _rows(
             entry,

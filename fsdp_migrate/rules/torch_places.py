@@ -97,8 +97,9 @@ def reads(facts: ModuleFacts) -> tuple[tuple[Quoted, ast.Call | ast.Subscript], 
 
 def bindings_of(facts: ModuleFacts, taken: Import) -> list[Binding]:
     """The bindings that one name of an import makes."""
-    found = facts.scope(taken.statement).bindings.get(taken.bound, [])
-    return [binding for binding in found if binding.node is taken.statement]
+    scope = facts.scope(taken.statement)
+    home = scope.lookup(taken.bound) or scope  # another one under `global` or `nonlocal`
+    return [binding for binding in home.bindings.get(taken.bound, []) if binding.node is taken.statement]
 
 
 def _imports(facts: ModuleFacts) -> Iterator[Import]:

@@ -11,10 +11,10 @@ from fsdp_migrate.cli import cli
 from fsdp_migrate.projects import Projects
 from tests.trees import plant, project_of
 
-NEW_26 = "from torch.distributed.fsdp import fully_shard\n"
+NEW_26 = "from torch.distributed import get_default_backend_for_device\n"
 NEW_210 = "from torch.distributed.fsdp import share_comm_ctx\n"
 GONE = "from torch.distributed.fsdp._runtime_utils import _clear_grads_if_needed\n"
-LATE = "def f():\n    from torch.distributed.fsdp import fully_shard\n"
+LATE = "def f():\n    from torch.distributed import get_default_backend_for_device\n"
 RENAMED = "import torch.distributed as dist\ndist._all_gather_base(a, b)\n"
 
 
@@ -124,9 +124,9 @@ def test_a_finding_that_leaves_the_floor_to_the_user_names_it(code: str, text: s
 
 
 def test_a_fix_that_the_floor_forbids_names_it() -> None:
-    scaler = "import torch\nimport torch.distributed\nscaler = torch.cuda.amp.GradScaler()\n"
-    plant({"requirements.txt": "\ntorch>=2.1\n", "m.py": scaler})
-    assert "needs torch>=2.3, and requirements.txt:2 states torch>=2.1: " in run("lint").stdout
+    load = "import torch.distributed.checkpoint as dcp\ndcp.load_state_dict({'a': 1}, dcp.FileSystemReader('x'))\n"
+    plant({"requirements.txt": "\ntorch>=2.2\n", "m.py": load})
+    assert "needs torch>=2.4, and requirements.txt:2 states torch>=2.2" in run("lint").stdout
 
 
 def test_a_floor_that_moves_to_another_line_is_named_there_with_a_cache() -> None:

@@ -104,7 +104,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("no-sync", "FSDP600"): (">=1.11", MODEL + "with model.no_sync():\n    pass\n"),
     # FSDP2
     ("fs2-import", "FSDP602"): (">=2.6", "from torch.distributed._composable.fsdp import fully_shard\n"),
-    ("fs2-import", "FSDP600"): (">=2.5", "from torch.distributed.fsdp import fully_shard\n"),
+    ("fs2-import", "FSDP600"): (">=2.5", "from torch.distributed import fsdp\nfsdp.fully_shard(m)\n"),
     ("fs2-FSDP-class", "FSDP602"): (">=2.4", "from torch.distributed._composable.fsdp import FSDP\n"),
     ("fs2-setter-recurse", "FSDP511"): (">=2.6", FSDP2 + "m.set_requires_gradient_sync(True, False)\n"),
     ("fs2-divide-factor", "FSDP510"): (">=2.8", FSDP2 + "m.set_reduce_scatter_divide_factor(2.0)\n"),
@@ -133,7 +133,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("pkg-nightly", "FSDP615"): (DEFAULT, "from torch.distributed._fsdp import FullyShardedDataParallel as FSDP\n"),
     # DTensor
     ("dt-tensor-move", "FSDP601"): (">=2.5", "from torch.distributed._tensor import DTensor\n"),
-    ("dt-tensor-move", "FSDP600"): (">=2.4", "from torch.distributed.tensor import DTensor\n"),
+    ("dt-tensor-move", "FSDP600"): (">=2.4", "import torch.distributed as dist\nx = dist.tensor.DTensor\n"),
     ("dt-partial", "FSDP601"): (">=2.5", "from torch.distributed._tensor.placement_types import _Partial\n"),
     ("dt-partial", "FSDP612"): (
         ">=2.5",

@@ -102,11 +102,11 @@ def test_the_module_of_torch_1_11_is_replaced() -> None:
     )
 
 
-def test_what_the_renamed_module_lacks_too_in_some_release_stays() -> None:
+def test_what_the_renamed_module_lacks_too_is_gone() -> None:
     old = "torch.distributed.algorithms._checkpoint._checkpoint_wrapper"
     text = f"from {old} import checkpoint\n"
-    check_manual(text, OLD_MODULE, f"`{MODULE}` has no `checkpoint` in torch", torch=">=2.1")
-    check_manual(text, OLD_MODULE, "needs torch>=1.12", torch=">=1.11")
+    check_noop(text, OLD_MODULE)
+    check_manual(text, "FSDP6", "do without it")
 
 
 def test_the_default_of_checkpoint_is_written_out() -> None:

@@ -101,7 +101,7 @@ def test_what_only_names_the_old_gather_besides_is_no_choice() -> None:
     check_transformed(text.format("_all_gather_base"), text.format("all_gather_into_tensor"), BASES)
 
 
-def test_a_patched_name_and_a_taken_one_are_manual() -> None:
+def test_a_patched_name_is_manual_and_a_taken_one_is_an_alias() -> None:
     check_manual(
         """\
         import torch.distributed as dist
@@ -112,8 +112,11 @@ def test_a_patched_name_and_a_taken_one_are_manual() -> None:
         BASES,
         "a string here names it too",
     )
-    check_manual(
-        "from torch.distributed import _all_gather_base\nall_gather_into_tensor = _all_gather_base\n", BASES, "taken"
+    check_transformed(
+        "from torch.distributed import _all_gather_base\nall_gather_into_tensor = _all_gather_base\n",
+        "from torch.distributed import all_gather_into_tensor as _all_gather_base\n"
+        "all_gather_into_tensor = _all_gather_base\n",
+        BASES,
     )
 
 
@@ -189,8 +192,8 @@ def test_a_name_that_getattr_reads_is_renamed_in_its_string() -> None:
         OPS,
     )
     check_transformed(
-        "import torch.distributed as dist\n\ngetattr(dist, '_get_global_rank')(group, 0)\n",
-        "import torch.distributed as dist\n\ngetattr(dist, 'get_global_rank')(group, 0)\n",
+        "import torch.distributed as dist\n\ngetattr(dist.distributed_c10d, '_get_global_rank')(group, 0)\n",
+        "import torch.distributed as dist\n\ngetattr(dist.distributed_c10d, 'get_global_rank')(group, 0)\n",
         RANKS,
     )
 
@@ -198,8 +201,12 @@ def test_a_name_that_getattr_reads_is_renamed_in_its_string() -> None:
 def test_a_string_of_getattr_is_left_to_the_reader_where_more_than_the_name_changes() -> None:
     head = "import torch.distributed as dist\n\n"
     check_manual(head + "op = getattr(dist, 'reduce_op')\n", OPS, "only `reduce_op.SUM`")
-    check_manual(head + "getattr(dist, '_get_global_rank')(group, rank=0)\n", RANKS, "the names of its arguments")
-    check_manual(head + "f = getattr(dist, '_get_global_rank')\n", RANKS, "the names of its arguments")
+    check_manual(
+        head + "getattr(dist.distributed_c10d, '_get_global_rank')(group, rank=0)\n",
+        RANKS,
+        "its arguments have other names",
+    )
+    check_manual(head + "f = getattr(dist.distributed_c10d, '_get_global_rank')\n", RANKS, "is not only called")
     check_manual(head + "f = getattr(dist, r'_all_gather_base')\n", BASES, "in an unusual way")
     asked = "setattr(dist, '_all_gather_base', fake)\nf = getattr(dist, '_all_gather_base')\n"
     check_manual(head + asked, BASES, "asks for or replaces the old name too")

@@ -313,3 +313,17 @@ def test_changed_defaults_are_hints_only_where_the_range_spans_them() -> None:
     check_noop(FSDP + "m = FSDP(x, limit_all_gathers=True)\n", "FSDP507", torch=">=2.0")
     check_noop(FSDP + "m = FSDP(x, **kw)\n", "FSDP507", torch=">=1.13")
     check_noop(FSDP + "m = FSDP(x)\n", "FSDP507", torch="<2.0,>=1.13")
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        "class M(FSDP):\n    def __new__(cls, m, fsdp_auto_wrap_policy=None):\n        return super().__new__(cls)\n",
+        "class M(FSDP, metaclass=Meta):\n    pass\n",
+        "class M(FSDP):\n    def __init__(self, m, fsdp_auto_wrap_policy=None, **rest):\n"
+        "        super().__init__(m, **rest)\n",
+    ],
+)
+def test_an_argument_that_a_subclass_takes_itself_is_left_alone(cls: str) -> None:
+    head = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    check_noop(f"{head}{cls}x = M(net, fsdp_auto_wrap_policy=p)\n", "FSDP501")

@@ -11,15 +11,16 @@ from packaging.version import Version
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
+from fsdp_migrate.rules.moves import MOVES
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RELEASES
 from tests.rules.checks import check_transformed, lint
 
 # Whether there is anything to fix depends on the range itself.
 DEAD_GATE = "FSDP690"
 # Below the release of the new name these keep both worlds in a `try/except`, and read otherwise there.
-GUARDED = ("FSDP601", "FSDP602", "FSDP603", "FSDP604", "FSDP605")
+GUARDED = tuple(move.code for move in MOVES)
 # So do these for a name that an import brings, and what they write for newer ranges is another form.
-KEEPING_BOTH = ("FSDP401", "FSDP402", "FSDP802", "FSDP803", "FSDP811", "FSDP813", "FSDP833")
+KEEPING_BOTH = ("FSDP401",)
 # The companions of FlatParameter, which FSDP303 moves too, are a release younger than it.
 COMPANIONS_SINCE = "1.13"
 

@@ -100,7 +100,7 @@ def test_a_comment_of_a_name_that_stays_stays() -> None:
         \t# last
         )  # end
         def train():
-        \twith autocast("cuda", dtype=torch.float16, enabled=True, cache_enabled=True): pass
+        \twith autocast("cuda", dtype=torch.float16, enabled=True): pass
         """,
         "FSDP801",
         torch=">=2.4",
@@ -145,7 +145,7 @@ def test_a_name_that_takes_the_place_of_another_takes_its_comments() -> None:
         )
         from torch.distributed import _all_gather_base, _reduce_scatter_base as rs  # type: ignore
         from torch.distributed.distributed_c10d import _all_gather_base as ag  # type: ignore
-        gather(a, b)
+        gather(a, b), rs(a, b), ag(a, b)
         _reduce_scatter_base(a, b)
         _all_gather_base(a, b)
         """,
@@ -158,7 +158,7 @@ def test_a_name_that_takes_the_place_of_another_takes_its_comments() -> None:
         )
         from torch.distributed import all_gather_into_tensor, reduce_scatter_tensor as rs  # type: ignore
         from torch.distributed.distributed_c10d import all_gather_into_tensor as ag  # type: ignore
-        gather(a, b)
+        gather(a, b), rs(a, b), ag(a, b)
         reduce_scatter_tensor(a, b)
         all_gather_into_tensor(a, b)
         """,

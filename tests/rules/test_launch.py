@@ -146,3 +146,11 @@ def test_a_text_that_tells_people_to_start_it_is_a_hint(text: str) -> None:
 )
 def test_what_only_speaks_of_it_is_not(text: str) -> None:
     check_noop(text, LAUNCH)
+
+
+def test_an_option_that_is_given_in_short_would_stand_for_both() -> None:
+    text = (
+        "import torch.distributed.launch\nimport argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--local_rank')\np.parse_args(['--local', '1'])\n"
+    )
+    check_manual(text, "FSDP821", "in short")

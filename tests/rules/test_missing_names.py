@@ -22,7 +22,7 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
         (NEW, "`torch.distributed.fsdp.fully_shard` is new in torch 2.6"),
         (GONE, "`torch.distributed.fsdp._runtime_utils._clear_grads_if_needed` is gone since torch 2.1"),
         ("import torch.distributed.device_mesh as m", "`torch.distributed.device_mesh` is new in torch 2.2"),
-        ("from torch.distributed.device_mesh import DeviceMesh", "`torch.distributed.device_mesh` is new in torch 2.2"),
+        ("import torch.distributed.device_mesh", "`torch.distributed.device_mesh` is new in torch 2.2"),
         (
             "from torch.distributed.tensor.parallel import SequenceParallel",
             "`torch.distributed.tensor.parallel.SequenceParallel` is missing in torch 2.2",
@@ -275,17 +275,19 @@ def test_an_attribute_that_became_a_property_is_not_judged(member: str) -> None:
 
 def test_a_name_that_getattr_reads_is_as_good_as_an_attribute() -> None:
     head = "from torch.distributed import fsdp\n"
-    message = "`torch.distributed.fsdp.flat_param` is gone since torch 2.2"
-    assert found(head + "m = getattr(fsdp, 'flat_param')\n") == [("breaks", message)]
-    check_noop(head + "m = getattr(fsdp, 'flat_param', None)\n", "FSDP600")
-    check_noop(head + "m = getattr(fsdp, 'flat_param') if hasattr(fsdp, 'flat_param') else None\n", "FSDP600")
-    check_noop(head + "try:\n    m = getattr(fsdp, 'flat_param')\nexcept AttributeError:\n    m = None\n", "FSDP600")
+    message = "`torch.distributed.fsdp._symbolic_trace` is gone since torch 2.0"
+    assert found(head + "m = getattr(fsdp, '_symbolic_trace')\n") == [("breaks", message)]
+    check_noop(head + "m = getattr(fsdp, '_symbolic_trace', None)\n", "FSDP600")
+    check_noop(head + "m = getattr(fsdp, '_symbolic_trace') if hasattr(fsdp, '_symbolic_trace') else None\n", "FSDP600")
+    check_noop(
+        head + "try:\n    m = getattr(fsdp, '_symbolic_trace')\nexcept AttributeError:\n    m = None\n", "FSDP600"
+    )
 
 
-@pytest.mark.parametrize("read", ["vars(fsdp)['flat_param']", "fsdp.__dict__['flat_param']"])
+@pytest.mark.parametrize("read", ["vars(fsdp)['_symbolic_trace']", "fsdp.__dict__['_symbolic_trace']"])
 def test_an_item_of_a_namespace_is_as_good_as_an_attribute(read: str) -> None:
-    check_manual(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", "", torch=">=2.2")
-    check_noop(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", torch=">=1.13,<2.2")
+    check_manual(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", "", torch=">=2.1")
+    check_noop(f"import torch.distributed.fsdp as fsdp\nm = {read}\n", "FSDP600", torch=">=1.13,<2.0")
 
 
 def test_a_member_of_an_enum_may_be_new() -> None:

@@ -4,17 +4,16 @@ import pytest
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Severity
-from fsdp_migrate.rules.moved_fsdp_flattened import HOME, NAMES
 from fsdp_migrate.torch_api import RELEASES
 from fsdp_migrate.torch_api.data import exists
-from tests.rules.checks import check_manual, check_noop, check_transformed, lint
+from tests.rules.checks import check_noop, check_transformed, lint
 
+HOME = "torch.distributed.fsdp._common_utils"
 OLD = "from torch.distributed.fsdp._utils import"
-NEW = "from torch.distributed.fsdp._common_utils import"
-TEST = 'getattr(p, "_fsdp_flattened", False)'
+NEW = f"from {HOME} import"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["_is_fsdp_flattened", "_set_fsdp_flattened", "FSDP_FLATTENED"])
 def test_the_new_home_has_the_names_since_2_0(name: str) -> None:
     for release in RELEASES:
         assert exists(f"{HOME}.{name}", release) is (release >= Version("2.0"))
@@ -22,58 +21,22 @@ def test_the_new_home_has_the_names_since_2_0(name: str) -> None:
         assert old is (release.release[:2] == (1, 13))
 
 
-@pytest.mark.parametrize("module", ["_utils", "fully_sharded_data_parallel", "_wrap_utils"])
-def test_calls_become_the_attribute_test_and_the_import_goes(module: str) -> None:
-    before = (
-        f"from torch.distributed.fsdp.{module} import _is_fsdp_flattened\n\n\ndef f(p, q):\n    return not {{}}, {{}}\n"
-    )
-    after = "def f(p, q):\n    return not {}, {}\n"
-    other = TEST.replace("(p", "(q")
-    check_transformed(
-        before.format("_is_fsdp_flattened(p)", "_is_fsdp_flattened(tensor=q)"), after.format(TEST, other), "FSDP304"
-    )
-    (finding,) = lint(before.format("_is_fsdp_flattened(p)", ""), "FSDP304")
+@pytest.mark.parametrize("module", ["_utils", "fully_sharded_data_parallel"])
+def test_the_names_come_from_where_they_are(module: str) -> None:
+    text = "from torch.distributed.fsdp.{} import _is_fsdp_flattened as flat\n\nx = filter(flat, ps), flat(p)\n"
+    check_transformed(text.format(module), text.format("_common_utils"), "FSDP304")
+    (finding,) = lint(text.format(module), "FSDP304")
     assert (finding.severity, finding.applicability) == (Severity.BREAKS, Applicability.SAFE)
-    assert f"`torch.distributed.fsdp.{module}` has no `_is_fsdp_flattened` since torch 2.0" in finding.message
+    assert "is gone since torch 2.0" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            f"{OLD} FSDP_FLATTENED\nx = hasattr(p, FSDP_FLATTENED)\n",
-            f"{NEW} FSDP_FLATTENED\nx = hasattr(p, FSDP_FLATTENED)\n",
-        ),
-        (f"{OLD} _set_fsdp_flattened as mark\nmark(p)\n", f"{NEW} _set_fsdp_flattened as mark\nmark(p)\n"),
-        (
-            f"{OLD} _is_fsdp_flattened\nx = list(filter(_is_fsdp_flattened, ps)), _is_fsdp_flattened(p)\n",
-            f"{NEW} _is_fsdp_flattened\nx = list(filter(_is_fsdp_flattened, ps)), {TEST}\n",
-        ),
-        (
-            f"{OLD} FSDP_FLATTENED, _is_fsdp_flattened\nx = FSDP_FLATTENED, _is_fsdp_flattened(p)\n",
-            f"{NEW} FSDP_FLATTENED\nx = FSDP_FLATTENED, {TEST}\n",
-        ),
-        (
-            f"{OLD} _apply_to_tensors, _is_fsdp_flattened\nx = _apply_to_tensors, _is_fsdp_flattened(p)\n",
-            f"{OLD} _apply_to_tensors\nx = _apply_to_tensors, {TEST}\n",
-        ),
-        (
-            f"def f(p):\n    {OLD} _apply_to_tensors, FSDP_FLATTENED\n    return _apply_to_tensors, FSDP_FLATTENED\n",
-            f"def f(p):\n    {NEW} FSDP_FLATTENED\n    {OLD} _apply_to_tensors\n"
-            "    return _apply_to_tensors, FSDP_FLATTENED\n",
-        ),
-        (
-            f"{OLD} _is_fsdp_flattened\nx = f'{{_is_fsdp_flattened(p)}}'\n",
-            f"{NEW} _is_fsdp_flattened\nx = f'{{_is_fsdp_flattened(p)}}'\n",
-        ),
-        (
-            f"try:\n    {OLD} _is_fsdp_flattened\nexcept ImportError:\n    pass\nx = _is_fsdp_flattened(p)\n",
-            f"try:\n    {NEW} _is_fsdp_flattened\nexcept ImportError:\n    pass\nx = {TEST}\n",
-        ),
-    ],
-)
-def test_what_is_used_as_a_value_keeps_an_import(before: str, after: str) -> None:
-    check_transformed(before, after, "FSDP304")
+def test_names_of_other_rules_stay_in_the_import() -> None:
+    check_transformed(
+        f"def f(p):\n    {OLD} _apply_to_tensors, FSDP_FLATTENED\n    return _apply_to_tensors, FSDP_FLATTENED\n",
+        f"def f(p):\n    {NEW} FSDP_FLATTENED\n    {OLD} _apply_to_tensors\n"
+        "    return _apply_to_tensors, FSDP_FLATTENED\n",
+        "FSDP304",
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,20 +55,11 @@ def test_the_right_place_is_left_alone(text: str) -> None:
     check_noop(text, "FSDP304")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            "from torch.distributed.fsdp import fully_sharded_data_parallel as f\nx = f._is_fsdp_flattened(p)\n",
-            "or import the name from `torch.distributed.fsdp._common_utils`",
-        ),
-        (f"import os; {OLD} _apply_to_tensors, FSDP_FLATTENED\nx = FSDP_FLATTENED\n", "shares its line"),
-    ],
-)
-def test_what_cannot_be_written_is_manual(text: str, reason: str) -> None:
-    check_manual(text, "FSDP304", reason)
-
-
-def test_on_torch_1_13_alone_nothing_is_wrong() -> None:
+def test_with_torch_1_13_the_import_tries_both() -> None:
     check_noop(f"{OLD} _is_fsdp_flattened\n", "FSDP304", torch=">=1.13,<2.0")
-    check_manual(f"{OLD} _is_fsdp_flattened\nx = _is_fsdp_flattened(p)\n", "FSDP304", "torch>=2.0", torch=">=1.13")
+    check_transformed(
+        f"{OLD} _is_fsdp_flattened\n",
+        f"try:\n    {NEW} _is_fsdp_flattened\nexcept ImportError:\n    {OLD} _is_fsdp_flattened\n",
+        "FSDP304",
+        torch=">=1.13",
+    )

@@ -84,10 +84,10 @@ def test_a_name_that_is_gone_is_taken_from_its_new_place(before: str, after: str
             f"    from {OLD_TENSOR}.placement_types import Shard, _Partial\np = [_Partial()]\n",
         ),
         (
-            f"from {OLD_TENSOR}.op_schema import (\n    OpSchema,\n    OpStrategy,\n)\n",
-            f"try:\n    from {TENSOR}._op_schema import (\n        OpSchema,\n        OpStrategy,\n    )\n"
-            f"except ImportError:\n    from {OLD_TENSOR}.op_schema import (\n        OpSchema,\n"
-            f"        OpStrategy,\n    )\n",
+            f"from {OLD_TENSOR}.placement_types import (\n    Shard,\n    _Partial,\n)\n",
+            f"try:\n    from {TENSOR} import (\n        Shard,\n        Partial as _Partial,\n    )\n"
+            f"except ImportError:\n    from {OLD_TENSOR}.placement_types import (\n        Shard,\n"
+            f"        _Partial,\n    )\n",
         ),
     ],
 )
@@ -120,7 +120,6 @@ def test_what_is_nowhere_in_the_range_any_more_needs_no_guard() -> None:
         f"    from {OLD_TENSOR}.debug import CommDebugMode\n",
         "import torch\nfrom packaging.version import Version\nif Version(torch.__version__) < Version('2.5'):\n"
         f"    from {OLD_TENSOR}.debug import CommDebugMode\nelse:\n    from {TENSOR}.debug import CommDebugMode\n",
-        f"from {TENSOR} import DTensor\n",
         "from ._tensor import DTensor\nfrom mine.torch.distributed._tensor import Shard\n",
         "x._tensor.DTensor\n",
         "from torch.distributed._composable import replicate\n",
@@ -217,7 +216,7 @@ def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
         (f"from {OLD_TENSOR} import debug\nf(debug)\n", "used as a module", ">=2.5"),
         (f"from {OLD_TENSOR}.debug import *\n", "a star import", ">=2.5"),
         (f"import {OLD_TENSOR}.debug\n", "import what is needed", ">=2.1"),
-        ("import torch.distributed as d\nx = d._tensor.debug.CommDebugMode\n", "only an import can try both", ">=2.1"),
+        ("import torch.distributed as d\nx = d._tensor.debug.CommDebugMode\n", "both places can be tried", ">=2.1"),
         (
             "import torch.distributed as d\nx = f'{d._tensor.debug.CommDebugMode}'\n",
             "in an f-string",
@@ -458,13 +457,13 @@ def test_a_plain_import_moves_with_the_chains_that_only_patch_something() -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "import torch.distributed._shard.checkpoint\n\ntorch.distributed._shard.checkpoint.save_state_dict = print\n",
-        "import torch.distributed as dist\n\ndist._shard.checkpoint.save_state_dict = print\n",
-        "import torch.distributed as dist\n\ndel dist._shard.checkpoint.save_state_dict\n",
+        "import torch.distributed._sharded_tensor\n\ntorch.distributed._sharded_tensor.empty = print\n",
+        "import torch.distributed as dist\n\ndist._sharded_tensor.empty = print\n",
+        "import torch.distributed as dist\n\ndel dist._sharded_tensor.empty\n",
     ],
 )
 def test_a_module_that_the_file_patches_stays(text: str) -> None:
-    check_manual(text, "FSDP605", "the file replaces what `torch.distributed._shard.checkpoint` has", torch=">=2.2")
+    check_manual(text, "FSDP605", "the file replaces what `torch.distributed._sharded_tensor` has", torch=">=2.2")
 
 
 @pytest.mark.parametrize("head", [f"import {OLD_TENSOR}\n", "import torch\n"])

@@ -173,3 +173,17 @@ def test_the_module_behind_the_module_of_a_model_is_a_hint(inner: str) -> None:
     check_manual(text, "FSDP606", "write `m.module`")
     assert [finding.severity.value for finding in lint(text, "FSDP606")] == ["hint"]
     check_noop(f"def f(m):\n    return m.{inner}.module\n", "FSDP606")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    try:\n        return m._fsdp_wrapped_module._fpw_module\n"
+        "    except AttributeError:\n        return m.module\n",
+        "    if hasattr(m._fsdp_wrapped_module, '_fpw_module'):\n        return m._fsdp_wrapped_module._fpw_module\n"
+        "    return m.module\n",
+    ],
+)
+def test_code_that_serves_both_wrappers_is_left_alone(body: str) -> None:
+    text = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\ndef inner(m: FSDP):\n{body}"
+    assert not [one for one in lint(text, "FSDP606") if "_fpw_module` is gone" in one.message]
