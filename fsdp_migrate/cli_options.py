@@ -16,9 +16,9 @@ from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.files import Discovery, Failure, SourceFile
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.planning.planner import Follow, unfollowed
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
-from fsdp_migrate.runner.gathering import Follow, unfollowed
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from fsdp_migrate.files import SourceFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.modules import Modules
 from fsdp_migrate.modules.view import View
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
-from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding, lines_of

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -188,18 +189,37 @@ def write(file: SourceFile, new: bytes, old: bytes) -> str:
     """
     from fsdp_migrate import replacing  # most runs write nothing
 
+    target = writable(file)
+    with unwritten():
+        replacing.replace(target, new, old)
+    return os.path.dirname(target)
+
+
+def writable(file: SourceFile) -> str:
+    """The real path of what is written where `file` is.
+
+    Raises:
+        FileError: it is read-only or out of bounds.
+    """
     target = os.path.realpath(file.path)
     if file.root is not None and not target.startswith(os.path.join(file.root, "")):
         raise FileError(f"not rewritten: it is a link to {printable(target)}; name that file to have it rewritten")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise FileError("not rewritten: the file is read-only")
+    return target
+
+
+@contextlib.contextmanager
+def unwritten() -> Iterator[None]:
+    """Tell the user why a file is not written."""
+    from fsdp_migrate import replacing
+
     try:
-        if os.path.exists(target) and not os.access(target, os.W_OK):
-            raise FileError("not rewritten: the file is read-only")
-        replacing.replace(target, new, old)
+        yield
     except replacing.ChangedError:
         raise FileError("not rewritten: it changed while fsdp-migrate was running; run again") from None
     except OSError as error:
         raise FileError(f"cannot be written: {_cause(error)}") from None
-    return os.path.dirname(target)
 
 
 def sync(folders: Iterable[str]) -> None:

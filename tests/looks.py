@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport
-from fsdp_migrate.rewrite import engine
+from fsdp_migrate.planning import passes as engine
 from fsdp_migrate.source import Source
 
 Lint = Callable[[bytes, str, Settings], FileReport]

@@ -14,8 +14,8 @@ OWN = {
         f"fsdp_migrate.{name}"
         for name in """
         cli cli_options cli_verify config config.configuration config.nearest config.settings disk files findings
-        gitignore lint project_files reading report report.output report.plain report.text rules rules.entry rules.index
-        runner runner.gathering runner.linting screen source torch_api
+        gitignore lint planning planning.planner planning.transactions project_files reading report report.output
+        report.plain report.text rules rules.entry rules.index runner runner.gathering screen source torch_api workspace
         """.split()
     ),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.elsewhere import Use
-from fsdp_migrate.files import FileError, printable, read
+from fsdp_migrate.files import printable
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 
 if TYPE_CHECKING:
@@ -42,14 +42,11 @@ class Index:
             self.modules.setdefault(split(module)[1], set()).add(path)
 
 
-def index(files: Iterable[SourceFile]) -> Index:
-    """What files import and assign."""
+def index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index:
+    """What files import and assign, with their bytes by path."""
     found = Index()
     for file in files:
-        try:
-            found.add(file.path, Sketch(read(file)))
-        except FileError:
-            continue
+        found.add(file.path, Sketch(glance(file.path)))
     return found
 
 

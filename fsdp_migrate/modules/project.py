@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,12 +32,20 @@ class Modules:
     have one of its own.
     """
 
-    def __init__(self, files: Sequence[SourceFile] = (), folders: Sequence[str] = (), *, noting: bool = True) -> None:
+    def __init__(
+        self,
+        files: Sequence[SourceFile] = (),
+        folders: Sequence[str] = (),
+        *,
+        noting: bool = True,
+        read: Callable[[SourceFile], bytes] = read,
+    ) -> None:
         """`files` are all that the run looks at, `folders` those that it was asked to look into.
 
-        `noting` says whether anybody wants to know what the answers depend on, as a cache does.
+        `noting` says whether anybody wants to know what the answers depend on, as a cache does; `read` gives bytes.
         """
         self.noting = noting
+        self._read = read
         self._files = files
         self.finder = Finder(folders)
         self._raw: dict[str, bytes | None] = {}
@@ -79,12 +87,12 @@ class Modules:
     def raw(self, path: str) -> bytes | None:
         """The bytes of a file as they were when it was first asked for, None when it cannot be read."""
         if path not in self._raw:
-            self._raw[path] = _bytes(path)
+            self._raw[path] = self._bytes(path)
         return self._raw[path]
 
     def glance(self, path: str) -> bytes:
         """The same for a look at many files, whose bytes are not kept; nothing of one that cannot be read."""
-        raw = self._raw[path] if path in self._raw else _bytes(path)
+        raw = self._raw[path] if path in self._raw else self._bytes(path)
         return b"" if raw is None else raw
 
     def starred(self, path: str) -> frozenset[str] | None:
@@ -93,7 +101,7 @@ class Modules:
         The bytes of one that says so are not kept: there may be thousands that are asked for nothing else.
         """
         if path not in self._starred:
-            raw = self._raw[path] if path in self._raw else _bytes(path)
+            raw = self._raw[path] if path in self._raw else self._bytes(path)
             names = self._starred[path] = None if raw is None else exported(raw)
             if names is None:
                 self._raw.setdefault(path, raw)
@@ -148,13 +156,19 @@ class Modules:
         for view in self._views.values():
             view.forget_facts()
 
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._read(SourceFile(path, path))
+        except FileError:
+            return None
+
     def index(self, path: str) -> Index:
         """What the files of the run, and others of the project that the file at `path` is in, import."""
         from fsdp_migrate.modules.importers import index
 
         root = self.finder.unnamed(os.path.dirname(path))
         if root not in self._indexes:
-            self._indexes[root] = index(self._all_with(root))
+            self._indexes[root] = index(self._all_with(root), self.glance)
         return self._indexes[root]
 
     def writers(self, path: str, word: str) -> frozenset[str]:
@@ -190,10 +204,3 @@ class Modules:
         finally:
             if first:
                 self._active.discard(question)
-
-
-def _bytes(path: str) -> bytes | None:
-    try:
-        return read(SourceFile(path, path))
-    except FileError:
-        return None

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate import files
-from fsdp_migrate.files import FileError, SourceFile
+from fsdp_migrate.files import FileError
 from fsdp_migrate.modules.sketch import Sketch, split, stem
 from fsdp_migrate.modules.through import bound_modules
 from fsdp_migrate.modules.view import View, reads
 from fsdp_migrate.source import lines_of
+
+if TYPE_CHECKING:
+    from fsdp_migrate.files import SourceFile
 
 # The last names of modules of torch whose names change.
 _MODULES = frozenset(
@@ -43,8 +45,9 @@ def overlooked(
     passed: Sequence[SourceFile],
     view_of: Callable[[SourceFile], View],
     is_worth: Callable[[SourceFile, bytes], bool],
-) -> Iterator[tuple[SourceFile, bytes]]:
-    """The files of `passed` that `seen` ones give names of torch to, with their bytes.
+    read: Callable[[SourceFile], bytes],
+) -> Iterator[SourceFile]:
+    """The files of `passed` that `seen` ones give names of torch to.
 
     `is_worth` is the byte test, for a text in which these names are written as torch calls them.
     """
@@ -58,25 +61,30 @@ def overlooked(
             hidden = set(_hidden(view, cache(partial(is_worth, file))))
             names |= hidden
             paths |= {view.path} if hidden else set()
-        given = _with_packages(_Given(names, paths, {stem(path) for path in paths}), packages, view_of)
+        given = _with_packages(_Given(names, paths, {stem(path) for path in paths}), packages, view_of, read)
         importing = _importing(given)
         found = []
         for file in waiting if names else ():
-            raw = _holding(file, importing)
+            raw = _holding(read, file, importing)
             lines = "" if raw is None else _taken(partial(view_of, file), Sketch(lines_of(raw, file.path)), given)
             if raw is not None and lines and is_worth(file, raw + lines.encode()):
                 found.append(file)
-                yield file, raw
+                yield file
         seen, waiting = found, [file for file in waiting if file not in found]
 
 
-def _with_packages(given: _Given, packages: Sequence[SourceFile], view_of: Callable[[SourceFile], View]) -> _Given:
+def _with_packages(
+    given: _Given,
+    packages: Sequence[SourceFile],
+    view_of: Callable[[SourceFile], View],
+    read: Callable[[SourceFile], bytes],
+) -> _Given:
     """The same with the packages that import one of the modules, and so give what it has as `package.module.name`."""
     while given.names:
         importing = _importing(given)
         names, paths = set(given.names), set(given.paths)
         for file in packages:
-            raw = _holding(file, importing)
+            raw = _holding(read, file, importing)
             if raw is not None:
                 view = view_of(file)
                 modules = bound_modules(view, Sketch(lines_of(raw, file.path)))
@@ -123,10 +131,10 @@ def _importing(given: _Given) -> re.Pattern[bytes]:
     return re.compile(rb"import(?:[\s\\]*\*|" + _BETWEEN + rb"(?<!\w)(?:" + any_word + rb")(?!\w))")
 
 
-def _holding(file: SourceFile, importing: re.Pattern[bytes]) -> bytes | None:
+def _holding(read: Callable[[SourceFile], bytes], file: SourceFile, importing: re.Pattern[bytes]) -> bytes | None:
     """The bytes of a file that imports what the pattern is for."""
     try:
-        raw = files.read(file)
+        raw = read(file)
     except FileError:
         return None  # It has been told when it was read first.
     return raw if importing.search(raw) else None

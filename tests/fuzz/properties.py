@@ -20,8 +20,9 @@ from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import FileCheck, lint_bytes
 from fsdp_migrate.notebook import Notebook
+from fsdp_migrate.planning.passes import rewrite
+from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.reading import read_source
-from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
 from fsdp_migrate.source import Source, Span
 from tests import looks
 

@@ -7,7 +7,7 @@ import pytest
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.rewrite import rewrite_bytes, rewrite_source
+from fsdp_migrate.planning.rewriting import rewrite_bytes, rewrite_source
 from fsdp_migrate.torch_api import RangeError, TorchRange
 
 BEFORE = """\

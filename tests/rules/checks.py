@@ -8,7 +8,7 @@ from textwrap import dedent
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Finding
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
 
 

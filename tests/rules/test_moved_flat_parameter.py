@@ -6,7 +6,7 @@ from packaging.version import Version
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules.moved_modules import COMPANIONS, HOMES
 from fsdp_migrate.torch_api import RELEASES, TorchRange
 from fsdp_migrate.torch_api.data import exists

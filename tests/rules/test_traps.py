@@ -8,7 +8,7 @@ import pytest
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
 from tests.rules.checks import check_manual, check_transformed, lint
 

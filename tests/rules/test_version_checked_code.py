@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Finding, Severity
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RELEASES, TorchRange

@@ -10,8 +10,8 @@ import pytest
 from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
 from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.runner import workers
-from fsdp_migrate.runner.gathering import Effort
+from fsdp_migrate.planning import workers
+from fsdp_migrate.planning.planner import Effort
 from tests.runner.test_cache import LEGACY
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are started where there is no fork")
@@ -97,5 +97,5 @@ def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest
 
 
 def test_nothing_is_started_for_a_single_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsdp_migrate.runner.workers", None)
+    monkeypatch.setitem(sys.modules, "fsdp_migrate.planning.workers", None)
     assert len(runner.lint(files.discover(["m1.py"]), Configuration(), effort=Effort(jobs=8)).findings) == 1

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files, runner
+from fsdp_migrate import files, replacing, runner
 from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.config.settings import Layer
-from fsdp_migrate.files import SourceFile
 from fsdp_migrate.torch_api import TorchRange
 from tests.torture.programs import LEGACY, call, outcome, run
 
@@ -314,14 +313,13 @@ def test_folders_nested_beyond_what_a_path_can_be_are_no_trouble(tmp_path: Path)
 
 def meanwhile(path: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is said if `change` happens to a file between reading and writing it."""
-    read = files.read
+    replace = replacing.replace
 
-    def read_and_change(file: SourceFile) -> bytes:
-        raw = read(file)
+    def change_and_replace(target: str, new: bytes, old: bytes) -> None:
         change(path)
-        return raw
+        replace(target, new, old)
 
-    monkeypatch.setattr(files, "read", read_and_change)
+    monkeypatch.setattr(replacing, "replace", change_and_replace)
     run, _ = runner.rewrite(files.discover([str(path)]), SETTINGS, write=True)
     return [failure.message for failure in run.failures]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import EditComment, touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
+from fsdp_migrate.planning.selection import edits_of, selected
+from fsdp_migrate.planning.tracking import first_seen
+from fsdp_migrate.planning.transactions import NewText, RewriteResult, Transaction
 from fsdp_migrate.reading import read_source
-from fsdp_migrate.rewrite.selection import edits_of, selected
-from fsdp_migrate.rewrite.tracking import first_seen
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
 
@@ -42,28 +43,39 @@ class FileCheck(Protocol):
 Lint = Callable[[bytes, "Source | None"], FileCheck]
 
 
-class RewriteResult(NamedTuple):
-    """What rewriting one file gave.
+class Progress:
+    """One text on its way: what was fixed in it so far, and every finding with what it was when it was first seen."""
 
-    `raw` is the new text, the old one if there was an `error`. `fixed` are the findings that are gone, at the place
-    where each was first seen (the old text, unless another fix brought it up); `left` those of the new text.
-    """
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.source: Source | None = None
+        self.fixed: list[Finding] = []
+        self.live: list[tuple[Finding, Finding]] = []
+        self._waiting: list[tuple[Finding, Finding]] = []
+        self._replacements: Sequence[Replacement] = ()
 
-    raw: bytes
-    fixed: tuple[Finding, ...] = ()
-    left: tuple[Finding, ...] = ()
-    suppressed: int = 0
-    error: str | None = None
+    def see(self, findings: Iterable[Finding]) -> None:
+        """Take the findings of the text as it is now."""
+        self.live = first_seen(self._waiting, self._replacements, findings)
+
+    def change(self, new: NewText, mended: Collection[Finding]) -> None:
+        """Go on with another text, in which these findings are gone."""
+        gone = set(mended)
+        self.fixed += [origin for finding, origin in self.live if finding in gone]
+        self._waiting = [pair for pair in self.live if pair[0] not in gone]
+        self.raw, self.source, self._replacements = new
 
 
-def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint) -> RewriteResult:
+def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Progress | None = None) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
     Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
-    turns out to give a bad text is left out, and its finding says so.
+    turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
+    `progress`.
     """
+    raw = raw if progress is None else progress.raw
     try:
-        return _Rewriting(raw, path, settings, lint).run()
+        return _Rewriting(progress or Progress(raw), path, settings, lint).run()
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
@@ -75,22 +87,18 @@ class _Rewriting:
     """One file between two passes.
 
     Rules without a fix that may be applied run only where the others find nothing to mend, so mostly once: on the last
-    text. `live` are the findings so far, each with what it was when it was first seen.
+    text.
     """
 
-    def __init__(self, raw: bytes, path: str, settings: Settings, lint: Lint) -> None:
-        self.raw = raw
+    def __init__(self, progress: Progress, path: str, settings: Settings, lint: Lint) -> None:
+        self.text = progress
         self.path = path
         self.settings = settings
         self.lint = lint
-        self.source: Source | None = None
-        self.fixed: list[Finding] = []
         self.refused: list[tuple[Finding, str]] = []
-        self.waiting: list[tuple[Finding, Finding]] = []
-        self.replacements: list[Replacement] = []
         self.report = FileReport(path)
         self.complete = False
-        self.live: list[tuple[Finding, Finding]] = []
+        self.changed = False
 
     def run(self) -> RewriteResult:
         """Pass by pass.
@@ -110,51 +118,51 @@ class _Rewriting:
 
     def _look(self, all_rules: bool = False) -> list[Finding]:
         """Look at the text; gives the findings to mend next."""
-        with closing(self.lint(self.raw, self.source)) as check:
+        with closing(self.lint(self.text.raw, self.text.source)) as check:
             self._take(check.report() if all_rules else check.mendable(), all_rules)
             chosen = self._chosen()
             if not chosen and not all_rules:
                 self._take(check.report(), True)
                 chosen = self._chosen()
-            self.source = check.source
+            self.text.source = check.source
         return chosen
 
     def _take(self, report: FileReport, complete: bool) -> None:
         self.report, self.complete = report, complete
-        self.live = first_seen(self.waiting, self.replacements, report.findings)
+        self.text.see(report.findings)
 
     def _chosen(self) -> list[Finding]:
         willing = [
             finding
-            for finding, origin in self.live
+            for finding, origin in self.text.live
             if _is_shown(finding, self.settings) and _fault_of(origin, self.refused) is None
         ]
         return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
 
     def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
         """Mend these findings, or find out which of them cannot be: then it gives those to mend instead."""
-        source = self.source or read_source(self.raw, self.path)
+        source = self.text.source or read_source(self.text.raw, self.path)
         try:
-            new, self.source, replacements = _carried_out(source, self.path, chosen)
+            new = carried_out(source, self.path, _fixes(chosen))
         except RewriteError:
             if not self.complete:  # findings are refused as the whole report has them
                 return self._look(all_rules=True)
             faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(source, self.path, finding))]
             if not faults:
                 raise
-            self.refused += [(o, fault) for f, o in self.live if (fault := _fault_of(f, faults)) is not None]
+            self.refused += [(o, fault) for f, o in self.text.live if (fault := _fault_of(f, faults)) is not None]
             return self._chosen()
-        if new == self.raw:
+        if new.raw == self.text.raw:
             return [] if self.complete else self._look(all_rules=True)
-        mended = set(chosen)
-        self.fixed += [origin for finding, origin in self.live if finding in mended]
-        self.waiting = [pair for pair in self.live if pair[0] not in mended]
-        self.raw, self.replacements = new, replacements
+        self.text.change(new, chosen)
+        self.changed = True
         return None
 
     def _result(self) -> RewriteResult:
-        left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.live)
-        return RewriteResult(self.raw, _in_order(self.fixed), left, self.report.suppressed, self.report.error)
+        left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.text.live)
+        same = None if self.changed or self.refused else self.report
+        fixed = _in_order(self.text.fixed)
+        return RewriteResult(self.text.raw, fixed, left, self.report.suppressed, self.report.error, same)
 
 
 def _is_shown(finding: Finding, settings: Settings) -> bool:
@@ -174,29 +182,36 @@ def _left_out(finding: Finding, fault: str | None) -> Finding:
 def _fault_alone(source: Source, path: str, finding: Finding) -> str | None:
     """The reason for leaving a fix out that gives a bad text even when it is applied alone, None if it does not."""
     try:
-        _carried_out(source, path, [finding])
+        carried_out(source, path, _fixes([finding]))
     except RewriteError as error:
         return error.reason
     return None
 
 
-def fix_alone(source: Source, path: str, finding: Finding) -> tuple[bytes, list[Replacement]] | None:
-    """The file if only `finding` is mended, and what comes where in its text; None without a fix that holds."""
-    if finding.fix is None or not finding.fix.edits:
-        return None
-    try:
-        new, _, changes = _carried_out(source, path, [finding])
-    except RewriteError:
-        return None
-    return new, sorted(changes, key=lambda change: (change.span, change.rank))
+def _fixes(findings: Iterable[Finding]) -> list[Fix]:
+    return [finding.fix for finding in findings if finding.fix is not None]
+
+
+def texts_of(transaction: Transaction, source_of: Callable[[str], Source | None]) -> dict[str, NewText] | None:
+    """What a transaction makes of its files if it is made alone; None where it has no edits, or they do not hold."""
+    texts = {}
+    for path, fix in transaction.fixes.items():
+        source = source_of(path)
+        try:
+            new = None if source is None or not fix.edits else carried_out(source, path, [fix])
+        except RewriteError:
+            return None
+        if new is not None:
+            texts[path] = new._replace(replacements=sorted(new.replacements, key=lambda one: (one.span, one.rank)))
+    return texts or None
 
 
 def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: finding.place))
 
 
-def _carried_out(source: Source, path: str, chosen: Sequence[Finding]) -> tuple[bytes, Source, list[Replacement]]:
-    """The file after one pass, the text in it, and what was put where in UTF-8.
+def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
+    """The file after one pass.
 
     Raises:
         RewriteError: the new text does not parse, or does not have all comments.
@@ -206,13 +221,13 @@ def _carried_out(source: Source, path: str, chosen: Sequence[Finding]) -> tuple[
     changes: list[Replacement] = []
     comments: list[EditComment] = []
     by_module: dict[Source, list[Fix]] = {}
-    for fix in (finding.fix for finding in chosen if finding.fix is not None):
+    for fix in fixes:
         by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
     for module, own in by_module.items():
         edits = edits_of(module, own)
         changes += replacements(module, edits)
         comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
-    return *_checked(source, changes, comments, path), changes
+    return NewText(*_checked(source, changes, comments, path), changes)
 
 
 def _checked(

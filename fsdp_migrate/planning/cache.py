@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from fsdp_migrate import __version__
 from fsdp_migrate.disk import digest
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.runner.gathering import CacheError
+from fsdp_migrate.planning.planner import CacheError
 from fsdp_migrate.source import Span
 
 if TYPE_CHECKING:

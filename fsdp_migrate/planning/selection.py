@@ -38,7 +38,7 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
 
 def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
     chosen: list[Finding] = []
-    claims = _Claims()
+    claims = Claims()
     for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):
         if not any(map(claims.oppose, fix.edits)):
             chosen.append(finding)
@@ -46,7 +46,7 @@ def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
     return chosen
 
 
-class _Claims:
+class Claims:
     """Edits by the stretches of text that they touch: only neighbours can be in conflict."""
 
     def __init__(self, edits: Iterable[Edit] = ()) -> None:
@@ -145,7 +145,7 @@ def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
         names.setdefault(binding.statement, []).append(binding.name)
     removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
     gone = {(binding.statement, binding.name) for binding in unused}
-    claims = _Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
+    claims = Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
     free = [removal for removal in removals if not claims.oppose(removal)]
     return _without_comments(source, free) if free else []
 
