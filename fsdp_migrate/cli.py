@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from fsdp_migrate import __version__, files, runner
+from fsdp_migrate import __version__, runner
 from fsdp_migrate.cli_options import (
     CONFIG_FILE,
     SELECT,
@@ -27,13 +27,14 @@ from fsdp_migrate.cli_options import (
     watched,
 )
 from fsdp_migrate.cli_verify import verify
-from fsdp_migrate.config import ConfigFileError
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
 from fsdp_migrate.planning.planner import CacheError, Effort
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import ConfigFileError
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
 CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
@@ -358,15 +359,15 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
     try:
         configured = ConfigFiles(config_file)
         found = config_answer.effective(path, configured)
-        excluded = files.left_out(path, Configuration(files=configured).choice)
+        excluded = filesystem.left_out(path, Configuration(files=configured).choice)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
-    text.print_notices(f"warning: {files.printable(warning)}" for warning in configured.warnings)
+    text.print_notices(f"warning: {filesystem.printable(warning)}" for warning in configured.warnings)
     if output_format == "json":
         text.print_document(config_answer.document(path, found, excluded=excluded))
     else:
         if excluded:
-            text.print_document(f"# {files.printable(path)} is left out where folders are searched (exclude)")
+            text.print_document(f"# {filesystem.printable(path)} is left out where folders are searched (exclude)")
         text.print_document("\n".join(config_answer.lines(found)))
 
 

@@ -18,10 +18,7 @@ from collections.abc import Callable, Iterable
 from libcst import Module, parse_module
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
-from fsdp_migrate.config import ConfigError, Settings, selectors
-from fsdp_migrate.files import Discovery, SourceFile
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.modules.view import View
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rules.index import ENTRIES
@@ -29,8 +26,11 @@ from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding, lines_of
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
-from fsdp_migrate.unplaced import imports_relatively
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
+from fsdp_migrate.workspace.modules.view import View
+from fsdp_migrate.workspace.settings import ConfigError, Settings, selectors
+from fsdp_migrate.workspace.unnamed import imports_relatively
+from fsdp_migrate.workspace.workspace import Workspace
 
 
 class MigrateFsdp(CodemodCommand):

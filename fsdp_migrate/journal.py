@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-from fsdp_migrate import disk, files, replacing
-from fsdp_migrate.disk import PREFIX, READING, contents, digest
-from fsdp_migrate.files import FileError, SourceFile, printable
+from fsdp_migrate import replacing
+from fsdp_migrate.workspace import disk, filesystem
+from fsdp_migrate.workspace.disk import PREFIX, READING, contents, digest
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable
 
 SUFFIX, OLD_SUFFIX = ".journal", ".old"
 
@@ -103,7 +104,7 @@ def write_together(writes: Sequence[Write], tell: Tell) -> None:
 def _prepared(write: Write, stack: contextlib.ExitStack) -> tuple[replacing.NewFile, _Entry]:
     """Write a new text beside its file."""
     with _about(write.file):
-        target = files.writable(write.file)
+        target = filesystem.writable(write.file)
         new_file = stack.enter_context(replacing.prepared(target, write.new))
         if contents(target) != write.old:
             raise replacing.ChangedError
@@ -152,7 +153,7 @@ def _keep(target: str, name: str) -> None:
 def _about(file: SourceFile) -> Iterator[None]:
     """Say that it is because of `file` that none is written."""
     try:
-        with files.unwritten():
+        with filesystem.unwritten():
             yield
     except FileError as error:
         raise NotWritten(file, str(error)) from None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fsdp_migrate.disk import PREFIX, READING, SUFFIX, contents
+from fsdp_migrate.workspace.disk import PREFIX, READING, SUFFIX, contents
 
 _UNNAMED = getattr(os, "O_TMPFILE", None)
 _OPEN_FILES = "/proc/self/fd"

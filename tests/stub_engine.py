@@ -13,10 +13,10 @@ from types import ModuleType
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.source import Source, Span
+from fsdp_migrate.workspace.settings import Settings
 
 KINDS = {
     b"SAFE": ("FSDP101", "full-optim-state-dict", Severity.DEPRECATED, Applicability.SAFE, None),

@@ -15,10 +15,10 @@ from fsdp_migrate.source import is_notebook
 from fsdp_migrate.suppressions import Suppressions
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config import Settings
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
+    from fsdp_migrate.workspace.settings import Settings
 
 
 class ModuleCheck:
@@ -61,7 +61,7 @@ class ModuleCheck:
 
             kept += unused(self.facts, self.suppressions, {entry.code for entry in self._in_force(self.rules)})
         if is_notebook(self.path):
-            from fsdp_migrate.notebook.review import reviewed
+            from fsdp_migrate.workspace.notebook.review import reviewed
 
             kept = reviewed(self.source, modules, self.path, kept)
         report = FileReport(self.path, self._in_order(kept), suppressed)

@@ -10,18 +10,18 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-from fsdp_migrate.files import FileError, SourceFile
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.planning.passes import Progress, carried_out
 from fsdp_migrate.planning.selection import Claims
 from fsdp_migrate.planning.tracking import first_seen
 from fsdp_migrate.planning.transactions import FilePlan, NewText, Part, Transaction
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import SourceError
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.suppressions import Suppressions
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.workspace import Workspace
 
 _MOST_ROUNDS = 20
 

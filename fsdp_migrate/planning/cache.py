@@ -19,15 +19,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate import __version__
-from fsdp_migrate.disk import digest
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.planning.planner import CacheError
 from fsdp_migrate.source import Span
+from fsdp_migrate.workspace.disk import digest
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config import Settings
-    from fsdp_migrate.files import SourceFile
-    from fsdp_migrate.modules.finder import Finder
+    from fsdp_migrate.workspace.filesystem import SourceFile
+    from fsdp_migrate.workspace.modules.finder import Finder
+    from fsdp_migrate.workspace.settings import Settings
 
 _FORMAT = 3
 _MOST_FORGOTTEN = 20_000
@@ -217,7 +217,7 @@ def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Se
 
     `paths` are absolute; `named` are the folders that the run was asked to look into.
     """
-    from fsdp_migrate.modules.finder import Finder
+    from fsdp_migrate.workspace.modules.finder import Finder
 
     folders = set()
     names, contents = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)

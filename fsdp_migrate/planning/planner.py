@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from fsdp_migrate.files import FileError
 from fsdp_migrate.planning.transactions import FilePlan, Part, RewriteResult
+from fsdp_migrate.workspace.filesystem import FileError
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
 _MANY = 64
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config import Settings
-    from fsdp_migrate.files import SourceFile
     from fsdp_migrate.findings import FileReport
-    from fsdp_migrate.modules.view import View
     from fsdp_migrate.planning.across import Across, Target
     from fsdp_migrate.planning.cache import Cache
     from fsdp_migrate.planning.workers import WorkerDied
-    from fsdp_migrate.workspace import Workspace
+    from fsdp_migrate.workspace.filesystem import SourceFile
+    from fsdp_migrate.workspace.modules.view import View
+    from fsdp_migrate.workspace.settings import Settings
+    from fsdp_migrate.workspace.workspace import Workspace
 
 
 class Effort(NamedTuple):
@@ -224,7 +224,7 @@ class Planner:
             return self._shared(file)
 
     def _overlooked(self, chosen: list[SourceFile], passed: list[SourceFile]) -> Iterator[str]:
-        from fsdp_migrate.modules.screening import overlooked
+        from fsdp_migrate.workspace.modules.screening import overlooked
 
         def view_of(file: SourceFile) -> View:
             return self.workspace.modules.view(file.path, self._settings(file).torch)

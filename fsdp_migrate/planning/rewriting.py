@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.planning.passes import Progress, rewrite
 from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.source import Source, SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.elsewhere import Elsewhere

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config import Settings
-    from fsdp_migrate.files import SourceFile
     from fsdp_migrate.source import Replacement, Source
+    from fsdp_migrate.workspace.filesystem import SourceFile
+    from fsdp_migrate.workspace.settings import Settings
 
 
 @dataclass(frozen=True)

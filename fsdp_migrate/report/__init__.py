@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.config import Project
-from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.planning.transactions import Change, NewText, Transaction
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Source, SourceError
+from fsdp_migrate.workspace.filesystem import Failure
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.settings import Project
 
 if TYPE_CHECKING:
     from fsdp_migrate.floor_summary import FloorSummary

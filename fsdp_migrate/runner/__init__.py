@@ -9,13 +9,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import Discovery, Failure, FileError
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
 from fsdp_migrate.report import Run
 from fsdp_migrate.runner.gathering import Gathered
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.config import Settings
-from fsdp_migrate.files import REPLACEMENT, Failure
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.report import Run
 from fsdp_migrate.torch_api import DEFAULT_RANGE
+from fsdp_migrate.workspace.filesystem import REPLACEMENT, Failure
+from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.transactions import Change, FilePlan, Part, RewriteResult, Transaction
     from fsdp_migrate.runner.baseline import Baseline
     from fsdp_migrate.torch_api import Statement
-    from fsdp_migrate.workspace import Workspace
+    from fsdp_migrate.workspace.workspace import Workspace
 
 
 @dataclass

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from fsdp_migrate import files, runner
-from fsdp_migrate.config import Layer, selectors
-from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate import runner
 from fsdp_migrate.report import Run
 from fsdp_migrate.source import declared_encoding
 from fsdp_migrate.torch_api import TorchRange
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer, selectors
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from fsdp_migrate.planning.across import Target
@@ -57,7 +58,7 @@ def plan(
     )
     configuration = Configuration(options)
     named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    discovery = files.discover([os.fspath(path) for path in named], configuration.choice)
+    discovery = filesystem.discover([os.fspath(path) for path in named], configuration.choice)
     configuration.check(discovery.files)
     texts = {os.path.abspath(path): _bytes(text) for path, text in (overlay or {}).items()}
     return runner.planned(Workspace(discovery, configuration, texts), target=target)

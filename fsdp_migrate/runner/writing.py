@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from fsdp_migrate import files, journal, replacing
-from fsdp_migrate.files import FileError, SourceFile
+from fsdp_migrate import journal, replacing
 from fsdp_migrate.journal import NotWritten, Write
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile
 
 if TYPE_CHECKING:
     from fsdp_migrate.planning.planner import Planner
     from fsdp_migrate.planning.transactions import Part
-    from fsdp_migrate.workspace import Workspace
+    from fsdp_migrate.workspace.workspace import Workspace
 
 
 class Interrupted(Exception):
@@ -42,13 +43,13 @@ class Writing:
         self._pending: list[Write] = []
 
     def write(self, file: SourceFile, new: bytes, old: bytes) -> None:
-        """As `files.write`.
+        """As `filesystem.write`.
 
         Raises:
             FileError: the file cannot be written.
         """
         self._pending = [Write(file, new, old)]
-        self._folders.append(files.write(file, new, old))
+        self._folders.append(filesystem.write(file, new, old))
         self._pending_are_written()
 
     def write_together(self, writes: list[Write], tell: Callable[[str], None]) -> None:
@@ -76,7 +77,7 @@ class Writing:
         """
         if isinstance(error, KeyboardInterrupt):
             self._finish()
-        files.sync(self._folders)
+        filesystem.sync(self._folders)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(tuple(self.written), self.files) from None
 
@@ -84,7 +85,7 @@ class Writing:
         """Find out whether what was being written is: the interrupt may have come just after that."""
         for file, new, _ in self._pending:
             with contextlib.suppress(FileError):
-                if file.shown not in self.written and files.read(file) == new:
+                if file.shown not in self.written and filesystem.read(file) == new:
                     self._folders.append(os.path.dirname(os.path.realpath(file.path)))
                     self.written.append(file.shown)
 

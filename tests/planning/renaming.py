@@ -7,17 +7,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from fsdp_migrate import files, runner
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
+from fsdp_migrate import runner
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.planning.transactions import Transaction
 from fsdp_migrate.report import Run
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
+from fsdp_migrate.workspace.workspace import Workspace
 
 
 class Renaming:
@@ -64,7 +65,7 @@ def configuration(**options: object) -> Configuration:
 
 def rewrite(target: Renaming, tell: Callable[[str], None] = lambda line: None, **options: object) -> Run:
     """Rewrite the current folder."""
-    run, _ = runner.rewrite(files.discover(["."]), configuration(**options), write=True, target=target, tell=tell)
+    run, _ = runner.rewrite(filesystem.discover(["."]), configuration(**options), write=True, target=target, tell=tell)
     return run
 
 

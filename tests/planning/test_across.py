@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate import replacing
-from fsdp_migrate.disk import digest
 from fsdp_migrate.findings import Applicability
+from fsdp_migrate.workspace.disk import digest
 from tests.planning.renaming import Renaming, rewrite
 from tests.torture.programs import ENVIRONMENT, run
 

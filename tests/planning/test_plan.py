@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import fsdp_migrate
-from fsdp_migrate import files, runner
+from fsdp_migrate import runner
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.report import sarif
-from fsdp_migrate.workspace import Workspace
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.workspace import Workspace
 from tests.planning.renaming import Renaming, configuration
 from tests.planning.test_across import LEGACY, TREE, grow, tree
 
@@ -63,7 +64,7 @@ def test_a_target_is_planned_without_a_change_on_disk() -> None:
 
 def test_sarif_has_the_edits_of_all_files() -> None:
     grow(TREE)
-    run = runner.lint(files.discover(["."]), configuration(), target=Renaming({"old": "new"}))
+    run = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"old": "new"}))
     (result,) = json.loads(sarif.report(run))["runs"][0]["results"]
     (fix,) = result["fixes"]
     assert [change["artifactLocation"]["uri"] for change in fix["artifactChanges"]] == ["a.py", "b/c.py", "d.py"]
@@ -73,13 +74,13 @@ def test_sarif_has_the_edits_of_all_files() -> None:
 
 def test_lint_says_what_rewrite_would_refuse() -> None:
     grow({"a.py": "import torch\nimport torch.distributed.fsdp\n\npass\n"})
-    run = runner.lint(files.discover(["."]), configuration(), target=Renaming({"pass": "torch.load('x')"}))
+    run = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"pass": "torch.load('x')"}))
     assert [(finding.code, finding.applicability) for finding in run.findings] == [("FSDP990", Applicability.MANUAL)]
 
 
 def test_a_patched_workspace_leaves_the_other_as_it_was() -> None:
     grow(TREE)
-    workspace = Workspace(files.discover(["."]))
+    workspace = Workspace(filesystem.discover(["."]))
     file = workspace.files[0]
     patched = workspace.patched({file: b"new\n"})
     assert (patched.read(file), workspace.read(file)) == (b"new\n", TREE["a.py"].encode())

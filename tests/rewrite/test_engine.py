@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
 from fsdp_migrate.planning import passes as engine
@@ -16,6 +15,7 @@ from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 from ..looks import rewrite
 from .plans import finding

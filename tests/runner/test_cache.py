@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 import fsdp_migrate
-from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate import runner
 from fsdp_migrate.planning import cache, planner
 from fsdp_migrate.planning.planner import CacheError, Effort
 from fsdp_migrate.report import Run
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
 
 LEGACY = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -54,7 +55,7 @@ class Project:
         self.linted.clear()
         self.screened.clear()
         effort = Effort(cache=True, cache_dir=str(self.store), fixes=fixes)
-        return runner.lint(files.discover([folder]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
+        return runner.lint(filesystem.discover([folder]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
 
     @property
     def file(self) -> Path:

@@ -7,11 +7,11 @@ from textwrap import dedent
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"))
 
