@@ -127,7 +127,7 @@ class Across:
 
         grade = graded(finding, settings)
         fixes = {} if grade.applicability is Applicability.MANUAL else one.fixes
-        return replace(one, finding=grade, fixes={finding.path: Fix(()), **fixes} if fixes else {})
+        return one._replace(finding=grade, fixes={finding.path: Fix(()), **fixes} if fixes else {})
 
     def _sorted_out(self, proposed: Iterable[Transaction]) -> tuple[list[Transaction], list[Finding]]:
         """The transactions that may be made, and the findings of the others, which say why not."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.workspace.settings import Settings
 
 
-@dataclass(frozen=True)
-class Transaction:
+class Transaction(NamedTuple):
     """Edits in one or several files that solve one problem, made all together or not at all.
 
     `finding` is the problem. `fixes` are the edits by the paths that findings name; their spans mean the text that the
@@ -24,7 +22,7 @@ class Transaction:
     """
 
     finding: Finding
-    fixes: Mapping[str, Fix] = field(repr=False)
+    fixes: Mapping[str, Fix]
     evidence: tuple[str, ...] = ()
     brings: frozenset[str] = frozenset()
 
