@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.planning.transactions import RewriteResult
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.workspace.settings import Settings
 

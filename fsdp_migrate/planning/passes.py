@@ -11,9 +11,10 @@ from typing import Protocol
 
 from fsdp_migrate.edits import EditComment, touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
 from fsdp_migrate.planning.tracking import first_seen
-from fsdp_migrate.planning.transactions import NewText, RewriteResult, Transaction
+from fsdp_migrate.planning.transactions import NewText, Transaction
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
 from fsdp_migrate.workspace.reading import read_source

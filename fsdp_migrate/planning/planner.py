@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from fsdp_migrate.planning.transactions import FilePlan, Part, RewriteResult
+from fsdp_migrate.planning.parts import FilePlan, Part, RewriteResult
 from fsdp_migrate.workspace.filesystem import FileError
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
@@ -61,11 +61,8 @@ class CacheError(Exception):
     """A folder for the cache that cannot be used; the message is one line for the user."""
 
 
-class _Seen(NamedTuple):
-    """What a process says of a file, and its new text, None where that is the old one."""
-
-    result: RewriteResult
-    new: bytes | None
+# What a process says of a file, and its new text, None where that is the old one.
+_Seen = tuple[RewriteResult, "bytes | None"]
 
 
 class Planner:
@@ -256,7 +253,7 @@ class Planner:
         try:
             raw = self.workspace.read(file)
             result = self._looked_at(file, raw, self.workspace.settings(file))
-            return _Seen(result._replace(raw=b""), None if result.raw == raw else result.raw)
+            return result._replace(raw=b""), None if result.raw == raw else result.raw
         except Exception:
             return None
 
@@ -282,7 +279,8 @@ class Planner:
             raise FileError(done)
         raw, settings = self.workspace.read(file), self.workspace.settings(file)
         if done is not None:
-            result = done.result._replace(raw=raw if done.new is None else done.new)
+            result, new = done
+            result = result._replace(raw=raw if new is None else new)
         else:
             result = self._cached(file, raw, settings) or self._looked_at(file, raw, settings)
         if result.report is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
-from fsdp_migrate.planning.transactions import Change, NewText, Transaction
 from fsdp_migrate.source import Source, SourceError
 from fsdp_migrate.workspace.filesystem import Failure
 from fsdp_migrate.workspace.reading import read_source
@@ -16,6 +15,8 @@ from fsdp_migrate.workspace.settings import Project
 
 if TYPE_CHECKING:
     from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.planning.parts import Change
+    from fsdp_migrate.planning.transactions import NewText, Transaction
     from fsdp_migrate.torch_api import Statement
 
 
@@ -116,6 +117,8 @@ class Run:
 
     def transaction(self, finding: Finding) -> Transaction:
         """What solves a finding; it has no edits if nothing does."""
+        from fsdp_migrate.planning.transactions import Transaction  # most reports show no edits
+
         return next((one for one in self.across if one.finding == finding), Transaction.of(finding))
 
     def texts_of(
@@ -128,7 +131,7 @@ class Run:
         transaction = self.transaction(finding)
         if not transaction.fixes:
             return None
-        from fsdp_migrate.planning.passes import texts_of  # most reports show no edits
+        from fsdp_migrate.planning.passes import texts_of
 
         return texts_of(transaction, source_of or self.source)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fsdp_migrate.planning.transactions import Change
+from fsdp_migrate.planning.parts import Change
 from fsdp_migrate.report import Run, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.planning.across import Target
-    from fsdp_migrate.planning.transactions import Change, Part
+    from fsdp_migrate.planning.parts import Change, Part
     from fsdp_migrate.runner.baseline import Baseline
 
 

@@ -17,8 +17,8 @@ from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile
 
 if TYPE_CHECKING:
+    from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.planning.planner import Planner
-    from fsdp_migrate.planning.transactions import Part
     from fsdp_migrate.workspace.workspace import Workspace
 
 

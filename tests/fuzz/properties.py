@@ -18,8 +18,8 @@ from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import FileCheck, lint_bytes
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.passes import rewrite
-from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.workspace.notebook import Notebook
 from fsdp_migrate.workspace.reading import read_source

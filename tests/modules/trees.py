@@ -8,8 +8,8 @@ from textwrap import dedent
 
 from fsdp_migrate.findings import FileReport, Finding
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.rewriting import rewrite_bytes
-from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.modules import Modules

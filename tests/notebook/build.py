@@ -7,8 +7,8 @@ from typing import Any
 
 from fsdp_migrate.findings import FileReport
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.rewriting import rewrite_bytes
-from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 

@@ -10,9 +10,9 @@ import pytest
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
 from fsdp_migrate.planning import passes as engine
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.passes import SPARE_PASSES
 from fsdp_migrate.planning.rewriting import rewrite_bytes
-from fsdp_migrate.planning.transactions import RewriteResult
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
