@@ -1,29 +1,27 @@
 """Find and rewrite PyTorch FSDP code that a newer torch deprecates, breaks or silently changes.
 
-`lint_source` and `rewrite_source` are the Python interface; both are loaded when first asked for.
+`lint_source`, `rewrite_source` and `plan` are the Python interface; each is loaded when first asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fsdp_migrate.lint import lint_source
-    from fsdp_migrate.rewrite import rewrite_source
+    from fsdp_migrate.planning.rewriting import rewrite_source
+    from fsdp_migrate.runner.plans import plan
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "lint_source", "rewrite_source"]
+__all__ = ["__version__", "lint_source", "plan", "rewrite_source"]
+
+_HOMES = {"lint_source": "lint", "plan": "runner.plans", "rewrite_source": "planning.rewriting"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "lint_source":
-        from fsdp_migrate.lint import lint_source
-
-        return lint_source
-    if name == "rewrite_source":
-        from fsdp_migrate.rewrite import rewrite_source
-
-        return rewrite_source
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from fsdp_migrate import __version__, files, runner
+from fsdp_migrate import __version__, runner
 from fsdp_migrate.cli_options import (
     CONFIG_FILE,
     SELECT,
@@ -25,13 +27,14 @@ from fsdp_migrate.cli_options import (
     watched,
 )
 from fsdp_migrate.cli_verify import verify
-from fsdp_migrate.config import ConfigFileError
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
+from fsdp_migrate.planning.planner import CacheError, Effort
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
-from fsdp_migrate.runner.gathering import CacheError, Effort
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import ConfigFileError
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
 CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
@@ -72,6 +75,44 @@ def cli() -> None:
     """
 
 
+def _effort(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make it faster, as one `Effort`."""
+
+    @functools.wraps(command)
+    def read_options(request: Request, *, cache: bool, cache_dir: str | None, jobs: int | None, **options: Any) -> None:
+        try:
+            command(request, effort=Effort(jobs, cache, cache_dir), **options)
+        except CacheError as error:
+            given = click.get_current_context().get_parameter_source("cache_dir")
+            hint = CACHE_VARIABLE if given is ParameterSource.ENVIRONMENT else "--cache-dir"
+            raise click.BadParameter(str(error), param_hint=hint) from None
+
+    for option in (
+        click.option(
+            "-j",
+            "--jobs",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Use this many processes.  [default: as many as pay off]",
+        ),
+        click.option(
+            "--cache-dir",
+            metavar="FOLDER",
+            type=click.Path(file_okay=False),
+            envvar=CACHE_VARIABLE,
+            help="The folder of the cache.  [default: the user's folder for caches]",
+        ),
+        click.option(
+            "--cache/--no-cache",
+            default=True,
+            show_default=True,
+            help="Look again only at files that changed since the last run.",
+        ),
+    ):
+        read_options = option(read_options)
+    return read_options
+
+
 @cli.command(
     short_help="Report what is deprecated, breaks or changes.",
     epilog=f"""\b
@@ -101,35 +142,14 @@ Examples:
     is_flag=True,
     help="Print the lowest torch that the code needs, and the places that decide it, instead.",
 )
-@click.option(
-    "--cache/--no-cache",
-    default=True,
-    show_default=True,
-    help="Look again only at files that changed since the last run.",
-)
-@click.option(
-    "--cache-dir",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False),
-    envvar=CACHE_VARIABLE,
-    help="The folder of the cache.  [default: the user's folder for caches]",
-)
-@click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Use this many processes.  [default: as many as pay off]",
-)
+@_effort
 def lint(
     request: Request,
+    effort: Effort,
     statistics: bool,
     add_noqa: bool,
     write_baseline: str | None,
     min_torch: bool,
-    cache: bool,
-    cache_dir: str | None,
-    jobs: int | None,
 ) -> None:
     """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
 
@@ -142,7 +162,7 @@ def lint(
     if write_baseline is not None:
         _write_baseline(request, write_baseline, more=statistics or add_noqa)
     with usage_errors():
-        run = _with_noqa(request) if add_noqa else _linted(request, cache, cache_dir, jobs)
+        run = _with_noqa(request) if add_noqa else _linted(request, effort)
         request.output.lint(run, statistics=statistics)
     request.exit(run.exit_code)
 
@@ -160,15 +180,10 @@ def _answer_min_torch(request: Request, *, more: bool) -> NoReturn:
     request.exit(3 if failures else 0)
 
 
-def _linted(request: Request, cache: bool, cache_dir: str | None, jobs: int | None) -> Run:
-    effort = Effort(jobs, cache, cache_dir, fixes=request.output.format == "sarif")
-    try:
-        with watched(request.output) as follow:
-            return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
-    except CacheError as error:
-        given = click.get_current_context().get_parameter_source("cache_dir")
-        hint = CACHE_VARIABLE if given is ParameterSource.ENVIRONMENT else "--cache-dir"
-        raise click.BadParameter(str(error), param_hint=hint) from None
+def _linted(request: Request, effort: Effort) -> Run:
+    effort = effort._replace(fixes=request.output.format == "sarif")
+    with watched(request.output) as follow:
+        return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
 
 
 def _with_noqa(request: Request) -> Run:
@@ -218,7 +233,8 @@ With --diff or --check, 1 means that a file would change.""",
     default=None,
     help="Also apply fixes after which something observable differs.",
 )
-def rewrite(request: Request, diff: bool, check: bool) -> None:
+@_effort
+def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
     """Fix in place what can be fixed in PATHS (default: the current folder), and list what is left.
 
     '-' reads stdin and prints the new text.
@@ -233,7 +249,14 @@ def rewrite(request: Request, diff: bool, check: bool) -> None:
     preview = diff or check
     write = not (preview or request.stdin is not None)
     with usage_errors(), interrupts(), watched(output) as follow:
-        run, changes = runner.rewrite(request.discovery, request.configuration, write=write, follow=follow)
+        run, changes = runner.rewrite(
+            request.discovery,
+            request.configuration,
+            write=write,
+            effort=effort,
+            follow=follow,
+            tell=text.print_notice,
+        )
     if preview:
         with usage_errors():
             output.preview(run, changes, diff=diff)
@@ -340,15 +363,15 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
     try:
         configured = ConfigFiles(config_file)
         found = config_answer.effective(path, configured)
-        excluded = files.left_out(path, Configuration(files=configured).choice)
+        excluded = filesystem.left_out(path, Configuration(files=configured).choice)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
-    text.print_notices(f"warning: {files.printable(warning)}" for warning in configured.warnings)
+    text.print_notices(f"warning: {filesystem.printable(warning)}" for warning in configured.warnings)
     if output_format == "json":
         text.print_document(config_answer.document(path, found, excluded=excluded))
     else:
         if excluded:
-            text.print_document(f"# {files.printable(path)} is left out where folders are searched (exclude)")
+            text.print_document(f"# {filesystem.printable(path)} is left out where folders are searched (exclude)")
         text.print_document("\n".join(config_answer.lines(found)))
 
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from fsdp_migrate import config, files, runner
-from fsdp_migrate.config import ConfigError, ConfigFileError, Layer
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.files import Discovery, Failure, SourceFile
+from fsdp_migrate import runner
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.planning.planner import Follow, unfollowed
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
-from fsdp_migrate.runner.gathering import Follow, unfollowed
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
+from fsdp_migrate.workspace import filesystem, settings
+from fsdp_migrate.workspace.filesystem import Discovery, Failure, SourceFile
+from fsdp_migrate.workspace.settings import ConfigError, ConfigFileError, Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,7 +203,7 @@ def selected(values: tuple[str, ...]) -> tuple[str, ...]:
     from fsdp_migrate.rules.index import ENTRIES
 
     try:
-        return config.selectors(values, {entry.code: entry.name for entry in ENTRIES})
+        return settings.selectors(values, {entry.code: entry.name for entry in ENTRIES})
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
 
@@ -278,7 +279,7 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
         if STDIN not in paths:
             if name is not None:
                 raise click.UsageError("--stdin-filename names the text from stdin: give '-' as the path")
-            raw, found = None, files.discover(paths or (".",), configuration.choice, force_exclude=force_exclude)
+            raw, found = None, filesystem.discover(paths or (".",), configuration.choice, force_exclude=force_exclude)
         else:
             if len(paths) > 1:
                 raise click.UsageError("'-' (stdin) cannot be combined with other paths")
@@ -286,10 +287,10 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
             if name is None and _is_notebook(raw):
                 told = "this is a notebook: give its name with --stdin-filename NAME.ipynb"
                 return raw, Discovery((), failures=(Failure("<stdin>", told),))
-            if name is not None and (language := files.other_language(name, raw)) is not None:
-                return raw, Discovery((), failures=(Failure(files.printable(name), language),))
-            left_out = force_exclude and name is not None and files.left_out(name, configuration.choice)
-            found = Discovery(() if left_out else (SourceFile(STDIN, files.printable(name or "<stdin>"), raw),))
+            if name is not None and (language := filesystem.other_language(name, raw)) is not None:
+                return raw, Discovery((), failures=(Failure(filesystem.printable(name), language),))
+            left_out = force_exclude and name is not None and filesystem.left_out(name, configuration.choice)
+            found = Discovery(() if left_out else (SourceFile(STDIN, filesystem.printable(name or "<stdin>"), raw),))
         configuration.check(found.files)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
@@ -297,14 +298,14 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
 
 
 def _is_notebook(raw: bytes) -> bool:
-    from fsdp_migrate.unplaced import is_unnamed_notebook  # not needed where files are named
+    from fsdp_migrate.workspace.unnamed import is_unnamed_notebook  # not needed where files are named
 
     return is_unnamed_notebook(raw)
 
 
 def _tell_what_is_not_followed(unnamed: bytes) -> None:
     """Say on stderr that without a name the modules that a text from stdin imports cannot be found."""
-    from fsdp_migrate.unplaced import imports_relatively
+    from fsdp_migrate.workspace.unnamed import imports_relatively
 
     if imports_relatively(unnamed):
         told = "modules of the project, which the text imports, are followed only with --stdin-filename"

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fsdp_migrate import files, runner
+from fsdp_migrate import runner
 from fsdp_migrate.cli_options import usage_errors
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
 from fsdp_migrate.source import is_notebook
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +118,7 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
 
     configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
     with usage_errors():
-        run, changes = runner.rewrite(files.discover((str(before),)), configuration, write=False)
+        run, changes = runner.rewrite(filesystem.discover((str(before),)), configuration, write=False)
     if run.failures:
         raise click.UsageError(f"{before}: {run.failures[0].message}")
     if not changes:

@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable
 from libcst import Module, parse_module
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
-from fsdp_migrate.config import ConfigError, Settings, selectors
-from fsdp_migrate.files import SourceFile
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.modules import Modules
-from fsdp_migrate.modules.view import View
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
-from fsdp_migrate.rewrite import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding, lines_of
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
-from fsdp_migrate.unplaced import imports_relatively
+from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
+from fsdp_migrate.workspace.modules.view import View
+from fsdp_migrate.workspace.settings import ConfigError, Settings, selectors
+from fsdp_migrate.workspace.unnamed import imports_relatively
+from fsdp_migrate.workspace.workspace import Workspace
 
 
 class MigrateFsdp(CodemodCommand):
@@ -111,7 +111,8 @@ class MigrateFsdp(CodemodCommand):
         path = self.context.filename
         if path is None:
             return None
-        return Modules((SourceFile(path, path),), noting=False).view(path, self.settings.torch)
+        file = SourceFile(path, path)
+        return Workspace(Discovery((file,))).view(file, self.settings)
 
 
 def _usable(read: Callable[[str], object]) -> Callable[[str], object]:

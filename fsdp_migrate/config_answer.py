@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdp_migrate.config.nearest import ConfigFile, ConfigFiles
-from fsdp_migrate.config.table import SETTINGS, Setting
-from fsdp_migrate.files import SourceFile
-from fsdp_migrate.project_files import display
-from fsdp_migrate.projects import Projects
+from fsdp_migrate.workspace.filesystem import SourceFile
+from fsdp_migrate.workspace.project_files import display
+from fsdp_migrate.workspace.projects import Projects
+from fsdp_migrate.workspace.settings.nearest import ConfigFile, ConfigFiles
+from fsdp_migrate.workspace.settings.table import SETTINGS, Setting
 
 SCHEMA_VERSION = 1
-SCHEMA = Path(__file__).parent / "config" / "schema.json"
+SCHEMA = Path(__file__).parent / "workspace" / "settings" / "schema.json"
 
 
 class Effective(NamedTuple):

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate import runner
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import Discovery, Failure, SourceFile
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
-from fsdp_migrate.projects import Projects
 from fsdp_migrate.report import Run, json_format, plain
 from fsdp_migrate.torch_api import RELEASES, Statement, TorchRange
 from fsdp_migrate.torch_api.words import minor
+from fsdp_migrate.workspace.filesystem import Discovery, Failure, SourceFile
+from fsdp_migrate.workspace.projects import Projects
+from fsdp_migrate.workspace.settings.configuration import Configuration
 
 SCHEMA_VERSION = 1
 _MOST_PLACES = 20

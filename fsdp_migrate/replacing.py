@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fsdp_migrate.disk import PREFIX, READING, SUFFIX, contents
+from fsdp_migrate.workspace.disk import PREFIX, READING, SUFFIX, contents
 
 _UNNAMED = getattr(os, "O_TMPFILE", None)
 _OPEN_FILES = "/proc/self/fd"
@@ -61,28 +61,39 @@ def clear(paths: Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             descriptor = os.open(path, READING | getattr(os, "O_NOFOLLOW", 0))
             try:
-                if _locked(descriptor):
+                if locked(descriptor):
                     os.unlink(path)
             finally:
                 os.close(descriptor)
 
 
 def _replace(target: str, new: bytes, old: bytes | None, unnamed: bool) -> None:
-    status = os.stat(target)
-    with _new_file(os.path.dirname(target), unnamed) as file:
-        _locked(file.descriptor)
-        _write_all(file.descriptor, new)
-        os.fsync(file.descriptor)
-        _keep_attributes(file.descriptor, target)
-        _keep_owner(file.descriptor, status)
-        os.chmod(file.descriptor if os.chmod in os.supports_fd else file.path, stat.S_IMODE(status.st_mode))
+    with prepared(target, new, unnamed=unnamed) as file:
         if old is not None and contents(target) != old:
             raise ChangedError
         file.take_place_of(target)
 
 
+@contextlib.contextmanager
+def prepared(target: str, new: bytes, *, unnamed: bool = False) -> Iterator[NewFile]:
+    """A file beside `target` that can take its place, written whole; gone afterwards unless it did.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    status = os.stat(target)
+    with _new_file(os.path.dirname(target), unnamed) as file:
+        locked(file.descriptor)
+        _write_all(file.descriptor, new)
+        os.fsync(file.descriptor)
+        _keep_attributes(file.descriptor, target)
+        _keep_owner(file.descriptor, status)
+        os.chmod(file.descriptor if os.chmod in os.supports_fd else file.path, stat.S_IMODE(status.st_mode))
+        yield file
+
+
 @dataclass
-class _NewFile:
+class NewFile:
     """A file that is being written in `folder`; as long as it has no `path` it goes with the process."""
 
     folder: str
@@ -117,7 +128,7 @@ class _NewFile:
 
 
 @contextlib.contextmanager
-def _new_file(folder: str, unnamed: bool) -> Iterator[_NewFile]:
+def _new_file(folder: str, unnamed: bool) -> Iterator[NewFile]:
     """A new file in `folder`, without a name where that is possible; gone afterwards unless it took another's place."""
     try:
         file = (_unnamed(folder) if unnamed else None) or _named(folder)
@@ -132,21 +143,21 @@ def _new_file(folder: str, unnamed: bool) -> Iterator[_NewFile]:
                 os.unlink(file.path)
 
 
-def _unnamed(folder: str) -> _NewFile | None:
+def _unnamed(folder: str) -> NewFile | None:
     assert _UNNAMED is not None
     try:
-        return _NewFile(folder, os.open(folder, _UNNAMED | os.O_RDWR, 0o600))
+        return NewFile(folder, os.open(folder, _UNNAMED | os.O_RDWR, 0o600))
     except OSError as error:
         if error.errno in _NO_UNNAMED:
             return None
         raise
 
 
-def _named(folder: str) -> _NewFile:
+def _named(folder: str) -> NewFile:
     import tempfile  # needed on some systems only
 
     descriptor, path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
-    return _NewFile(folder, descriptor, path)
+    return NewFile(folder, descriptor, path)
 
 
 def _write_all(descriptor: int, raw: bytes) -> None:
@@ -155,7 +166,7 @@ def _write_all(descriptor: int, raw: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _locked(descriptor: int) -> bool:
+def locked(descriptor: int) -> bool:
     """Lock a file for as long as it is open here; whether that went well (Windows lets nobody delete an open file)."""
     if sys.platform == "win32":
         return True

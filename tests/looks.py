@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport
-from fsdp_migrate.rewrite import engine
+from fsdp_migrate.planning import passes as engine
 from fsdp_migrate.source import Source
+from fsdp_migrate.workspace.settings import Settings
 
 Lint = Callable[[bytes, str, Settings], FileReport]
 

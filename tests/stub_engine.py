@@ -13,10 +13,10 @@ from types import ModuleType
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.rewrite.engine import RewriteResult
+from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.source import Source, Span
+from fsdp_migrate.workspace.settings import Settings
 
 KINDS = {
     b"SAFE": ("FSDP101", "full-optim-state-dict", Severity.DEPRECATED, Applicability.SAFE, None),
@@ -71,7 +71,7 @@ def rewrite_bytes(raw: bytes, path: str, settings: Settings, elsewhere: object =
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stub in the engine's place for this process."""
-    for name, functions in (("lint", (lint_bytes, worth_linting)), ("rewrite", (rewrite_bytes,))):
+    for name, functions in (("lint", (lint_bytes, worth_linting)), ("planning.rewriting", (rewrite_bytes,))):
         module = ModuleType(f"fsdp_migrate.{name}")
         for function in functions:
             setattr(module, function.__name__, function)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate import __version__, files
+from fsdp_migrate import __version__, replacing
 from fsdp_migrate.cli import cli
 from fsdp_migrate.rules import RULES
 from tests import stub_engine
@@ -475,15 +475,14 @@ def test_rewrite_keeps_mode_and_link(run: Run) -> None:
 
 def test_a_file_that_changes_during_the_run_is_left_as_it_now_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write(a="x = SAFE\n", b="x = SAFE\n")
-    read = files.read
+    replace = replacing.replace
 
-    def read_then_edit(file: files.SourceFile) -> bytes:
-        raw = read(file)
-        if file.shown == "a.py" and raw == b"x = SAFE\n":
+    def edit_then_replace(target: str, new: bytes, old: bytes) -> None:
+        if target.endswith("a.py"):
             Path("a.py").write_text("x = SAFE  # typed meanwhile\n")
-        return raw
+        replace(target, new, old)
 
-    monkeypatch.setattr(files, "read", read_then_edit)
+    monkeypatch.setattr(replacing, "replace", edit_then_replace)
     result = run("rewrite")
     assert result.exit_code == 3
     assert Path("a.py").read_text() == "x = SAFE  # typed meanwhile\n"

@@ -12,10 +12,11 @@ from libcst.codemod import CodemodContext, CodemodTest, SkipFile
 import fsdp_migrate
 from fsdp_migrate import codemod
 from fsdp_migrate.codemod import MigrateFsdp
-from fsdp_migrate.config import ConfigError, Settings
-from fsdp_migrate.rewrite import RewriteResult, rewrite_bytes
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import RangeError, TorchRange
+from fsdp_migrate.workspace.settings import ConfigError, Settings
 
 BEFORE = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP

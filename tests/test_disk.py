@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import disk
+from fsdp_migrate.workspace import disk
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 300_000])

@@ -135,12 +135,13 @@ def test_the_command_writes_what_is_not_up_to_date_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(build_rule_docs, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
-    (tmp_path / "fsdp_migrate" / "config").mkdir(parents=True)
+    (tmp_path / "fsdp_migrate" / "workspace" / "settings").mkdir(parents=True)
     (tmp_path / "docs" / "configuration.md").write_text("<!-- settings -->\n<!-- /settings -->\n")
     (tmp_path / "README.md").write_text("# A\n\n<!-- rules -->\nold\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
     assert capsys.readouterr().out == (
-        "wrote docs/rules.md\nwrote README.md\nwrote fsdp_migrate/config/schema.json\nwrote docs/configuration.md\n"
+        "wrote docs/rules.md\nwrote README.md\n"
+        "wrote fsdp_migrate/workspace/settings/schema.json\nwrote docs/configuration.md\n"
     )
     assert (tmp_path / "docs" / "rules.md").read_text(encoding="utf-8") == rules_page(CARDS)
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -149,7 +150,7 @@ def test_the_command_writes_what_is_not_up_to_date_and_nothing_else(
     build_rule_docs.main()
     assert capsys.readouterr().out == (
         "docs/rules.md is up to date\nREADME.md is up to date\n"
-        "fsdp_migrate/config/schema.json is up to date\ndocs/configuration.md is up to date\n"
+        "fsdp_migrate/workspace/settings/schema.json is up to date\ndocs/configuration.md is up to date\n"
     )
 
 
@@ -186,7 +187,8 @@ def test_every_module_file_and_name_in_the_guide_is_there() -> None:
         assert importlib.util.find_spec(module), module
     examples = {"before.py", "after.py", "tests/rules/test_RULE.py"}
     for path in set(re.findall(r"`((?:\w+/)*\w+\.py)`", GUIDE)) - examples:
-        homes = ("", "fsdp_migrate", "fsdp_migrate/facts", "fsdp_migrate/rules")
+        inside = ("facts", "facts/releases", "rules", "workspace")
+        homes = ("", "fsdp_migrate", *(f"fsdp_migrate/{folder}" for folder in inside))
         assert any((ROOT / home / path).is_file() for home in homes), path
     facts = ModuleFacts(Source(b"x = 1\n"), "x.py", TorchRange.parse(">=2.1"))
     chains = re.findall(r"\bfacts((?:\.\w+)+)", GUIDE)

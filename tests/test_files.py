@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fsdp_migrate import files, replacing
+from fsdp_migrate import replacing
 from fsdp_migrate.cli import cli
-from fsdp_migrate.files import Failure, FileError, SourceFile, discover
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.filesystem import Failure, FileError, SourceFile, discover
 
 
 def tree(root: Path, *paths: str) -> Path:
@@ -134,7 +135,7 @@ def test_a_name_that_cannot_be_printed_is_shown_on_one_line(tmp_path: Path, monk
     Path(name).write_text("x = 1\n")
     (file,) = discover(["."]).files
     assert file.shown == "caf\ufffd\ufffd\ufffd[31m.py"
-    assert files.read(file) == b"x = 1\n"
+    assert filesystem.read(file) == b"x = 1\n"
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,12 +236,12 @@ def test_a_pipe_that_is_named_is_an_error_and_not_waited_for(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "pipe")
     (file,) = discover([str(tmp_path / "pipe")]).files
     with pytest.raises(FileError, match=r"^cannot be read: not a regular file$"):
-        files.read(file)
+        filesystem.read(file)
 
 
 def test_a_file_that_went_away_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"^cannot be read: No such file or directory$"):
-        files.read(SourceFile(str(tmp_path / "gone.py"), "gone.py"))
+        filesystem.read(SourceFile(str(tmp_path / "gone.py"), "gone.py"))
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_writing_replaces_the_bytes_and_leaves_nothing_else(tmp_path: Path, target: SourceFile) -> None:
-    files.write(target, b"new\n", b"old\r\n")
+    filesystem.write(target, b"new\n", b"old\r\n")
     assert contents(tmp_path) == {"a.py": b"new\n"}
 
 
@@ -267,7 +268,7 @@ def test_writing_keeps_the_mode_whatever_the_umask(tmp_path: Path, target: Sourc
     os.chmod(target.path, mode)
     umask = os.umask(0o077)
     try:
-        files.write(target, b"new\n", b"old\r\n")
+        filesystem.write(target, b"new\n", b"old\r\n")
     finally:
         os.umask(umask)
     assert stat.S_IMODE(os.stat(target.path).st_mode) == mode
@@ -276,7 +277,7 @@ def test_writing_keeps_the_mode_whatever_the_umask(tmp_path: Path, target: Sourc
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 def test_writing_keeps_the_owner(target: SourceFile) -> None:
     os.chown(target.path, 12345, 23456)
-    files.write(target, b"new\n", b"old\r\n")
+    filesystem.write(target, b"new\n", b"old\r\n")
     status = os.stat(target.path)
     assert (status.st_uid, status.st_gid) == (12345, 23456)
 
@@ -286,7 +287,7 @@ def test_writing_goes_on_where_the_owner_cannot_be_kept(target: SourceFile, monk
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "chown", refuse)
-    files.write(target, b"new\n", b"old\r\n")
+    filesystem.write(target, b"new\n", b"old\r\n")
     assert Path(target.path).read_bytes() == b"new\n"
 
 
@@ -294,7 +295,7 @@ def test_of_a_link_the_target_is_written_and_the_link_stays(tmp_path: Path, targ
     (tmp_path / "links").mkdir()
     link = tmp_path / "links" / "l.py"
     link.symlink_to("../a.py")
-    files.write(SourceFile(str(link), "l.py"), b"new\n", b"old\r\n")
+    filesystem.write(SourceFile(str(link), "l.py"), b"new\n", b"old\r\n")
     assert os.readlink(link) == "../a.py"
     assert Path(target.path).read_bytes() == b"new\n"
     assert [path.name for path in link.parent.iterdir()] == ["l.py"]
@@ -303,7 +304,7 @@ def test_of_a_link_the_target_is_written_and_the_link_stays(tmp_path: Path, targ
 def test_a_file_that_changed_since_it_was_read_is_not_written(tmp_path: Path, target: SourceFile) -> None:
     Path(target.path).write_bytes(b"edited\n")
     with pytest.raises(FileError, match=r"^not rewritten: it changed while fsdp-migrate was running; run again$"):
-        files.write(target, b"new\n", b"old\r\n")
+        filesystem.write(target, b"new\n", b"old\r\n")
     assert contents(tmp_path) == {"a.py": b"edited\n"}
 
 
@@ -318,7 +319,7 @@ def test_a_file_that_changes_while_it_is_written_is_not_lost(
 
     monkeypatch.setattr(os, "fsync", edit_meanwhile)
     with pytest.raises(FileError, match="it changed"):
-        files.write(target, b"new\n", b"old\r\n")
+        filesystem.write(target, b"new\n", b"old\r\n")
     assert contents(tmp_path) == {"a.py": b"edited\n"}
 
 
@@ -333,7 +334,7 @@ def test_trouble_while_writing_loses_nothing_and_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(os, step, fail)
         with pytest.raises((FileError, KeyboardInterrupt)) as caught:
-            files.write(target, b"new\n", b"old\r\n")
+            filesystem.write(target, b"new\n", b"old\r\n")
     if isinstance(trouble, OSError):
         assert str(caught.value) == "cannot be written: No space left on device"
     assert contents(tmp_path) == {"a.py": b"old\r\n"}
@@ -342,7 +343,7 @@ def test_trouble_while_writing_loses_nothing_and_leaves_nothing(
 def test_a_read_only_file_is_not_replaced(tmp_path: Path, target: SourceFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(FileError, match=r"^not rewritten: the file is read-only$"):
-        files.write(target, b"new\n", b"old\r\n")
+        filesystem.write(target, b"new\n", b"old\r\n")
     assert contents(tmp_path) == {"a.py": b"old\r\n"}
 
 

@@ -6,13 +6,13 @@ import ast
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.verify import Fixture, find_fixtures
+from fsdp_migrate.workspace.settings import Settings
 
 FIXTURES = find_fixtures()
 TORCH = TorchRange.parse(">=2.1")

@@ -4,13 +4,13 @@ import gc
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 SETTINGS = Settings(torch=TorchRange.parse(">=2.1"))
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"

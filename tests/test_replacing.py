@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import disk, replacing
+from fsdp_migrate import replacing
 from fsdp_migrate.replacing import ChangedError
+from fsdp_migrate.workspace import disk
 
 
 def names(folder: Path) -> list[str]:
@@ -175,11 +176,11 @@ def test_a_file_that_may_not_grow_so_large_stays_as_it_was(target: Path) -> None
     pytest.importorskip("resource")
     program = f"""
 import resource
-from fsdp_migrate import files
+from fsdp_migrate.workspace import filesystem
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    files.write(files.SourceFile({str(target)!r}, "a.py"), b"new" * 1000, {b"old" + bytes([13, 10])!r})
-except files.FileError as error:
+    filesystem.write(filesystem.SourceFile({str(target)!r}, "a.py"), b"new" * 1000, {b"old" + bytes([13, 10])!r})
+except filesystem.FileError as error:
     print(error)
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

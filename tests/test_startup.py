@@ -13,9 +13,11 @@ OWN = {
     *(
         f"fsdp_migrate.{name}"
         for name in """
-        cli cli_options cli_verify config config.configuration config.nearest config.settings disk files findings
-        gitignore lint project_files reading report report.output report.plain report.text rules rules.entry rules.index
-        runner runner.gathering runner.linting screen source torch_api
+        cli cli_options cli_verify findings lint planning planning.planner planning.parts report report.output
+        report.plain report.text rules rules.entry rules.index runner runner.gathering screen source torch_api
+        workspace workspace.disk workspace.filesystem workspace.gitignore workspace.project_files workspace.reading
+        workspace.settings workspace.settings.configuration workspace.settings.nearest workspace.settings.settings
+        workspace.workspace
         """.split()
     ),
 }
@@ -49,7 +51,7 @@ def test_a_configuration_is_read_without_what_only_a_closer_look_needs(tmp_path:
     (tmp_path / "a.py").write_text("x = 1\n")
     program = f"from fsdp_migrate.cli import cli\ncli(['lint', {str(tmp_path / 'a.py')!r}], standalone_mode=False)"
     own, others = loaded_beyond_click(program)
-    assert "fsdp_migrate.config.table" in own
+    assert "fsdp_migrate.workspace.settings.table" in own
     assert {name.partition(".")[0] for name in others} <= {*STANDARD, "string", "tomli", "tomllib"}
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 SETTINGS = Settings(torch=TorchRange.parse(">=2.1"), ignore=("FSDP002",))
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from fsdp_migrate.config import Project
-from fsdp_migrate.files import SourceFile
-from fsdp_migrate.projects import Projects
+from fsdp_migrate.workspace.filesystem import SourceFile
+from fsdp_migrate.workspace.projects import Projects
+from fsdp_migrate.workspace.settings import Project
 
 
 def plant(files: dict[str, str | bytes]) -> None:

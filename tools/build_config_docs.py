@@ -9,17 +9,17 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fsdp_migrate.config.table import SETTINGS, Setting
 from fsdp_migrate.config_answer import Effective, lines
 from fsdp_migrate.rules.card import RuleCard
+from fsdp_migrate.workspace.settings.table import SETTINGS, Setting
 
-SCHEMA = "fsdp_migrate/config/schema.json"
+SCHEMA = "fsdp_migrate/workspace/settings/schema.json"
 PAGE = "docs/configuration.md"
 MARKS = ("<!-- settings -->\n", "<!-- /settings -->")
 
 
 def schema(cards: Iterable[RuleCard]) -> str:
-    """The text of fsdp_migrate/config/schema.json."""
+    """The text of fsdp_migrate/workspace/settings/schema.json."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of fsdp-migrate",

@@ -6,13 +6,13 @@ from contextlib import closing
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport, Finding, Severity
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, lines_of
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.elsewhere import Elsewhere

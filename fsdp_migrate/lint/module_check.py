@@ -15,10 +15,10 @@ from fsdp_migrate.source import is_notebook
 from fsdp_migrate.suppressions import Suppressions
 
 if TYPE_CHECKING:
-    from fsdp_migrate.config import Settings
     from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
+    from fsdp_migrate.workspace.settings import Settings
 
 
 class ModuleCheck:
@@ -61,7 +61,7 @@ class ModuleCheck:
 
             kept += unused(self.facts, self.suppressions, {entry.code for entry in self._in_force(self.rules)})
         if is_notebook(self.path):
-            from fsdp_migrate.notebook.review import reviewed
+            from fsdp_migrate.workspace.notebook.review import reviewed
 
             kept = reviewed(self.source, modules, self.path, kept)
         report = FileReport(self.path, self._in_order(kept), suppressed)
@@ -92,8 +92,8 @@ class ModuleCheck:
         return [held(finding, self.suppressions) for finding in kept]
 
     def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        graded = (_graded(finding, self.settings) for finding in findings)
-        return tuple(sorted(graded, key=lambda finding: (finding.span.start, finding.code)))
+        ordered = (graded(finding, self.settings) for finding in findings)
+        return tuple(sorted(ordered, key=lambda finding: (finding.span.start, finding.code)))
 
 
 def may_mend(entry: Entry, settings: Settings) -> bool:
@@ -105,7 +105,7 @@ def may_mend(entry: Entry, settings: Settings) -> bool:
     return Applicability.SAFE.value in grades or (settings.unsafe_fixes and Applicability.UNSAFE.value in grades)
 
 
-def _graded(finding: Finding, settings: Settings) -> Finding:
+def graded(finding: Finding, settings: Settings) -> Finding:
     """The finding as the settings trust its fix; one without a fix stays as it is."""
     grade = settings.grade(finding.code)
     if grade is None or finding.fix is None or finding.applicability is grade:

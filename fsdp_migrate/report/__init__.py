@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.config import Project
-from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Source, SourceError
+from fsdp_migrate.workspace.filesystem import Failure
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.settings import Project
 
 if TYPE_CHECKING:
     from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.planning.parts import Change
+    from fsdp_migrate.planning.transactions import NewText, Transaction
     from fsdp_migrate.torch_api import Statement
 
 
@@ -26,14 +28,6 @@ class Tally(NamedTuple):
     unsafe: int
     manual: int
     hints: int
-
-
-class Change(NamedTuple):
-    """The bytes of one file before and after rewriting."""
-
-    path: str
-    before: bytes
-    after: bytes
 
 
 class Known(NamedTuple):
@@ -51,11 +45,13 @@ class Run:
     `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
     `config_warnings` tell of configuration that does not count.
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
-    text. `fixed` are what a rewrite mended (or would), with positions in the old text. `sources` holds the text that
+    text. `fixed` are what a rewrite mended (or would), with positions in the old text, and `changes` what that makes of
+    the files. `sources` holds the text that
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
     makes the run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the
     baselines that were used, whose findings are not among `findings`. `real_paths` gives the path on disk for those
     that had to be changed to be shown. `stated` is where the projects of files with findings state what they support.
+    `across` are transactions over several files; that of any other finding is its fix.
     """
 
     torch: str
@@ -67,13 +63,19 @@ class Run:
     suppressed: int = 0
     hidden_hints: int = 0
     fixed: tuple[Finding, ...] = ()
-    changed: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = field(default=(), repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     fail_on: Mapping[str, Severity] = field(default_factory=dict, repr=False)
     known: tuple[Known, ...] = ()
     real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
     unsafe_fixes: frozenset[str] = frozenset()
     stated: Mapping[str, Statement] = field(default_factory=dict, repr=False)
+    across: tuple[Transaction, ...] = ()
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The files that a rewrite changed (or would)."""
+        return tuple(change.path for change in self.changes)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -106,6 +108,32 @@ class Run:
         """How many of the findings with an unsafe fix a rewrite mends without being told to."""
         unsafe = (f for f in self.findings if f.applicability is Applicability.UNSAFE)
         return sum(f.severity is not Severity.HINT and f.path in self.unsafe_fixes for f in unsafe)
+
+    @property
+    def transactions(self) -> tuple[Transaction, ...]:
+        """What was done (or would be) about what was fixed, then what could be about the findings."""
+        found = (self.transaction(finding) for finding in (*self.fixed, *self.findings))
+        return tuple(one for one in found if one.fixes)
+
+    def transaction(self, finding: Finding) -> Transaction:
+        """What solves a finding; it has no edits if nothing does."""
+        from fsdp_migrate.planning.transactions import Transaction  # most reports show no edits
+
+        return next((one for one in self.across if one.finding == finding), Transaction.of(finding))
+
+    def texts_of(
+        self, finding: Finding, source_of: Callable[[str], Source | None] | None = None
+    ) -> dict[str, NewText] | None:
+        """What solving a finding makes of files, if only that is done; None if nothing solves it.
+
+        `source_of` gives their texts, for who asks about several findings of one.
+        """
+        transaction = self.transaction(finding)
+        if not transaction.fixes:
+            return None
+        from fsdp_migrate.planning.passes import texts_of
+
+        return texts_of(transaction, source_of or self.source)
 
     def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
         """What was fixed and what is left, file by file in order of path."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import UNPARSABLE, Finding
 from fsdp_migrate.report import Run, plain
+from fsdp_migrate.workspace.filesystem import Failure
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

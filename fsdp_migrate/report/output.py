@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fsdp_migrate.report import Change, Run, plain, text
+from fsdp_migrate.planning.parts import Change
+from fsdp_migrate.report import Run, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
 REWRITE_FORMATS = ("text", "concise", "json", "sarif")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from fsdp_migrate.files import Failure, printable
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run
+from fsdp_migrate.workspace.filesystem import Failure, printable
 
 MOST_NOTES = 4
 # Without it ruff takes the comments away that `--add-noqa` writes.

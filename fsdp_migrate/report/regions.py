@@ -9,8 +9,8 @@ from fsdp_migrate.report import Run
 from fsdp_migrate.source import Source, Span, is_notebook
 
 if TYPE_CHECKING:
-    from fsdp_migrate.notebook import Notebook
     from fsdp_migrate.source import Replacement
+    from fsdp_migrate.workspace.notebook import Notebook
 
 
 class Region(NamedTuple):
@@ -28,7 +28,7 @@ class Regions:
     def __init__(self, run: Run, path: str) -> None:
         self.notebook: Notebook | None = None
         if is_notebook(path):
-            from fsdp_migrate.notebook import Notebook
+            from fsdp_migrate.workspace.notebook import Notebook
 
             source = run.source(path)
             self.notebook = source if isinstance(source, Notebook) else None
@@ -37,7 +37,7 @@ class Regions:
         """Where a finding is."""
         if self.notebook is None or finding.cell is None:
             return Region(finding.line, finding.column, finding.end_line, finding.end_column)
-        from fsdp_migrate.notebook.splicing import CellSource
+        from fsdp_migrate.workspace.notebook.splicing import CellSource
 
         cell = self.notebook.cell_at(finding.span.start)
         source = CellSource(self.notebook.json, cell.raw.source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
     from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.planning.transactions import NewText
     from fsdp_migrate.rules.card import RuleCard
-    from fsdp_migrate.source import Source
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"
@@ -59,6 +60,9 @@ class _Log:
         codes = sorted({finding.code for finding in run.findings})
         self.cards = [card for code in codes if (card := find(code)) is not None]
         self.rules = {card.code: number for number, card in enumerate(self.cards)}
+        # Of one file after the other: most are asked for by every finding in them.
+        self.source = lru_cache(run.source)
+        self.regions = lru_cache(partial(Regions, run))
         self.files: dict[str, int] = {}
         for finding in run.findings:
             self.files.setdefault(finding.path, len(self.files))
@@ -98,14 +102,15 @@ class _Log:
     def results(self, encodings: dict[str, str]) -> Iterator[Object]:
         """The findings in order; notes the encoding of each file on the way."""
         for path, members in groupby(self.run.findings, lambda finding: finding.path):
-            source = self.run.source(path)
+            self.source.cache_clear()
+            self.regions.cache_clear()
+            source, regions = self.source(path), self.regions(path)
             if source is not None:
                 encodings[path] = source.encoding
-            regions = Regions(self.run, path)
             for finding, key, occurrence in numbered(members, source):
                 result = self.result(finding, regions.of(finding))
                 result["partialFingerprints"] = {FINGERPRINT: f"{key}:{occurrence}"}
-                if source is not None and (fix := self.fix(finding, source, regions)):
+                if source is not None and (fix := self.fix(finding)):
                     result["fixes"] = [fix]
                 yield result
 
@@ -137,23 +142,24 @@ class _Log:
             "locations": [{"physicalLocation": place}],
         }
 
-    def fix(self, finding: Finding, source: Source, regions: Regions) -> Object | None:
+    def fix(self, finding: Finding) -> Object | None:
         """What `rewrite` would do about the finding if it were the only one."""
-        if finding.fix is None:
+        texts = self.run.texts_of(finding, self.source)
+        if texts is None:
             return None
-        from fsdp_migrate.rewrite.engine import fix_alone  # needed only here
-
-        mended = fix_alone(source, finding.path, finding)
-        if mended is None:
-            return None
-        replacements = [
-            {"deletedRegion": _region(region), "insertedContent": {"text": text}}
-            for region, text in regions.changes(source, *mended)
-        ]
         unsafe = finding.applicability is Applicability.UNSAFE
         text = f"Unsafe: {finding.reason}" if unsafe else "Safe: the code does the same afterwards"
-        change = {"artifactLocation": self.location(finding.path), "replacements": replacements}
-        return {"description": _message(text), "artifactChanges": [change]}
+        return {"description": _message(text), "artifactChanges": [self.change(*item) for item in texts.items()]}
+
+    def change(self, path: str, new: NewText) -> Object:
+        """What comes where in one file."""
+        source = self.source(path)
+        assert source is not None
+        replacements = [
+            {"deletedRegion": _region(region), "insertedContent": {"text": text}}
+            for region, text in self.regions(path).changes(source, new.raw, new.replacements)
+        ]
+        return {"artifactLocation": self.location(path), "replacements": replacements}
 
     def invocation(self) -> Object:
         failures = [self.notification(failure.message, "error", failure.path) for failure in self.run.failures]

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from fsdp_migrate.files import printable
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Run, plain
+from fsdp_migrate.workspace.filesystem import printable
 
 _TAB = 4
 

@@ -96,6 +96,11 @@ def print_notices(lines: Iterable[str]) -> None:
     _print(lines, error=True)
 
 
+def print_notice(line: str) -> None:
+    """Print a line to stderr that stands beside the answer."""
+    print_notices([line])
+
+
 def print_gone(run: Run) -> None:
     """Print to stderr which entries of the baseline no longer occur."""
     _print(plain.gone_lines(run), error=True)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate import files
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import UNPARSABLE
-from fsdp_migrate.report import Change, Run
-from fsdp_migrate.runner.gathering import NO_EFFORT, Effort, Follow, Gathered, unfollowed
+from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
+from fsdp_migrate.report import Run
+from fsdp_migrate.runner.gathering import Gathered
+from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsdp_migrate.modules.view import View
+    from fsdp_migrate.planning.across import Target
+    from fsdp_migrate.planning.parts import Change, Part
     from fsdp_migrate.runner.baseline import Baseline
 
 
@@ -29,6 +31,7 @@ def lint(
     baselines: Mapping[Path, Baseline] | None = None,
     effort: Effort = NO_EFFORT,
     follow: Follow = unfollowed,
+    target: Target | None = None,
 ) -> Run:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
@@ -36,21 +39,13 @@ def lint(
         FileOptionError: a baseline cannot be read.
         CacheError: the folder for the cache cannot be used.
     """
-    from fsdp_migrate.runner.linting import Linting
-
-    gathered = Gathered(
-        configuration, list(discovery.failures), dict(baselines or {}), noting=effort.cache, follow=follow
-    )
+    workspace = Workspace(discovery, configuration, noting=effort.cache)
+    gathered = Gathered(workspace, list(discovery.failures), dict(baselines or {}))
     gathered.baseline_at(configuration.options.baseline)
-    linting = Linting(discovery, configuration, gathered, effort)
+    planner = Planner(workspace, rewriting=False, effort=effort, follow=follow, target=target)
     with _uncollected():
-        for file in follow(discovery.files, "Reading", len(discovery.files)):
-            linting.screen(file)
-        linting.work()
-        for file in follow(discovery.files, "Checking", len(discovery.files)):
-            with gathered.failures_of(file):
-                linting.add(file)
-        linting.save()
+        for part in planner.parts():
+            gathered.take(part)
     run = gathered.run()
     if not gathered.baselines:
         return run
@@ -77,82 +72,58 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
 
 
 def rewrite(
-    discovery: Discovery, configuration: Configuration, *, write: bool, follow: Follow = unfollowed
+    discovery: Discovery,
+    configuration: Configuration,
+    *,
+    write: bool,
+    effort: Effort = NO_EFFORT,
+    follow: Follow = unfollowed,
+    target: Target | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[Run, tuple[Change, ...]]:
     """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change.
 
+    `tell` gets a line on what an earlier run left half done, or what became of files that change together when the run
+    is interrupted.
+
     Raises:
         FileOptionError: a baseline cannot be read.
+        CacheError: the folder for the cache cannot be used.
         Interrupted: the run was.
     """
-    from fsdp_migrate.rewrite import rewrite_bytes
-    from fsdp_migrate.runner.writing import Writing
+    workspace = Workspace(discovery, configuration, noting=effort.cache)
+    if not write:
+        run = planned(workspace, effort=effort, follow=follow, target=target)
+        return run, run.changes
+    from fsdp_migrate.runner.writing import Committing, Writing
 
-    gathered = Gathered(configuration, list(discovery.failures), follow=follow)
-    gathered.baseline_at(configuration.options.baseline)
-    changes: list[Change] = []
-    if write and discovery.leftovers:
-        from fsdp_migrate import replacing
+    with Writing(len(discovery.files)) as writing:
+        committing = Committing(workspace, writing, tell)
+        run = planned(workspace, effort=effort, follow=follow, target=target, become=committing.parts)
+    return run, run.changes
 
-        replacing.clear(discovery.leftovers)
-    with Writing(len(discovery.files)) as writing, _uncollected():
-        for file, raw in _worth_linting(discovery, gathered):
-            with gathered.failures_of(file):
-                settings = gathered.settings_of(file)
-                gathered.baseline_at(settings.baseline)  # what is wrong with it is told before anything is written
-                # Texts are kept as they were before anything was written.
-                gathered.modules_of(discovery).trim_parsed(len(raw))
-                result = rewrite_bytes(raw, file.shown, settings, gathered.elsewhere(file, settings, discovery))
-                if result.raw != raw:
-                    if write:
-                        writing.write(file, result.raw, raw)
-                    changes.append(Change(file.shown, raw, result.raw))
-                    gathered.changed.append(file.shown)
-                    gathered.fixed += sorted(result.fixed, key=lambda finding: finding.place)
-                gathered.add(file, result.raw, settings, result.left, result.suppressed, result.error)
+
+def planned(
+    workspace: Workspace,
+    *,
+    effort: Effort = NO_EFFORT,
+    follow: Follow = unfollowed,
+    target: Target | None = None,
+    become: Callable[[Part, Planner], Iterable[Part]] = lambda part, planner: (part,),
+) -> Run:
+    """What fixing makes of the files; `become` gets every part of it, and gives back what became of it."""
+    gathered = Gathered(workspace, list(workspace.discovery.failures))
+    gathered.baseline_at(workspace.configuration.options.baseline)
+    planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target)
+    with _uncollected():
+        for part in planner.parts():
+            for plan in part.files:  # what is wrong with a baseline is told before anything is written
+                gathered.baseline_at(plan.settings.baseline)
+            for done in become(part, planner):
+                gathered.take(done)
     # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
-    return replace(gathered.run(), known=known), tuple(changes)
-
-
-def _worth_linting(discovery: Discovery, gathered: Gathered) -> Iterator[tuple[SourceFile, bytes]]:
-    """The files that the byte test lets through, with their bytes; the others are counted, and no more."""
-    from fsdp_migrate.lint import worth_linting
-
-    configuration = gathered.configuration
-    chosen: list[SourceFile] = []
-    passed: list[SourceFile] = []
-    for file in gathered.follow(discovery.files, "Rewriting", len(discovery.files)):
-        with gathered.failures_of(file):
-            raw, settings = files.read(file), configuration.shared(file)
-            if worth_linting(raw, file.shown, settings):
-                chosen.append(file)
-                yield file, raw
-            else:
-                passed.append(file)
-                gathered.add(file, raw, settings)
-    if chosen and passed:
-        yield from _overlooked(discovery, gathered, chosen, passed)
-
-
-def _overlooked(
-    discovery: Discovery, gathered: Gathered, chosen: list[SourceFile], passed: list[SourceFile]
-) -> Iterator[tuple[SourceFile, bytes]]:
-    """The files among `passed` that the `chosen` ones give names of torch to."""
-    from fsdp_migrate.lint import worth_linting
-    from fsdp_migrate.modules.screening import overlooked
-
-    def view_of(file: SourceFile) -> View:
-        return gathered.modules_of(discovery).view(file.path, gathered.settings_of(file, used=False).torch)
-
-    def is_worth(file: SourceFile, text: bytes) -> bool:
-        return worth_linting(text, file.shown, gathered.configuration.shared(file))
-
-    on_disk = [file for file in chosen if file.raw is None]
-    for file, raw in overlooked(on_disk, passed, view_of, is_worth):
-        gathered.files_checked -= 1  # It was counted when it was passed over.
-        yield file, raw
-    gathered.sort(discovery)
+    return replace(gathered.run(), known=known)
 
 
 class Suppressed(NamedTuple):
@@ -194,11 +165,10 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
     """Find the projects of all files and look at nothing else."""
-    gathered = Gathered(configuration, list(discovery.failures))
+    workspace = Workspace(discovery, configuration)
     for file in discovery.files:
-        with gathered.failures_of(file):
-            gathered.settings_of(file)
-    return gathered.run()
+        workspace.settings(file)
+    return Gathered(workspace, list(discovery.failures)).run()
 
 
 @contextlib.contextmanager

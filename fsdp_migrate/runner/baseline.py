@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fsdp_migrate.config import Settings
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import Discovery, printable
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.report import Known, Run, source_of
@@ -23,6 +20,9 @@ from fsdp_migrate.report.output import FileOptionError, write_text
 from fsdp_migrate.report.places import below
 from fsdp_migrate.source import Source
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.filesystem import Discovery, printable
+from fsdp_migrate.workspace.settings import Settings
+from fsdp_migrate.workspace.settings.configuration import Configuration
 
 VERSION = 1
 _LONGEST_TEXT = 80

@@ -2,77 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from fsdp_migrate.config import Settings
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import REPLACEMENT, Discovery, Failure, FileError, SourceFile
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.report import Run
-from fsdp_migrate.report.output import FileOptionError
-from fsdp_migrate.source import SUFFIXES
 from fsdp_migrate.torch_api import DEFAULT_RANGE
+from fsdp_migrate.workspace.filesystem import REPLACEMENT, Failure
+from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsdp_migrate.modules import Modules
-    from fsdp_migrate.modules.view import View
-    from fsdp_migrate.projects import Projects
+    from fsdp_migrate.planning.parts import Change, FilePlan, Part, RewriteResult
+    from fsdp_migrate.planning.transactions import Transaction
     from fsdp_migrate.runner.baseline import Baseline
     from fsdp_migrate.torch_api import Statement
-
-Item = TypeVar("Item")
-
-
-class Effort(NamedTuple):
-    """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
-
-    `cache_dir` is where it is, None for the user's own place. `fixes` says that the findings need theirs.
-    """
-
-    jobs: int | None = 1
-    cache: bool = False
-    cache_dir: str | None = None
-    fixes: bool = True
-
-
-NO_EFFORT = Effort()
-
-
-class Follow(Protocol):
-    """Gives items as they are, and shows the user how far a run is with them."""
-
-    def __call__(self, items: Iterable[Item], doing: str, total: int, /) -> Iterable[Item]:
-        """`doing` says what is being done with the items, `total` how many there are."""
-
-
-def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item]:
-    """The items; nobody watches."""
-    return items
-
-
-class CacheError(Exception):
-    """A folder for the cache that cannot be used; the message is one line for the user."""
+    from fsdp_migrate.workspace.workspace import Workspace
 
 
 @dataclass
 class Gathered:
     """What the files looked at so far gave."""
 
-    configuration: Configuration
+    workspace: Workspace
     failures: list[Failure]
     baselines: dict[Path, Baseline] = field(default_factory=dict)
-    projects: Projects | None = None
-    modules: Modules | None = None
     findings: list[Finding] = field(default_factory=list)
     fixed: list[Finding] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     sources: dict[str, bytes] = field(default_factory=dict)
+    across: list[Transaction] = field(default_factory=list)
     fail_on: dict[str, Severity] = field(default_factory=dict)
     real_paths: dict[str, str] = field(default_factory=dict)
     unsafe_fixes: set[str] = field(default_factory=set)
@@ -80,86 +40,48 @@ class Gathered:
     files_checked: int = 0
     suppressed: int = 0
     hidden_hints: int = 0
-    noting: bool = False
-    follow: Follow = unfollowed
 
-    @contextlib.contextmanager
-    def failures_of(self, file: SourceFile) -> Iterator[None]:
-        """Note what goes wrong with `file` and go on, even if the fault is this program's."""
-        if REPLACEMENT in file.shown:
-            self.real_paths[file.shown] = file.path
-        try:
-            yield
-        except (FileOptionError, CacheError):
-            raise
-        except FileError as error:
-            self.failures.append(Failure(file.shown, str(error)))
-        except Exception as error:
-            self.failures.append(Failure(file.shown, _fault(error)))
+    def take(self, part: Part) -> None:
+        """Take what a plan says of some files, hints only where they are wanted and only what their baseline knows not.
 
-    def settings_of(self, file: SourceFile, *, used: bool = True) -> Settings:
-        """The settings of a file, with the torch range of its project where none was given for all.
-
-        The project counts as `used`, and is named in the report, where the file itself is linted.
+        Raises:
+            FileOptionError: the baseline cannot be read.
         """
-        settings = self.configuration.of(file)
-        if self.configuration.options.torch is not None:
-            return settings
-        if self.projects is None:
-            from fsdp_migrate.projects import Projects  # not needed where no file is worth a closer look
+        self.across += part.transactions
+        for plan in part.files:
+            self._take_file(plan)
 
-            self.projects = Projects(self.configuration.files)
-        return settings._replace(torch=self.projects.of(file, used=used).torch)
+    def _take_file(self, plan: FilePlan) -> None:
+        path = plan.file.shown
+        if REPLACEMENT in path:
+            self.real_paths[path] = plan.file.path
+        if plan.failure is not None:
+            self.failures.append(Failure(path, plan.failure))
+            return
+        if plan.change is not None:
+            self.changes.append(plan.change)
+        self.fixed += sorted(plan.result.fixed, key=lambda finding: finding.place)
+        self._take(path, plan.settings, plan.result)
 
-    def elsewhere(self, file: SourceFile, settings: Settings, discovery: Discovery) -> View | None:
-        """What a file can learn of the others of its project; a text from stdin belongs where its name says."""
-        if file.raw is not None and not file.shown.endswith(SUFFIXES):
-            return None
-        path = file.path if file.raw is None else file.shown
-        return self.modules_of(discovery).view(path, settings.torch)
-
-    def modules_of(self, discovery: Discovery) -> Modules:
-        """What the files import from one another."""
-        if self.modules is None:
-            from fsdp_migrate.modules import Modules
-
-            self.modules = Modules(discovery.files, discovery.folders, noting=self.noting)
-        return self.modules
-
-    def sort(self, discovery: Discovery) -> None:
-        """Put everything into the order of the files."""
-        place = {file.shown: number for number, file in enumerate(discovery.files)}
-        self.findings.sort(key=lambda finding: place[finding.path])
-        self.fixed.sort(key=lambda finding: place[finding.path])
-        self.changed.sort(key=lambda path: place[path])
-
-    def add(
-        self,
-        file: SourceFile,
-        raw: bytes,
-        settings: Settings,
-        findings: tuple[Finding, ...] = (),
-        suppressed: int = 0,
-        error: str | None = None,
-    ) -> None:
-        """Take what one file gave, hints only where they are wanted and only what its baseline does not know."""
+    def _take(self, path: str, settings: Settings, result: RewriteResult) -> None:
+        findings = result.left
         baseline = self.baseline_at(settings.baseline)
         if findings and baseline is not None:
-            findings = baseline.unknown(file.shown, raw, findings, hints=settings.hints)
+            findings = baseline.unknown(path, result.raw, findings, hints=settings.hints)
         shown = [finding for finding in findings if settings.hints or finding.severity is not Severity.HINT]
-        self.files_checked += error is None
+        self.files_checked += result.error is None
         self.findings += sorted(shown, key=lambda finding: finding.place)
         self.hidden_hints += len(findings) - len(shown)
-        self.suppressed += suppressed
+        self.suppressed += result.suppressed
         if shown:
-            self.sources[file.shown] = raw
-            self.fail_on[file.shown] = settings.fail_on
+            self.sources[path] = result.raw
+            self.fail_on[path] = settings.fail_on
             if settings.torch.stated is not None:
-                self.stated[file.shown] = settings.torch.stated
+                self.stated[path] = settings.torch.stated
             if settings.unsafe_fixes:
-                self.unsafe_fixes.add(file.shown)
-        if error is not None:
-            self.failures.append(Failure(file.shown, error))
+                self.unsafe_fixes.add(path)
+        if result.error is not None:
+            self.failures.append(Failure(path, result.error))
 
     def baseline_at(self, path: Path | None) -> Baseline | None:
         """The baseline at a path, if there is a path.
@@ -175,29 +97,26 @@ class Gathered:
 
     def run(self) -> Run:
         """All of it, ready to be reported."""
+        configuration = self.workspace.configuration
+        touched = {path for one in self.across for path in one.fixes}
+        for file in self.workspace.files if touched else ():
+            if file.shown in touched:
+                self.sources.setdefault(file.shown, self.workspace.read(file))
         return Run(
-            torch=str(self.configuration.options.torch or DEFAULT_RANGE),
-            projects=() if self.projects is None else self.projects.used,
-            config_warnings=tuple(self.configuration.files.warnings),
+            torch=str(configuration.options.torch or DEFAULT_RANGE),
+            projects=self.workspace.projects,
+            config_warnings=tuple(configuration.files.warnings),
             findings=tuple(self.findings),
             failures=tuple(self.failures),
             files_checked=self.files_checked,
             suppressed=self.suppressed,
             hidden_hints=self.hidden_hints,
             fixed=tuple(self.fixed),
-            changed=tuple(self.changed),
+            changes=tuple(self.changes),
             sources=self.sources,
             fail_on=self.fail_on,
             real_paths=self.real_paths,
             unsafe_fixes=frozenset(self.unsafe_fixes),
             stated=self.stated,
+            across=tuple(self.across),
         )
-
-
-def _fault(error: Exception) -> str:
-    import traceback  # only where something is wrong
-
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    return f"a fault in fsdp-migrate, please report it: {what} ({where})"

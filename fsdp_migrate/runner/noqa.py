@@ -6,10 +6,10 @@ import tokenize
 from collections.abc import Iterable
 
 from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION, Finding
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Replacement, Source, Span
 from fsdp_migrate.splicing import splice
 from fsdp_migrate.suppressions import Directive, Suppressions
+from fsdp_migrate.workspace.reading import read_source
 
 # No comment silences the first, and the second is mended by taking a comment away.
 _NEVER = (UNPARSABLE, UNUSED_SUPPRESSION)

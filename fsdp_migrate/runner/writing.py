@@ -1,14 +1,25 @@
-"""Writing the files of a run, so that one that is interrupted can say which it wrote."""
+"""What a plan changes gets onto the disk: one file by one rename, files that change together by way of a journal.
+
+A run that is interrupted can say which files it wrote.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from fsdp_migrate import files
-from fsdp_migrate.files import FileError, SourceFile
+from fsdp_migrate import journal, replacing
+from fsdp_migrate.journal import NotWritten, Write
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile
+
+if TYPE_CHECKING:
+    from fsdp_migrate.planning.parts import Part
+    from fsdp_migrate.planning.planner import Planner
+    from fsdp_migrate.workspace.workspace import Workspace
 
 
 class Interrupted(Exception):
@@ -21,11 +32,6 @@ class Interrupted(Exception):
         self.files = files
 
 
-class _Pending(NamedTuple):
-    file: SourceFile
-    new: bytes
-
-
 class Writing:
     """Writes files one by one, and makes them durable at the end, however it comes."""
 
@@ -34,18 +40,31 @@ class Writing:
         self.files = files
         self.written: list[str] = []
         self._folders: list[str] = []
-        self._pending: _Pending | None = None
+        self._pending: list[Write] = []
 
     def write(self, file: SourceFile, new: bytes, old: bytes) -> None:
-        """As `files.write`.
+        """As `filesystem.write`.
 
         Raises:
             FileError: the file cannot be written.
         """
-        self._pending = _Pending(file, new)
-        self._folders.append(files.write(file, new, old))
-        self.written.append(file.shown)
-        self._pending = None
+        self._pending = [Write(file, new, old)]
+        self._folders.append(filesystem.write(file, new, old))
+        self._pending_are_written()
+
+    def write_together(self, writes: list[Write], tell: Callable[[str], None]) -> None:
+        """As `journal.write_together`.
+
+        Raises:
+            NotWritten: one of the files cannot be written, so none was.
+        """
+        self._pending = writes
+        journal.write_together(writes, tell)
+        self._pending_are_written()
+
+    def _pending_are_written(self) -> None:
+        self.written += [write.file.shown for write in self._pending]
+        self._pending = []
 
     def __enter__(self) -> Writing:
         return self
@@ -58,16 +77,55 @@ class Writing:
         """
         if isinstance(error, KeyboardInterrupt):
             self._finish()
-        files.sync(self._folders)
+        filesystem.sync(self._folders)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(tuple(self.written), self.files) from None
 
     def _finish(self) -> None:
-        """Find out whether the file that was being written is: the interrupt may have come just after that."""
-        if self._pending is None or self._pending.file.shown in self.written:
-            return
-        file, new = self._pending
-        with contextlib.suppress(FileError):
-            if files.read(file) == new:
-                self._folders.append(os.path.dirname(os.path.realpath(file.path)))
-                self.written.append(file.shown)
+        """Find out whether what was being written is: the interrupt may have come just after that."""
+        for file, new, _ in self._pending:
+            with contextlib.suppress(FileError):
+                if file.shown not in self.written and filesystem.read(file) == new:
+                    self._folders.append(os.path.dirname(os.path.realpath(file.path)))
+                    self.written.append(file.shown)
+
+
+class Committing:
+    """Writes the parts of a plan as they come. What an earlier run left half done comes first."""
+
+    def __init__(self, workspace: Workspace, writing: Writing, tell: Callable[[str], None]) -> None:
+        self._workspace = workspace
+        self._writing = writing
+        self._tell = tell
+        self._without: dict[str, str] = {}
+        discovery = workspace.discovery
+        named = {os.path.dirname(os.path.realpath(file.path)) for file in discovery.files if file.raw is None}
+        journal.recover(named, tell)
+        replacing.clear(discovery.leftovers)
+
+    def parts(self, part: Part, planner: Planner) -> Iterator[Part]:
+        """Write a part; gives it back as what became of it, in pieces where it could not be written as a whole."""
+        changing = [(plan, plan.change) for plan in part.files]
+        writes = [Write(plan.file, change.after, change.before) for plan, change in changing if change is not None]
+        for write in writes:
+            self._workspace.pin(write.file, write.old)
+        try:
+            if len(writes) > 1:
+                self._writing.write_together(writes, self._tell)
+            elif writes:
+                self._written_alone(writes[0])
+        except NotWritten as error:
+            if len(part.files) == 1:
+                yield part._replace(files=(part.files[0]._replace(failure=str(error)),))
+                return
+            self._without[error.file.shown] = str(error)
+            for smaller in planner.again(part, self._without):
+                yield from self.parts(smaller, planner)
+        else:
+            yield part
+
+    def _written_alone(self, write: Write) -> None:
+        try:
+            self._writing.write(*write)
+        except FileError as error:
+            raise NotWritten(write.file, str(error)) from None

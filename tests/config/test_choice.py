@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import discover
+from fsdp_migrate.workspace.filesystem import discover
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
 from tests.trees import plant
 
 TREE = ["a.py", "bin/train", "gen/x.py", "gen/deep/y.py", "src/a.py", "src/a_pb2.py", "src/data.json", "src/gen/z.py"]
@@ -86,5 +86,5 @@ def test_what_is_named_is_taken_unless_exclusion_is_forced() -> None:
 
 
 def test_a_walk_without_patterns_does_not_ask_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdp_migrate.gitignore.patterns", lambda lines: pytest.fail("patterns were read"))
+    monkeypatch.setattr("fsdp_migrate.workspace.gitignore.patterns", lambda lines: pytest.fail("patterns were read"))
     assert "a.py" in found(config="hints = true\n")

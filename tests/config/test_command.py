@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fsdp_migrate.cli import cli
-from fsdp_migrate.config.table import BY_KEY
-from fsdp_migrate.toml import tomllib
+from fsdp_migrate.workspace.settings.table import BY_KEY
+from fsdp_migrate.workspace.toml import tomllib
 from tests.trees import plant
 
 Run = Callable[..., Result]

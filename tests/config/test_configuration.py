@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.config import Layer, Settings
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.files import SourceFile
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.filesystem import SourceFile
+from fsdp_migrate.workspace.settings import Layer, Settings
+from fsdp_migrate.workspace.settings.configuration import Configuration
 from tests.trees import plant
 
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from fsdp_migrate.config import ConfigFileError, Layer
-from fsdp_migrate.config.nearest import ConfigFiles
+from fsdp_migrate.workspace.settings import ConfigFileError, Layer
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 from tests.trees import plant, project_of
 
 OWN = '[tool.fsdp-migrate]\ntorch = ">=2.2,<2.8"\n'

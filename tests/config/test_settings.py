@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import ConfigError, Settings, selectors
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import ConfigError, Settings, selectors
 
 TORCH = TorchRange.parse(">=2.1")
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import strategies as st
 
 from fsdp_migrate.cli import cli
-from fsdp_migrate.config import ConfigError, Layer
-from fsdp_migrate.config.table import BY_KEY, SETTINGS, Setting
 from fsdp_migrate.config_answer import SCHEMA
 from fsdp_migrate.rules import RULES
-from fsdp_migrate.toml import tomllib
+from fsdp_migrate.workspace.settings import ConfigError, Layer
+from fsdp_migrate.workspace.settings.table import BY_KEY, SETTINGS, Setting
+from fsdp_migrate.workspace.toml import tomllib
 from tools import build_config_docs
 from tools.build_rule_docs import COMMAND, ROOT
 

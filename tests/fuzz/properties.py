@@ -15,15 +15,16 @@ from itertools import pairwise
 from pyflakes.checker import Checker
 from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import touched
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import FileCheck, lint_bytes
-from fsdp_migrate.notebook import Notebook
-from fsdp_migrate.reading import read_source
-from fsdp_migrate.rewrite.engine import RewriteResult, rewrite
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.passes import rewrite
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.workspace.notebook import Notebook
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.settings import Settings
 from tests import looks
 
 PATH, NOTEBOOK = "fuzzed.py", "fuzzed.ipynb"

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.fuzz import grammar, names, seeds
 from tests.fuzz.clothes import Clothes, clothes
 from tests.fuzz.mutations import MUTATIONS, Mutation, mutated, planted

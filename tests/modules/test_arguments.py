@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.modules import Modules
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.modules import Modules
 from tests.modules.trees import PUBLIC, codes_of, grow, report_of, rewritten
 
 DICT = "KW = {'fsdp_auto_wrap_policy': policy}\n"
@@ -73,10 +73,10 @@ def test_a_file_is_called_by_its_place_seen_from_here_whatever_was_given(
 ) -> None:
     project(tmp_path, DICT, "from .config import KW\nm = FSDP(x, **KW)\n")
     monkeypatch.chdir(tmp_path)
-    modules = Modules(files.discover([given]).files, [given])
+    modules = Modules(filesystem.discover([given]).files, [given])
     (found,) = report_of(Path(), "lib/config.py", modules=modules).findings
     assert (found.reason or "").startswith(f"{Path('lib/train.py')}:3 takes it from here")
-    modules = Modules(files.discover([str(tmp_path / "lib/config.py")]).files, [])
+    modules = Modules(filesystem.discover([str(tmp_path / "lib/config.py")]).files, [])
     (found,) = report_of(tmp_path, "lib/config.py", modules=modules).findings
     assert (found.reason or "").startswith(f"{tmp_path / 'lib/train.py'}:3 takes it from here")
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files, runner
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.settings import Layer
+from fsdp_migrate import runner
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.settings import Layer
 from tests.modules.trees import grow
 
 HEAD = "from torch.distributed.fsdp import FlatParameter\n"
@@ -18,7 +19,7 @@ TAKES = "from lib.flat import FlatParameter\n\nprint(FlatParameter)\n"
 
 def after(root: Path, *paths: str) -> str:
     """The text of `lib/flat.py` once `paths` are rewritten."""
-    runner.rewrite(files.discover([str(root / path) for path in paths]), Configuration(Layer()), write=True)
+    runner.rewrite(filesystem.discover([str(root / path) for path in paths]), Configuration(Layer()), write=True)
     return (root / "lib" / "flat.py").read_text()
 
 

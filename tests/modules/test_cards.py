@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.modules.trees import grow, modules_of
 
 

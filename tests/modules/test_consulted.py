@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.modules import project
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.modules import project
 from tests.modules.trees import PUBLIC, SAVE, grow, modules_of, report_of
 
 

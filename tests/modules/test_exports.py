@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.modules.exports import exported
+from fsdp_migrate.workspace.modules.exports import exported
 from tests.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
 
 PLAIN = [

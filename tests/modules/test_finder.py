@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.modules.finder import Finder
+from fsdp_migrate.workspace.modules.finder import Finder
 from tests.modules.trees import grow
 
 

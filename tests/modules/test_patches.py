@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.modules import Modules
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.modules import Modules
 from tests.modules.trees import PUBLIC, SAVE, grow, report_of, rewritten
 
 LEGACY = "full_optim_state_dict"
@@ -74,7 +74,7 @@ def test_a_file_that_was_not_given_is_called_by_its_place_seen_from_here(
 ) -> None:
     project(tmp_path, f"{PUBLIC}FSDP.{LEGACY} = mine\n")
     monkeypatch.chdir(tmp_path)
-    modules = Modules(files.discover(["lib/save.py"]).files)
+    modules = Modules(filesystem.discover(["lib/save.py"]).files)
     (found,) = report_of(Path(), "lib/save.py", modules=modules).findings
     assert f"{Path('lib/p.py')}:2 puts" in (found.reason or "")
     assert str(tmp_path) not in (found.reason or "")

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fsdp_migrate import files, runner
+from fsdp_migrate import runner
 from fsdp_migrate.cli import cli
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.settings import Layer
-from fsdp_migrate.modules import screening
-from fsdp_migrate.modules.sketch import Sketch
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.modules import screening
+from fsdp_migrate.workspace.modules.sketch import Sketch
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.settings import Layer
 from tests.modules.trees import PUBLIC, codes_of, grow
 
 BUILD = "def build(net):\n    return Wrapper(net)\n"
@@ -23,7 +24,7 @@ CHAIN = "def is_new(x):\n    return isinstance(x, collectives._tensor.DTensor)\n
 
 def found(root: Path) -> list[tuple[str, str]]:
     configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
-    run = runner.lint(files.discover([str(root)]), configuration)
+    run = runner.lint(filesystem.discover([str(root)]), configuration)
     assert run.failures == ()
     assert run.files_checked == len(list(root.rglob("*.py")))
     return [(Path(finding.path).relative_to(root).as_posix(), finding.code) for finding in run.findings]
@@ -73,7 +74,7 @@ def test_a_notebook_that_gets_fsdp_under_another_name_is_linted(line: str, by_li
     notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     (tmp_path / "train.ipynb").write_text(json.dumps(notebook))
     configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
-    run = runner.lint(files.discover([str(tmp_path)]), configuration)
+    run = runner.lint(filesystem.discover([str(tmp_path)]), configuration)
     assert ("train.ipynb", "FSDP507") in [(Path(finding.path).name, finding.code) for finding in run.findings]
 
 
@@ -124,9 +125,9 @@ def test_findings_come_in_the_order_of_the_files(tmp_path: Path) -> None:
 
 def test_a_project_where_nothing_is_passed_on_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grow(tmp_path, {"a.py": "x = 1\n", "b.py": "y = 2\n"})
-    read = files.read
+    read = filesystem.read
     paths: list[str] = []
-    monkeypatch.setattr(files, "read", lambda file: paths.append(file.path) or read(file))
+    monkeypatch.setattr(filesystem, "read", lambda file: paths.append(file.path) or read(file))
     assert found(tmp_path) == []
     assert len(paths) == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.modules.sketch import Sketch
+from fsdp_migrate.workspace.modules.sketch import Sketch
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.modules.sketch import Sketch
 from fsdp_migrate.source import lines_of
+from fsdp_migrate.workspace.modules.sketch import Sketch
 from tests.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
 
 ROOT = "from .models import *\nfrom .wrap import *\n"

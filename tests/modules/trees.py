@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
-from fsdp_migrate import files
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport, Finding
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.modules import Modules
-from fsdp_migrate.rewrite import RewriteResult, rewrite_bytes
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.modules import Modules
+from fsdp_migrate.workspace.settings import Settings
 
 PUBLIC = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 SAVE = "def save(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
@@ -28,7 +29,7 @@ def grow(root: Path, tree: Mapping[str, str]) -> Path:
 
 
 def modules_of(root: Path) -> Modules:
-    return Modules(files.discover([str(root)]).files, [str(root)])
+    return Modules(filesystem.discover([str(root)]).files, [str(root)])
 
 
 def report_of(root: Path, name: str, torch: str = ">=2.1", modules: Modules | None = None) -> FileReport:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import FileReport
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import RewriteResult, rewrite_bytes
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 OLD = "FSDP.optim_state_dict_to_load(osd, model, optim)"

@@ -129,7 +129,7 @@ def test_files_without_notebooks_are_linted_without_what_reads_them(folder: Path
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
     assert "FSDP107" in result.stdout
-    assert "fsdp_migrate.notebook" not in result.stderr.split()
+    assert "fsdp_migrate.workspace.notebook" not in result.stderr.split()
 
 
 def test_names_are_followed_from_a_notebook_into_the_modules_of_the_project(folder: Path) -> None:

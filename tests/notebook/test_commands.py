@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.runner.noqa import with_noqa
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 from .build import notebook
 

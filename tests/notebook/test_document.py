@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fsdp_migrate.notebook import Notebook
-from fsdp_migrate.notebook.document import read_cells
 from fsdp_migrate.source import SourceError
+from fsdp_migrate.workspace.notebook import Notebook
+from fsdp_migrate.workspace.notebook.document import read_cells
 
 from .build import code, document, notebook
 

@@ -7,9 +7,9 @@ import pytest
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Applicability, Fix
 from fsdp_migrate.lint import lint_bytes, worth_linting
-from fsdp_migrate.notebook import Notebook
-from fsdp_migrate.notebook.review import reviewed
 from fsdp_migrate.source import Source, Span
+from fsdp_migrate.workspace.notebook import Notebook
+from fsdp_migrate.workspace.notebook.review import reviewed
 
 from .build import IMPORT, NEW, OLD, code, found, lines, linted, notebook, rewritten, settings, sources
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.notebook.magics import python_view
+from fsdp_migrate.workspace.notebook.magics import python_view
 
 MASKED = [
     ("!ls", "-ls"),

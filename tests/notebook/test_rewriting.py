@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rewrite import rewrite_source
+from fsdp_migrate.planning.rewriting import rewrite_source
 from fsdp_migrate.verify import Fixture, find_fixtures
 
 from .build import IMPORT, NEW, OLD, code, document, lines, notebook, rewritten, sources

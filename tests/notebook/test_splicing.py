@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fsdp_migrate.notebook import Notebook
-from fsdp_migrate.notebook.document import read_cells
-from fsdp_migrate.notebook.placed_json import load
-from fsdp_migrate.notebook.splicing import CellSource, Change
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import RewriteError
+from fsdp_migrate.workspace.notebook import Notebook
+from fsdp_migrate.workspace.notebook.document import read_cells
+from fsdp_migrate.workspace.notebook.placed_json import load
+from fsdp_migrate.workspace.notebook.splicing import CellSource, Change
 
 from .build import code, document
 

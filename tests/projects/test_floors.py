@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fsdp_migrate.cli import cli
-from fsdp_migrate.projects import Projects
+from fsdp_migrate.workspace.projects import Projects
 from tests.trees import plant, project_of
 
 NEW_26 = "from torch.distributed import get_default_backend_for_device\n"

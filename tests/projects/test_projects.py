@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.files import SourceFile
-from fsdp_migrate.projects import Projects
+from fsdp_migrate.workspace.filesystem import SourceFile
+from fsdp_migrate.workspace.projects import Projects
 from tests.trees import plant, project_of
 
 METADATA = '[project]\nname = "x"\ndependencies = ["{}"]\n'

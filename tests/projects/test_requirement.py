@@ -3,7 +3,7 @@ from __future__ import annotations
 import packaging.requirements
 import pytest
 
-from fsdp_migrate.projects.requirement import (
+from fsdp_migrate.workspace.projects.requirement import (
     _PLAIN_TORCH,
     Requirement,
     UnreadableError,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fsdp_migrate import runner
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.nearest import ConfigFiles
-from fsdp_migrate.files import Discovery, SourceFile, printable
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.filesystem import Discovery, SourceFile, printable
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
 HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 SAFE = "state = FSDP.full_optim_state_dict(model, optim)\n"

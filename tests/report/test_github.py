@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.config import Project, Settings
-from fsdp_migrate.files import Failure
 from fsdp_migrate.report import Run, github
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.filesystem import Failure
+from fsdp_migrate.workspace.settings import Project, Settings
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
 from tests.stub_engine import lint_bytes
 

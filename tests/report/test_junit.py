@@ -5,9 +5,9 @@ from xml.etree.ElementTree import Element, fromstring
 
 import xmlschema
 
-from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.report import Run, junit
+from fsdp_migrate.workspace.filesystem import Failure
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
 
 SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "schemas" / "junit-10.xsd"))

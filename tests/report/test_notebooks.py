@@ -9,7 +9,6 @@ import pytest
 
 from fsdp_migrate.report import github, gitlab, junit, sarif
 from fsdp_migrate.report.regions import Regions
-from fsdp_migrate.rewrite.engine import fix_alone
 from tests.report.runs import HEAD, HINT, SAFE, linted
 
 CELLS = [
@@ -60,7 +59,7 @@ def test_sarif_names_places_and_fixes_in_the_file_itself(text: str) -> None:
     (fix,) = result["fixes"]
     source = run.source("a.ipynb")
     assert source is not None
-    new, _ = fix_alone(source, "a.ipynb", run.findings[0]) or (b"", [])
+    new = (run.texts_of(run.findings[0]) or {})["a.ipynb"].raw
     assert applied(text, fix).encode() == new
     cells = json.loads(new)["cells"]
     assert "FSDP.optim_state_dict(model, optim)" in "".join(cells[2]["source"])

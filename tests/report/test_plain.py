@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.report import plain
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.stub_engine import lint_bytes
 
 

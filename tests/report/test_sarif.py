@@ -10,8 +10,6 @@ from urllib.parse import unquote_to_bytes
 import jsonschema
 import pytest
 
-from fsdp_migrate.config import Project, Settings
-from fsdp_migrate.files import Failure
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.lint import lint_bytes
@@ -20,6 +18,8 @@ from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.source import Source
 from fsdp_migrate.torch_api import Statement, TorchRange
+from fsdp_migrate.workspace.filesystem import Failure
+from fsdp_migrate.workspace.settings import Project, Settings
 from tests.looks import rewrite
 from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
 

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.report import Run, terminal
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.stub_engine import lint_bytes, rewrite_bytes
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"), hints=True)

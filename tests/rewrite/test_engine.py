@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
-from fsdp_migrate.rewrite import engine, rewrite_bytes
-from fsdp_migrate.rewrite.engine import SPARE_PASSES, RewriteResult
+from fsdp_migrate.planning import passes as engine
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.passes import SPARE_PASSES
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.source import Source, SourceError, Span
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 from ..looks import rewrite
 from .plans import finding
@@ -238,7 +240,7 @@ def test_everything_else_stays_byte_for_byte(bom: bytes, newline: bytes) -> None
 
 
 def test_nothing_but_a_fix_brings_libcst() -> None:
-    code = "import sys, fsdp_migrate.rewrite; sys.exit('libcst' in sys.modules or 'torch' in sys.modules)"
+    code = "import sys, fsdp_migrate.planning.rewriting; sys.exit('libcst' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -305,7 +307,7 @@ def test_a_fix_that_only_puts_one_text_in_the_place_of_another_does_without_libc
         "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nFSDP(model, fsdp_auto_wrap_policy=p)\n"
     )
     code = (
-        "import sys\nfrom fsdp_migrate.rewrite import rewrite_source\n"
+        "import sys\nfrom fsdp_migrate.planning.rewriting import rewrite_source\n"
         f"new = rewrite_source({text!r}).source\nsys.exit('libcst' in sys.modules or ', auto_wrap_policy=p' not in new)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from fsdp_migrate.edits import EditImport, MoveImport
-from fsdp_migrate.reading import read_source
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.splicing import RewriteError
+from fsdp_migrate.workspace.reading import read_source
 
 from .plans import add, apply, remove
 

@@ -5,10 +5,10 @@ from types import FrameType
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.rewrite import rewrite_bytes, rewrite_source
+from fsdp_migrate.planning.rewriting import rewrite_bytes, rewrite_source
 from fsdp_migrate.torch_api import RangeError, TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 BEFORE = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP

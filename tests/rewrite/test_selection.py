@@ -6,7 +6,7 @@ import pytest
 
 from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix
-from fsdp_migrate.rewrite.selection import conflict, edits_of, selected, unused_imports
+from fsdp_migrate.planning.selection import conflict, edits_of, selected, unused_imports
 from fsdp_migrate.source import Source, Span
 
 from .plans import SHARDED, finding, hoist, renamed, wrap
@@ -195,7 +195,7 @@ def test_the_fixes_chosen_are_those_that_comparing_all_with_all_gives(seed: int)
 
 def test_fixes_far_apart_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    monkeypatch.setattr("fsdp_migrate.rewrite.selection.conflict", lambda one, two: compared.append(one))
+    monkeypatch.setattr("fsdp_migrate.planning.selection.conflict", lambda one, two: compared.append(one))
     findings = [found(Replace(Span(at, at + 5), "x")) for at in range(0, 30_000, 30)]
     assert len(selected(findings, unsafe_fixes=False)) == 1000
     assert len(compared) < 4000

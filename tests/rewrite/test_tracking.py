@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.rewrite.tracking import first_seen, moved
+from fsdp_migrate.planning.tracking import first_seen, moved
 from fsdp_migrate.source import Replacement, Source, Span
 
 from .plans import finding

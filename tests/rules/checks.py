@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Finding
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 
 def lint(text: str, select: str, torch: str = ">=2.1") -> tuple[Finding, ...]:

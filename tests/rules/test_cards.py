@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 ALL = TorchRange.parse(">=2.1")
 

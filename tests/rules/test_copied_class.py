@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, lint
 
 IMPORTS = """\

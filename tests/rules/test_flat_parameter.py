@@ -311,7 +311,7 @@ def test_the_import_stays_while_an_unsafe_test_needs_it() -> None:
 
 
 def test_in_a_package_the_import_stays() -> None:
-    from fsdp_migrate.rewrite import rewrite_source
+    from fsdp_migrate.planning.rewriting import rewrite_source
 
     text = IMPORT + "\n\ndef f(ps):\n    return any({} for p in ps)\n"
     assert rewrite_source(text.format(OLD), "pkg/__init__.py").source == text.format(NEW)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_transformed
 
 OLD, PUBLIC = "from torch.distributed.fsdp.flat_param import", "from torch.distributed.fsdp import"

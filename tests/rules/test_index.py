@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.lint.module_check import may_mend
@@ -13,6 +12,7 @@ from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.running import long_marks, may_find
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tools.build_rule_index import COMMAND, TARGET, index_text
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import RELEASES, TorchRange
 from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 PACKAGE = "torch.distributed.fsdp"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 TOGETHER = "change all its uses together"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.rewrite import rewrite_source
+from fsdp_migrate.planning.rewriting import rewrite_source
 from tests.rules.checks import check_manual
 
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rewrite import rewrite_source
+from fsdp_migrate.planning.rewriting import rewrite_source
 from tests.modules.trees import findings_of, grow
 from tests.rules.checks import lint
 

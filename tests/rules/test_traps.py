@@ -6,10 +6,10 @@ from textwrap import dedent
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_transformed, lint
 
 H = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes, worth_linting
-from fsdp_migrate.modules import Modules
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.modules import Modules
+from fsdp_migrate.workspace.settings import Settings
 
 TORCH = TorchRange.parse(">=2.1")
 SETTINGS = Settings(TORCH)

@@ -8,13 +8,13 @@ from textwrap import indent
 import pytest
 from packaging.version import Version
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability, Finding, Severity
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RELEASES, TorchRange
 from fsdp_migrate.torch_api.words import span_of
+from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 SINCE = ">=1.13"

@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 import fsdp_migrate
-from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
-from fsdp_migrate.config import Layer
-from fsdp_migrate.config.configuration import Configuration
+from fsdp_migrate import runner
+from fsdp_migrate.planning import cache, planner
+from fsdp_migrate.planning.planner import CacheError, Effort
 from fsdp_migrate.report import Run
-from fsdp_migrate.runner import cache, linting
-from fsdp_migrate.runner.gathering import CacheError, Effort
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
 
 LEGACY = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -34,7 +35,7 @@ class Project:
         self.linted: list[str] = []
         self.screened: list[str] = []
         monkeypatch.chdir(self.root)
-        monkeypatch.setattr(linting, "_MANY", 1)
+        monkeypatch.setattr(planner, "_MANY", 1)
         monkeypatch.setattr(cache, "_FRESH_NS", 0)
         real_lint, real_screen = engine.lint_bytes, engine.worth_linting
         monkeypatch.setattr(
@@ -54,7 +55,7 @@ class Project:
         self.linted.clear()
         self.screened.clear()
         effort = Effort(cache=True, cache_dir=str(self.store), fixes=fixes)
-        return runner.lint(files.discover([folder]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
+        return runner.lint(filesystem.discover([folder]), Configuration(Layer(**options)), effort=effort)  # type: ignore[arg-type]
 
     @property
     def file(self) -> Path:
@@ -207,7 +208,7 @@ def test_a_link_in_the_place_of_the_cache_is_not_followed(project: Project) -> N
     assert project.linted == ["a.py"]
 
 
-@pytest.mark.parametrize("part", ["rules/card.py", "runner/cache.py", "source.py", "torch_api/fsdp.json.gz"])
+@pytest.mark.parametrize("part", ["rules/card.py", "planning/cache.py", "source.py", "torch_api/fsdp.json.gz"])
 def test_another_program_has_another_cache(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed, stat, name = Path(fsdp_migrate.__file__).parent / part, os.stat, cache._name()
     assert cache._name() == name

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fsdp_migrate.cli import cli
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.runner.noqa import with_noqa
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"))
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files, runner
 from fsdp_migrate import lint as engine
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.runner import workers
-from fsdp_migrate.runner.gathering import Effort
+from fsdp_migrate import runner
+from fsdp_migrate.planning import workers
+from fsdp_migrate.planning.planner import Effort
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings.configuration import Configuration
 from tests.runner.test_cache import LEGACY
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are started where there is no fork")
@@ -58,7 +59,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_several_processes_find_what_one_finds_in_the_same_order(tree: Path) -> None:
-    runs = [runner.lint(files.discover(["."]), Configuration(), effort=Effort(jobs)) for jobs in (1, 2, 16)]
+    runs = [runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs)) for jobs in (1, 2, 16)]
     assert runs[0] == runs[1] == runs[2]
     assert len(runs[0].findings) == 10
     assert [finding.fix for finding in runs[0].findings] == [finding.fix for finding in runs[1].findings]
@@ -75,7 +76,7 @@ def test_the_file_of_a_process_that_dies_is_named_and_the_others_are_done(
         return real(raw, path, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
-    run = runner.lint(files.discover(["."]), Configuration(), effort=Effort(jobs=2))
+    run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
     (failure,) = run.failures
     assert failure.path == "m4.py"
     assert failure.message.startswith("not checked: the process that worked on it was killed by signal")
@@ -91,11 +92,11 @@ def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
-    run = runner.lint(files.discover(["."]), Configuration(), effort=Effort(jobs=2))
+    run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
     assert len(run.failures) == 10
     assert "a fault in fsdp-migrate, please report it: ZeroDivisionError: no" in run.failures[0].message
 
 
 def test_nothing_is_started_for_a_single_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsdp_migrate.runner.workers", None)
-    assert len(runner.lint(files.discover(["m1.py"]), Configuration(), effort=Effort(jobs=8)).findings) == 1
+    monkeypatch.setitem(sys.modules, "fsdp_migrate.planning.workers", None)
+    assert len(runner.lint(filesystem.discover(["m1.py"]), Configuration(), effort=Effort(jobs=8)).findings) == 1

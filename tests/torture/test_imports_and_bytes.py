@@ -7,11 +7,11 @@ from textwrap import dedent
 
 import pytest
 
-from fsdp_migrate.config import Settings
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.rewrite import rewrite_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
 
 SETTINGS = Settings(TorchRange.parse(">=2.1"))
 
@@ -88,10 +88,11 @@ def test_all_of_a_call_in_a_call_changes_in_one_run() -> None:
     assert rewritten(text) == text.replace(OLD, NEW)
     inner = "FSDP.full_optim_state_dict(model, optim)"
     nested = LEGACY.replace(inner, f"FSDP.scatter_full_optim_state_dict({inner}, model, optim=optim)")
-    new = (
-        "FSDP.optim_state_dict_to_load(model=model, optim=optim, optim_state_dict=FSDP.optim_state_dict(model, optim))"
+    new = rewritten(nested)
+    assert new.endswith(
+        "        return FSDP.optim_state_dict_to_load(model=model, optim=optim, optim_state_dict=full_osd)\n"
     )
-    assert rewritten(nested).endswith(f"        return {new}\n")
+    assert "        full_osd = FSDP.optim_state_dict(model, optim)\n" in new
 
 
 @pytest.mark.parametrize(
@@ -131,13 +132,13 @@ def test_what_joins_an_import_that_is_guarded_is_guarded_too() -> None:
     assert rewritten(guard.format(head) + body) == expected
 
 
-def test_a_name_with_a_fallback_is_reported_and_its_guard_stays_as_it_is() -> None:
+def test_a_name_with_a_fallback_is_renamed_in_its_import_only() -> None:
     text = (
         f"try:\n    from torch.distributed import {OLD}\nexcept ImportError:\n    {OLD} = None\n"
         f"import torch.distributed\n{OLD}(a, b)\n"
     )
-    assert rewritten(text) == text
-    assert found(text) == [("FSDP811", 6, Applicability.MANUAL)]
+    assert rewritten(text) == text.replace(f"import {OLD}\n", f"import {NEW} as {OLD}\n")
+    assert found(rewritten(text)) == []
 
 
 def test_an_import_whose_last_use_goes_goes_and_any_other_stays() -> None:

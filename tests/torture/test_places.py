@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import files, runner
-from fsdp_migrate.config.configuration import Configuration
-from fsdp_migrate.config.settings import Layer
-from fsdp_migrate.files import SourceFile
+from fsdp_migrate import replacing, runner
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.settings import Layer
 from tests.torture.programs import LEGACY, call, outcome, run
 
 SETTINGS = Configuration(Layer(torch=TorchRange.parse(">=2.1")))
@@ -106,11 +106,11 @@ def test_a_link_that_is_put_in_the_place_of_a_file_does_not_lead_writing_astray(
     outside.write_text(LEGACY)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text(LEGACY)
-    (file,) = files.discover([str(tmp_path / "src")]).files
+    (file,) = filesystem.discover([str(tmp_path / "src")]).files
     (tmp_path / "src" / "a.py").unlink()
     (tmp_path / "src" / "a.py").symlink_to("../outside.py")
-    with pytest.raises(files.FileError, match=r"^not rewritten: it is a link to "):
-        files.write(file, b"new\n", LEGACY.encode())
+    with pytest.raises(filesystem.FileError, match=r"^not rewritten: it is a link to "):
+        filesystem.write(file, b"new\n", LEGACY.encode())
     assert outside.read_text() == LEGACY
 
 
@@ -314,15 +314,14 @@ def test_folders_nested_beyond_what_a_path_can_be_are_no_trouble(tmp_path: Path)
 
 def meanwhile(path: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is said if `change` happens to a file between reading and writing it."""
-    read = files.read
+    replace = replacing.replace
 
-    def read_and_change(file: SourceFile) -> bytes:
-        raw = read(file)
+    def change_and_replace(target: str, new: bytes, old: bytes) -> None:
         change(path)
-        return raw
+        replace(target, new, old)
 
-    monkeypatch.setattr(files, "read", read_and_change)
-    run, _ = runner.rewrite(files.discover([str(path)]), SETTINGS, write=True)
+    monkeypatch.setattr(replacing, "replace", change_and_replace)
+    run, _ = runner.rewrite(filesystem.discover([str(path)]), SETTINGS, write=True)
     return [failure.message for failure in run.failures]
 
 
@@ -352,7 +351,7 @@ def test_a_tree_that_is_torn_down_meanwhile_gives_failures_and_no_fault(tmp_path
             while path.parent.exists():  # what is written into it meanwhile goes as well
                 shutil.rmtree(path.parent, ignore_errors=True)
 
-    discovery = files.discover([str(tmp_path)])
+    discovery = filesystem.discover([str(tmp_path)])
     vandal = threading.Thread(target=tear_down)
     vandal.start()
     result, _ = runner.rewrite(discovery, SETTINGS, write=True)

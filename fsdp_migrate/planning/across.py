@@ -1,0 +1,230 @@
+"""Transactions over several files: which of those that a target proposes can be made, and what texts they give.
+
+They come before the fixes of single files, which then find these texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Protocol
+
+from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.lint import FileCheck
+from fsdp_migrate.planning.parts import FilePlan, Part
+from fsdp_migrate.planning.passes import Progress, carried_out
+from fsdp_migrate.planning.selection import Claims
+from fsdp_migrate.planning.tracking import first_seen
+from fsdp_migrate.planning.transactions import NewText, Transaction
+from fsdp_migrate.source import SourceError
+from fsdp_migrate.splicing import RewriteError
+from fsdp_migrate.suppressions import Suppressions
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.workspace import Workspace
+
+_MOST_ROUNDS = 20
+
+
+class Target(Protocol):
+    """Where a migration leads, as far as that takes more than the fixes of single files."""
+
+    name: str
+
+    def transactions(self, workspace: Workspace) -> Iterable[Transaction]:
+        """What is to be done in a workspace; a problem that no edit solves is a transaction without fixes."""
+
+
+class RefusedError(Exception):
+    """A transaction that cannot be made; the message is the reason, for the user."""
+
+
+class Across:
+    """The transactions of a target in a workspace: `before` as it was, `workspace` as it is after those that hold."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        target: Target,
+        without: Mapping[str, str],
+        files: Sequence[SourceFile],
+        *,
+        rewriting: bool,
+    ) -> None:
+        """`without` are files that have to stay as they are, each with the reason; `files` may change."""
+        self.before = self.workspace = workspace
+        self.without = without
+        self.made: list[Transaction] = []
+        self.possible: list[Transaction] = []
+        self.left: list[Finding] = []
+        self.suppressed: dict[str, int] = {}
+        self._files = {file.shown: file for file in files}
+        self._progress: dict[str, Progress] = {}
+        for rounds in range(1, _MOST_ROUNDS + 1):
+            self.suppressed.clear()
+            proposed = [kept for one in target.transactions(self.workspace) if (kept := self._in_force(one))]
+            self.possible, self.left = self._sorted_out(proposed)
+            chosen = _compatible(self.possible)
+            if not rewriting or not chosen or rounds == _MOST_ROUNDS:
+                self.left += [one.finding for one in self.possible]
+                break
+            self._make(chosen)
+
+    def speaks_of(self, file: SourceFile) -> bool:
+        """Whether there is something to say of a file, whatever its bytes are."""
+        return file.shown in self._progress or any(finding.path == file.shown for finding in self.left)
+
+    def progress(self, file: SourceFile) -> Progress | None:
+        """What the transactions made of a file, None where they leave it as it is."""
+        return self._progress.get(file.shown)
+
+    def completed(self, plan: FilePlan) -> FilePlan:
+        """The plan of a file in the workspace as it was, with what the target finds in it."""
+        path, result = plan.file.shown, plan.result
+        if path in self.without:
+            return plan._replace(failure=self.without[path])
+        own = [finding for finding in self.left if finding.path == path]
+        left = tuple(sorted((*result.left, *own), key=lambda finding: (finding.span.start, finding.code)))
+        result = result._replace(left=left, suppressed=result.suppressed + self.suppressed.get(path, 0), report=None)
+        return plan._replace(
+            before=self.before.read(plan.file) if path in self._progress else plan.before, result=result
+        )
+
+    def parts(self, plans: Iterable[FilePlan]) -> Iterator[Part]:
+        """The plans of all files, those together that a transaction ties."""
+        group: dict[str, str] = {}
+        for one in self.made:
+            joined = {group.get(path, path) for path in one.fixes}
+            group = {path: min(joined) if home in joined else home for path, home in group.items()}
+            group.update((path, min(joined)) for path in (*one.fixes, *joined))
+        members: dict[str, list[FilePlan]] = {}
+        size = {home: sum(other == home for other in group.values()) for home in group.values()}
+        for plan in plans:
+            home = group.get(plan.file.shown)
+            if home is None:
+                own = (one for one in (*self.made, *self.possible) if one.finding.path == plan.file.shown)
+                yield Part((plan,), tuple(own))
+                continue
+            members.setdefault(home, []).append(plan)
+            if len(members[home]) == size[home]:
+                ties = tuple(one for one in self.made if group[next(iter(one.fixes))] == home)
+                yield Part(tuple(members.pop(home)), ties)
+
+    def _in_force(self, one: Transaction) -> Transaction | None:
+        """The transaction as settings and comments have it, None where they silence it."""
+        finding = one.finding
+        file = self._files.get(finding.path)
+        if file is None:
+            return None
+        settings = self.workspace.settings(file, used=False)
+        if not settings.selected(finding.code) or (not settings.hints and finding.severity is Severity.HINT):
+            return None
+        source = read_source(self.workspace.read(file), file.shown)
+        if Suppressions(source.module_at(finding.span.start)).silences(finding):
+            self.suppressed[file.shown] = self.suppressed.get(file.shown, 0) + 1
+            return None
+        from fsdp_migrate.lint.module_check import graded
+
+        grade = graded(finding, settings)
+        fixes = {} if grade.applicability is Applicability.MANUAL else one.fixes
+        return one._replace(finding=grade, fixes={finding.path: Fix(()), **fixes} if fixes else {})
+
+    def _sorted_out(self, proposed: Iterable[Transaction]) -> tuple[list[Transaction], list[Finding]]:
+        """The transactions that may be made, and the findings of the others, which say why not."""
+        possible, left = [], []
+        for one in proposed:
+            try:
+                if self._is_wanted(one):
+                    self._texts([one])
+                    possible.append(one)
+                else:
+                    left.append(one.finding)
+            except RefusedError as error:
+                left.append(replace(one.finding, applicability=Applicability.MANUAL, reason=str(error), fix=None))
+        return possible, left
+
+    def _is_wanted(self, one: Transaction) -> bool:
+        """Whether a transaction has edits that may be made: in all of its files."""
+        if not one.fixes:
+            return False
+        for path in one.fixes:
+            if path not in self._files:
+                raise RefusedError(f"not made: it also changes {path}, which the run does not look at")
+            if path in self.without:
+                raise RefusedError(f"not made: it also changes {path}, which was left as it is: {self.without[path]}")
+        if one.grade is Applicability.SAFE:
+            return True
+        return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)
+
+    def _make(self, chosen: Sequence[Transaction]) -> None:
+        """Make as many as can be made together, the first in any case."""
+        try:
+            texts, made = self._texts(chosen), chosen
+        except RefusedError:
+            texts, made = self._texts(chosen[:1]), chosen[:1]
+        for path, (progress, new) in texts.items():
+            progress.change(new, [one.finding for one in made if one.finding.path == path])
+            self._progress[path] = progress
+        for one in made:
+            progress = self._progress.setdefault(one.finding.path, Progress(self._read(one.finding.path)))
+            if one.finding not in progress.fixed:
+                progress.fixed.append(one.finding)
+        self.made += made
+        self.workspace = self.workspace.patched({self._files[path]: new.raw for path, (_, new) in texts.items()})
+
+    def _read(self, path: str) -> bytes:
+        return self.workspace.read(self._files[path])
+
+    def _texts(self, together: Sequence[Transaction]) -> dict[str, tuple[Progress, NewText]]:
+        """What transactions that are made together make of their files.
+
+        Raises:
+            RefusedError: a text does not parse, lacks a comment, or has a finding that none of them declares.
+        """
+        texts: dict[str, tuple[Progress, NewText]] = {}
+        try:
+            for path in dict.fromkeys(path for one in together for path in one.fixes):
+                source = read_source(self._read(path), path)
+                fixes = [one.fixes[path] for one in together if path in one.fixes]
+                texts[path] = self._progress.get(path) or Progress(self._read(path)), carried_out(source, path, fixes)
+        except RewriteError as error:
+            raise RefusedError(error.reason) from None
+        except (FileError, SourceError, SyntaxError) as error:
+            raise RefusedError(f"not made: {path} cannot be changed: {error}") from None
+        if all(new.raw == self._read(path) for path, (_, new) in texts.items()):
+            raise RefusedError("internal: the edits change nothing; please report this")
+        after = self.workspace.patched({self._files[path]: new.raw for path, (_, new) in texts.items()})
+        for path, (progress, new) in texts.items():
+            progress.see(self._findings(self.workspace, path))
+            declared = {code for one in together if path in one.fixes for code in one.brings}
+            for finding in _brought(progress, new, self._findings(after, path)):
+                if finding.code not in declared:
+                    raise RefusedError(f"not made: it would bring {finding.code} ({finding.name}) into {path}")
+        return texts
+
+    def _findings(self, workspace: Workspace, path: str) -> Sequence[Finding]:
+        file = self._files[path]
+        settings = workspace.settings(file, used=False)
+        view = workspace.view(file, settings)
+        with closing(FileCheck(workspace.read(file), path, settings, view)) as check:
+            return check.report().findings
+
+
+def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
+    """Of transactions that touch the same text the first."""
+    chosen: list[Transaction] = []
+    claims: dict[str, Claims] = {}
+    for one in transactions:
+        if not any(claims.setdefault(path, Claims()).oppose(e) for path, fix in one.fixes.items() for e in fix.edits):
+            chosen.append(one)
+            for path, fix in one.fixes.items():
+                claims[path].add(fix.edits)
+    return chosen
+
+
+def _brought(progress: Progress, new: NewText, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of a new text that the old one does not have."""
+    known = {id(origin) for _, origin in progress.live}
+    pairs = first_seen(progress.live, new.replacements, findings)
+    return [finding for finding, origin in pairs if id(origin) not in known]

@@ -1,0 +1,61 @@
+"""What becomes of files: findings, new texts, and which of them change together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from fsdp_migrate.findings import FileReport, Finding
+    from fsdp_migrate.planning.transactions import Transaction
+    from fsdp_migrate.workspace.filesystem import SourceFile
+    from fsdp_migrate.workspace.settings import Settings
+
+
+class RewriteResult(NamedTuple):
+    """What rewriting one file gave.
+
+    `raw` is the new text, the old one if there was an `error`. `fixed` are the findings that are gone, at the place
+    where each was first seen (the old text, unless another fix brought it up); `left` those of the new text. `report`
+    is what lint says of a text that stays as it is.
+    """
+
+    raw: bytes
+    fixed: tuple[Finding, ...] = ()
+    left: tuple[Finding, ...] = ()
+    suppressed: int = 0
+    error: str | None = None
+    report: FileReport | None = None
+
+
+class Change(NamedTuple):
+    """The bytes of one file before and after rewriting."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+class FilePlan(NamedTuple):
+    """What a plan says of one file: its text as it is and as it becomes; `failure` tells why nothing could be said."""
+
+    file: SourceFile
+    settings: Settings
+    before: bytes
+    result: RewriteResult
+    failure: str | None = None
+
+    @property
+    def change(self) -> Change | None:
+        """The new text, None where it is the old one."""
+        same = self.failure is not None or self.result.raw == self.before
+        return None if same else Change(self.file.shown, self.before, self.result.raw)
+
+
+class Part(NamedTuple):
+    """Files that change together or not at all; mostly one.
+
+    `transactions` are those of a target: the ones that tie the files or, where nothing is made, that start in them.
+    """
+
+    files: tuple[FilePlan, ...]
+    transactions: tuple[Transaction, ...] = ()

@@ -1,0 +1,260 @@
+"""Passes over one file until nothing is left to fix."""
+
+from __future__ import annotations
+
+import tokenize
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Protocol
+
+from fsdp_migrate.edits import EditComment, touched
+from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.selection import edits_of, selected
+from fsdp_migrate.planning.tracking import first_seen
+from fsdp_migrate.planning.transactions import NewText, Transaction
+from fsdp_migrate.source import Replacement, Source, SourceError
+from fsdp_migrate.splicing import RewriteError, splice
+from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.workspace.reading import read_source
+from fsdp_migrate.workspace.settings import Settings
+
+SPARE_PASSES = 20
+
+
+class FileCheck(Protocol):
+    """What lint finds in one text."""
+
+    @property
+    def source(self) -> Source | None:
+        """The text, if it was read."""
+
+    def mendable(self) -> FileReport:
+        """The findings of rules whose fixes may be applied, and maybe others."""
+
+    def report(self) -> FileReport:
+        """All findings."""
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+
+
+# Looks at a file's bytes; the text in them is given if it was read already.
+Lint = Callable[[bytes, "Source | None"], FileCheck]
+
+
+class Progress:
+    """One text on its way: what was fixed in it so far, and every finding with what it was when it was first seen."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.source: Source | None = None
+        self.fixed: list[Finding] = []
+        self.live: list[tuple[Finding, Finding]] = []
+        self._waiting: list[tuple[Finding, Finding]] = []
+        self._replacements: Sequence[Replacement] = ()
+
+    def see(self, findings: Iterable[Finding]) -> None:
+        """Take the findings of the text as it is now."""
+        self.live = first_seen(self._waiting, self._replacements, findings)
+
+    def change(self, new: NewText, mended: Collection[Finding]) -> None:
+        """Go on with another text, in which these findings are gone."""
+        gone = set(mended)
+        self.fixed += [origin for finding, origin in self.live if finding in gone]
+        self._waiting = [pair for pair in self.live if pair[0] not in gone]
+        self.raw, self.source, self._replacements = new
+
+
+def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Progress | None = None) -> RewriteResult:
+    """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
+
+    Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
+    turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
+    `progress`.
+    """
+    raw = raw if progress is None else progress.raw
+    try:
+        return _Rewriting(progress or Progress(raw), path, settings, lint).run()
+    except RewriteError as error:
+        with closing(lint(raw, None)) as check:
+            report = check.report()
+        message = f"internal: {error}; the file is left as it was, please report this"
+        return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
+
+
+class _Rewriting:
+    """One file between two passes.
+
+    Rules without a fix that may be applied run only where the others find nothing to mend, so mostly once: on the last
+    text.
+    """
+
+    def __init__(self, progress: Progress, path: str, settings: Settings, lint: Lint) -> None:
+        self.text = progress
+        self.path = path
+        self.settings = settings
+        self.lint = lint
+        self.refused: list[tuple[Finding, str]] = []
+        self.report = FileReport(path)
+        self.complete = False
+        self.changed = False
+
+    def run(self) -> RewriteResult:
+        """Pass by pass.
+
+        Raises:
+            RewriteError: one cannot be carried out, or there is no end of them.
+        """
+        chosen = self._look()
+        # Calls inside one another take a pass each.
+        most_passes = SPARE_PASSES + len(self.report.findings)
+        for _ in range(most_passes):
+            if not chosen:
+                return self._result()
+            mended = self._pass(chosen)
+            chosen = self._look() if mended is None else mended
+        raise RewriteError(f"the text still changes after {most_passes} passes")
+
+    def _look(self, all_rules: bool = False) -> list[Finding]:
+        """Look at the text; gives the findings to mend next."""
+        with closing(self.lint(self.text.raw, self.text.source)) as check:
+            self._take(check.report() if all_rules else check.mendable(), all_rules)
+            chosen = self._chosen()
+            if not chosen and not all_rules:
+                self._take(check.report(), True)
+                chosen = self._chosen()
+            self.text.source = check.source
+        return chosen
+
+    def _take(self, report: FileReport, complete: bool) -> None:
+        self.report, self.complete = report, complete
+        self.text.see(report.findings)
+
+    def _chosen(self) -> list[Finding]:
+        willing = [
+            finding
+            for finding, origin in self.text.live
+            if _is_shown(finding, self.settings) and _fault_of(origin, self.refused) is None
+        ]
+        return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
+
+    def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
+        """Mend these findings, or find out which of them cannot be: then it gives those to mend instead."""
+        source = self.text.source or read_source(self.text.raw, self.path)
+        try:
+            new = carried_out(source, self.path, _fixes(chosen))
+        except RewriteError:
+            if not self.complete:  # findings are refused as the whole report has them
+                return self._look(all_rules=True)
+            faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(source, self.path, finding))]
+            if not faults:
+                raise
+            self.refused += [(o, fault) for f, o in self.text.live if (fault := _fault_of(f, faults)) is not None]
+            return self._chosen()
+        if new.raw == self.text.raw:
+            return [] if self.complete else self._look(all_rules=True)
+        self.text.change(new, chosen)
+        self.changed = True
+        return None
+
+    def _result(self) -> RewriteResult:
+        left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.text.live)
+        same = None if self.changed or self.refused else self.report
+        fixed = _in_order(self.text.fixed)
+        return RewriteResult(self.text.raw, fixed, left, self.report.suppressed, self.report.error, same)
+
+
+def _is_shown(finding: Finding, settings: Settings) -> bool:
+    return settings.hints or finding.severity is not Severity.HINT
+
+
+def _fault_of(finding: Finding, faults: Sequence[tuple[Finding, str]]) -> str | None:
+    return next((fault for other, fault in faults if other is finding), None)
+
+
+def _left_out(finding: Finding, fault: str | None) -> Finding:
+    if fault is None:
+        return finding
+    return replace(finding, applicability=Applicability.MANUAL, reason=fault, fix=None)
+
+
+def _fault_alone(source: Source, path: str, finding: Finding) -> str | None:
+    """The reason for leaving a fix out that gives a bad text even when it is applied alone, None if it does not."""
+    try:
+        carried_out(source, path, _fixes([finding]))
+    except RewriteError as error:
+        return error.reason
+    return None
+
+
+def _fixes(findings: Iterable[Finding]) -> list[Fix]:
+    return [finding.fix for finding in findings if finding.fix is not None]
+
+
+def texts_of(transaction: Transaction, source_of: Callable[[str], Source | None]) -> dict[str, NewText] | None:
+    """What a transaction makes of its files if it is made alone; None where it has no edits, or they do not hold."""
+    texts = {}
+    for path, fix in transaction.fixes.items():
+        source = source_of(path)
+        try:
+            new = None if source is None or not fix.edits else carried_out(source, path, [fix])
+        except RewriteError:
+            return None
+        if new is not None:
+            texts[path] = new._replace(replacements=sorted(new.replacements, key=lambda one: (one.span, one.rank)))
+    return texts or None
+
+
+def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda finding: finding.place))
+
+
+def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
+    """The file after one pass.
+
+    Raises:
+        RewriteError: the new text does not parse, or does not have all comments.
+    """
+    from fsdp_migrate.rewrite.materialise import replacements  # needed only to change something
+
+    changes: list[Replacement] = []
+    comments: list[EditComment] = []
+    by_module: dict[Source, list[Fix]] = {}
+    for fix in fixes:
+        by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
+    for module, own in by_module.items():
+        edits = edits_of(module, own)
+        changes += replacements(module, edits)
+        comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
+    return NewText(*_checked(source, changes, comments, path), changes)
+
+
+def _checked(
+    old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str
+) -> tuple[bytes, Source]:
+    """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
+
+    Only what silences a tool may be there once more: where an import is split, each part needs it.
+
+    Raises:
+        RewriteError: it does not, or has.
+    """
+    try:
+        raw = old.encode(splice(old.data, changes), changes)
+        new = read_source(raw, path)
+        faults = [len(module.broken) for module in new.modules if module.tree]
+        before, after = (Counter(text for m in source.modules for _, text in m.comments) for source in (old, new))
+    except (SourceError, UnicodeError, SyntaxError, tokenize.TokenError) as error:
+        raise RewriteError(f"the new text does not parse ({' '.join(str(error).split())})") from None
+    if faults != [len(module.broken) for module in old.modules]:
+        raise RewriteError("a cell of the new text does not parse")
+    before.subtract(edit.old for edit in edited)
+    before.update(edit.text for edit in edited if edit.text)
+    before = +before
+    doubled = [text for text in after - before if not SILENCING.match(text)]
+    for comment in [*(before - after), *doubled]:
+        raise RewriteError(f"the comment {comment!r} would be lost or doubled")
+    return raw, new

@@ -1,0 +1,328 @@
+"""What is to be said of the files of a workspace, and done to them.
+
+First a look at the bytes of each, then a closer one at those that may hold findings, in several processes where that
+pays off, and not at what is known from earlier runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from fsdp_migrate.planning.parts import FilePlan, Part, RewriteResult
+from fsdp_migrate.workspace.filesystem import FileError
+
+# With fewer files than this, looking at all of them takes no longer than loading what is known of them.
+_MANY = 64
+
+if TYPE_CHECKING:
+    from fsdp_migrate.findings import FileReport
+    from fsdp_migrate.planning.across import Across, Target
+    from fsdp_migrate.planning.cache import Cache
+    from fsdp_migrate.planning.workers import WorkerDied
+    from fsdp_migrate.workspace.filesystem import SourceFile
+    from fsdp_migrate.workspace.modules.view import View
+    from fsdp_migrate.workspace.settings import Settings
+    from fsdp_migrate.workspace.workspace import Workspace
+
+
+class Effort(NamedTuple):
+    """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
+
+    `cache_dir` is where it is, None for the user's own place. `fixes` says that the findings need theirs.
+    """
+
+    jobs: int | None = 1
+    cache: bool = False
+    cache_dir: str | None = None
+    fixes: bool = True
+
+
+NO_EFFORT = Effort()
+
+Item = TypeVar("Item")
+
+
+class Follow(Protocol):
+    """Gives items as they are, and shows the user how far a run is with them."""
+
+    def __call__(self, items: Iterable[Item], doing: str, total: int, /) -> Iterable[Item]:
+        """`doing` says what is being done with the items, `total` how many there are."""
+
+
+def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item]:
+    """The items; nobody watches."""
+    return items
+
+
+class CacheError(Exception):
+    """A folder for the cache that cannot be used; the message is one line for the user."""
+
+
+# What a process says of a file, and its new text, None where that is the old one.
+_Seen = tuple[RewriteResult, "bytes | None"]
+
+
+class Planner:
+    """Looks at a workspace; with `rewriting` it also finds out what fixing makes of the files.
+
+    Nothing is written. Without a `target` every file is a part of its own, and nothing of it is kept here.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        rewriting: bool,
+        effort: Effort = NO_EFFORT,
+        follow: Follow = unfollowed,
+        target: Target | None = None,
+        files: Sequence[SourceFile] | None = None,
+    ) -> None:
+        """`files` are those of the workspace to plan for, all by default."""
+        self.workspace = workspace
+        self.rewriting = rewriting
+        self.effort = effort
+        self.follow = follow
+        self.target = target
+        self.files = workspace.files if files is None else files
+        self._clean: dict[str, Settings] = {}
+        self._candidates: dict[str, tuple[int, list[int] | None]] = {}
+        self._failed: dict[str, Exception] = {}
+        self._done: dict[str, _Seen | str] = {}
+        self._across: Across | None = None
+
+    def parts(self, without: Mapping[str, str] | None = None) -> Iterator[Part]:
+        """What there is to say, in order of path.
+
+        Files in `without` are left as they are, for the reason that is given, and so is all that changes with them.
+
+        Raises:
+            CacheError: the folder that the user gave cannot be used.
+        """
+        if self.target is not None:
+            from fsdp_migrate.planning.across import Across
+
+            self._across = Across(self.workspace, self.target, without or {}, self.files, rewriting=self.rewriting)
+            self.workspace = self._across.workspace
+        for file in self.follow(self.files, "Reading", len(self.files)):
+            self._screened(file)
+        self._work()
+        if self._across is None:
+            for plan in self._plans():
+                yield Part((plan,))
+        else:
+            plans = map(self._across.completed, self._plans())
+            yield from self._across.parts(plans)
+        if "cache" in self.__dict__ and self.cache is not None:
+            self.cache.save()
+
+    @property
+    def _doing(self) -> str:
+        return "Rewriting" if self.rewriting else "Checking"
+
+    def _plans(self) -> Iterator[FilePlan]:
+        for file in self.follow(self.files, self._doing, len(self.files)):
+            yield self._planned(file)
+
+    def again(self, part: Part, without: Mapping[str, str]) -> Iterator[Part]:
+        """The files of a part once more, with some of them left as they are."""
+        assert self._across is not None
+        files = [plan.file for plan in part.files]
+        planner = Planner(self._across.before, rewriting=self.rewriting, target=self.target, files=files)
+        yield from planner.parts(without)
+
+    @cached_property
+    def cache(self) -> Cache | None:
+        """What earlier runs found; loaded when it is first asked.
+
+        Raises:
+            CacheError: the folder that the user gave cannot be used.
+        """
+        if not self.effort.cache or self.target is not None:
+            return None
+        from fsdp_migrate.planning.cache import Cache, default_folder
+
+        if self.effort.cache_dir is not None:
+            return Cache(self.effort.cache_dir)
+        try:
+            return Cache(default_folder())
+        except CacheError:
+            return None  # nobody asked for this one
+
+    @cached_property
+    def _early(self) -> Cache | None:
+        """The cache where there are so many files that not even reading them pays off."""
+        return self.cache if len(self.workspace.files) >= _MANY else None
+
+    @cached_property
+    def _around(self) -> str:
+        from fsdp_migrate.planning.cache import around_key
+
+        settings = {self._shared(file) for file in self.workspace.files}
+        paths = [os.path.abspath(file.path) for file in self.workspace.files]
+        return around_key(paths, self.workspace.discovery.folders, settings)
+
+    def _shared(self, file: SourceFile) -> Settings:
+        return self.workspace.configuration.shared(file)
+
+    def _screened(self, file: SourceFile) -> None:
+        """Find out whether a file may hold findings; what goes wrong with it is told when it is planned."""
+        try:
+            self._screen(file)
+        except CacheError:
+            raise
+        except Exception as error:
+            self._failed[file.path] = error
+
+    def _screen(self, file: SourceFile) -> None:
+        settings = self._shared(file)
+        cache = self._early
+        mark = None if cache is None else cache.mark(file)
+        if cache is not None and cache.is_clean(file, mark, settings):
+            self._clean[file.path] = settings
+            return
+        raw = self.workspace.read(file)
+        if self._is_worth(file, raw):
+            self._candidates[file.path] = len(raw), None if self.cache is None else mark or self.cache.mark(file)
+            return
+        self._clean[file.path] = settings
+        if cache is not None:
+            cache.keep_clean(file, mark, raw, settings)
+
+    def _is_worth(self, file: SourceFile, raw: bytes) -> bool:
+        from fsdp_migrate.lint import worth_linting
+
+        return worth_linting(raw, file.shown, self._shared(file)) or (
+            self._across is not None and self._across.speaks_of(file)
+        )
+
+    def _overlook(self) -> None:
+        """Find the files that the bytes alone do not tell: what of torch they use has other names elsewhere."""
+        passed = [file for file in self.workspace.files if file.path in self._clean]
+        chosen = [file for file in self.workspace.files if file.path in self._candidates and file.raw is None]
+        if not passed or not chosen:
+            return
+        if self.cache is None:
+            known = list(self._overlooked(chosen, passed))
+        else:
+            ranges = sorted({str(self._settings(file).torch) for file in chosen})
+            known = self.cache.overlooked(self._around, ranges, lambda: self._overlooked(chosen, passed))
+        for path in known:
+            if self._clean.pop(path, None) is not None:
+                self._candidates[path] = 0, None
+
+    def _settings(self, file: SourceFile) -> Settings:
+        try:
+            return self.workspace.settings(file, used=False)
+        except Exception:  # which is told when the file is planned
+            return self._shared(file)
+
+    def _overlooked(self, chosen: list[SourceFile], passed: list[SourceFile]) -> Iterator[str]:
+        from fsdp_migrate.workspace.modules.screening import overlooked
+
+        def view_of(file: SourceFile) -> View:
+            return self.workspace.modules.view(file.path, self._settings(file).torch)
+
+        for file in overlooked(chosen, passed, view_of, self._is_worth, self.workspace.read):
+            yield file.path
+
+    def _work(self) -> None:
+        """Let several processes look at the candidates, where that pays off; the rest is done when it is planned."""
+        self._overlook()
+        if self.effort.jobs == 1 or len(self._candidates) < 2 or self._across is not None:
+            return
+        waiting = [file for file in self.workspace.files if file.path in self._candidates and file.raw is None]
+        from fsdp_migrate.planning import workers
+
+        waiting = [file for file in waiting if not self._is_cached(file)]
+        processes = workers.count(self.effort.jobs, sum(self._candidates[file.path][0] for file in waiting))
+        if processes < 2 or len(waiting) < 2:
+            return
+        import fsdp_migrate.facts  # noqa: F401 - once for all processes
+
+        results = workers.results(self._attempt, waiting, min(processes, len(waiting)))
+        for place, result in self.follow(results, self._doing, len(waiting)):
+            if result is not None:
+                self._done[waiting[place].path] = str(result) if isinstance(result, Exception) else result
+
+    def _attempt(self, file: SourceFile) -> _Seen | WorkerDied | None:
+        """What there is to say of a file; None where something goes wrong, which happens again when it is planned."""
+        try:
+            raw = self.workspace.read(file)
+            result = self._looked_at(file, raw, self.workspace.settings(file))
+            return result._replace(raw=b""), None if result.raw == raw else result.raw
+        except Exception:
+            return None
+
+    def _planned(self, file: SourceFile) -> FilePlan:
+        """What there is to say of a file, or what goes wrong with it, even if the fault is this program's."""
+        try:
+            return self._plan(file)
+        except CacheError:
+            raise
+        except FileError as error:
+            failure = str(error)
+        except Exception as error:
+            failure = fault(error)
+        return FilePlan(file, self._shared(file), b"", RewriteResult(b""), failure)
+
+    def _plan(self, file: SourceFile) -> FilePlan:
+        if file.path in self._failed:
+            raise self._failed[file.path]
+        if file.path in self._clean:
+            return FilePlan(file, self._clean[file.path], b"", RewriteResult(b""))
+        done = self._done.pop(file.path, None)
+        if isinstance(done, str):
+            raise FileError(done)
+        raw, settings = self.workspace.read(file), self.workspace.settings(file)
+        if done is not None:
+            result, new = done
+            result = result._replace(raw=raw if new is None else new)
+        else:
+            result = self._cached(file, raw, settings) or self._looked_at(file, raw, settings)
+        if result.report is not None:
+            self._keep(file, raw, settings, result.report)
+        return FilePlan(file, settings, raw, result._replace(report=None))
+
+    def _looked_at(self, file: SourceFile, raw: bytes, settings: Settings) -> RewriteResult:
+        view = self.workspace.view(file, settings)
+        self.workspace.modules.trim(len(raw))
+        if self.rewriting:
+            from fsdp_migrate.planning.rewriting import rewrite_bytes
+
+            made = () if self._across is None else (self._across.progress(file),)
+            return rewrite_bytes(raw, file.shown, settings, view, *made)
+        from fsdp_migrate.lint import lint_bytes
+
+        report = lint_bytes(raw, file.shown, settings, view)
+        return RewriteResult(raw, (), report.findings, report.suppressed, report.error, report)
+
+    def _keep(self, file: SourceFile, raw: bytes, settings: Settings, report: FileReport) -> None:
+        mark = self._candidates[file.path][1]
+        if mark is not None and self.cache is not None and mark == self.cache.mark(file):
+            self.cache.keep(file, mark, raw, settings, self._around, report)
+
+    def _is_cached(self, file: SourceFile) -> bool:
+        try:
+            return self._cached(file, self.workspace.read(file), self.workspace.settings(file)) is not None
+        except Exception:
+            return False
+
+    def _cached(self, file: SourceFile, raw: bytes, settings: Settings) -> RewriteResult | None:
+        if self.cache is None or file.raw is not None:
+            return None
+        report = self.cache.report(file, raw, settings, self._around, fixes=self.rewriting or self.effort.fixes)
+        return None if report is None else RewriteResult(raw, (), report.findings, report.suppressed, report.error)
+
+
+def fault(error: Exception) -> str:
+    """What a user is told of a fault of this program."""
+    import traceback  # only where something is wrong
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return f"a fault in fsdp-migrate, please report it: {what} ({where})"

@@ -1,0 +1,80 @@
+"""Rewriting: findings with fixes become a new text, and nothing else in the text changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.lint import FileCheck
+from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.passes import Progress, rewrite
+from fsdp_migrate.source import Source, SourceError, declared_encoding
+from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.settings import Settings
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts.elsewhere import Elsewhere
+
+Text = TypeVar("Text", str, bytes)
+
+
+@dataclass(frozen=True)
+class Rewritten(Generic[Text]):
+    """A rewritten source text, of the type that was given, with the findings that are gone and those that are left.
+
+    With an `error` (the text cannot be decoded, say) the source is the one that was given.
+    """
+
+    source: Text
+    fixed: tuple[Finding, ...] = ()
+    left: tuple[Finding, ...] = ()
+    suppressed: int = 0
+    error: str | None = None
+
+
+def rewrite_bytes(
+    raw: bytes,
+    path: str,
+    settings: Settings,
+    elsewhere: Elsewhere | None = None,
+    progress: Progress | None = None,
+) -> RewriteResult:
+    """Rewrite one file's bytes; `path` is what the findings name, `elsewhere` knows the rest of the project."""
+
+    def check(data: bytes, source: Source | None) -> FileCheck:
+        return FileCheck(data, path, settings, elsewhere, source)
+
+    return rewrite(raw, path, settings, check, progress)
+
+
+def rewrite_source(
+    source: Text,
+    path: str = "<string>",
+    torch: str | TorchRange | None = None,
+    unsafe_fixes: bool = False,
+    hints: bool = False,
+) -> Rewritten[Text]:
+    """Rewrite a source text, `str` or `bytes`, for the torch releases in `torch` (such as ``">=2.1"``).
+
+    Hints are mended, and are among what is left, only with `hints`.
+
+    Raises:
+        RangeError: `torch` is not a range of known releases.
+    """
+    supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
+    settings = Settings(supported, hints=hints, unsafe_fixes=unsafe_fixes)
+    if isinstance(source, bytes):
+        result = rewrite_bytes(source, path, settings)
+        return _rewritten(result.raw, result, hints)
+    try:
+        encoding = declared_encoding(source)
+        result = rewrite_bytes(source.encode(encoding), path, settings)
+    except (SourceError, UnicodeError) as error:
+        return Rewritten(source, error=f"the text does not fit the encoding that it declares: {error}")
+    return _rewritten(result.raw.decode(encoding), result, hints)
+
+
+def _rewritten(source: Text, result: RewriteResult, hints: bool) -> Rewritten[Text]:
+    left = tuple(finding for finding in result.left if hints or finding.severity is not Severity.HINT)
+    return Rewritten(source, result.fixed, left, result.suppressed, result.error)

@@ -1,0 +1,202 @@
+"""Which fixes one pass applies."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from fsdp_migrate.edits import (
+    Edit,
+    EditComment,
+    EditImport,
+    Hoist,
+    ImportBehind,
+    ImportBinding,
+    MoveImport,
+    Replace,
+    Wrap,
+    touched,
+)
+from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.source import Source, Span
+
+_OF_IMPORTS = (EditImport, ImportBehind, MoveImport)
+_STRETCH = 64  # bytes, about a line
+
+
+def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
+    """The findings to fix in this pass: of fixes that touch the same text the outer or earlier one.
+
+    Comments go first, alone: one that is not needed must not be in the way of a fix, nor keep an import that is unused.
+    """
+    wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe_fixes else {Applicability.SAFE}
+    fixable = [(f, f.fix) for f in findings if f.fix is not None and f.fix.edits and f.applicability in wanted]
+    of_comments = [pair for pair in fixable if all(isinstance(edit, EditComment) for edit in pair[1].edits)]
+    return _compatible(of_comments or fixable)
+
+
+def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
+    chosen: list[Finding] = []
+    claims = Claims()
+    for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):
+        if not any(map(claims.oppose, fix.edits)):
+            chosen.append(finding)
+            claims.add(fix.edits)
+    return chosen
+
+
+class Claims:
+    """Edits by the stretches of text that they touch: only neighbours can be in conflict."""
+
+    def __init__(self, edits: Iterable[Edit] = ()) -> None:
+        self._edits: defaultdict[int, dict[Edit, None]] = defaultdict(dict)
+        self.add(edits)
+
+    def add(self, edits: Iterable[Edit]) -> None:
+        """Take edits in, equal ones once."""
+        for edit in edits:
+            for stretch in _stretches(edit):
+                self._edits[stretch][edit] = None
+
+    def oppose(self, edit: Edit) -> bool:
+        """Whether `edit` is in conflict with one of the edits."""
+        return any(conflict(edit, other) for stretch in _stretches(edit) for other in self._edits.get(stretch, ()))
+
+
+def _stretches(edit: Edit) -> Iterator[int]:
+    for span in touched(edit):
+        yield from range(span.start // _STRETCH, span.end // _STRETCH + 1)
+
+
+def _place(fix: Fix) -> tuple[int, int]:
+    """What brings the earlier fix to the front, and of two that start together the outer one."""
+    body = [edit for edit in fix.edits if not isinstance(edit, _OF_IMPORTS)]
+    spans = [span for edit in body or fix.edits for span in touched(edit)]
+    return min(span.start for span in spans), -max(span.end for span in spans)
+
+
+def conflict(one: Edit, two: Edit) -> bool:
+    """Whether two edits cannot be carried out together."""
+    if one == two:
+        return False
+    if isinstance(one, _OF_IMPORTS) and isinstance(two, _OF_IMPORTS) and one.span == two.span:
+        return not _moves(one).isdisjoint(_goes(two)) or not _moves(two).isdisjoint(_goes(one))
+    if isinstance(one, Hoist) and isinstance(two, Hoist) and one.at == two.at:
+        return one.name == two.name or one.call.span.overlaps(two.call.span)
+    if isinstance(one, Wrap) and isinstance(two, Wrap) and one.span == two.span:
+        same = (one.header, one.indent, one.unit, one.prologue) == (two.header, two.indent, two.unit, two.prologue)
+        return not same or any(conflict(inner, other) for inner in one.inner for other in two.inner)
+    if isinstance(one, Replace) and isinstance(two, Replace) and one.span == two.span:
+        return True
+    return any(span.overlaps(other) for span in touched(one) for other in touched(two))
+
+
+def _moves(edit: Edit) -> set[str]:
+    """The name that an edit imports from elsewhere."""
+    return {edit.name} if isinstance(edit, MoveImport) else set()
+
+
+def _goes(edit: Edit) -> set[str]:
+    """The names that an edit takes out of an import."""
+    return set(edit.remove) if isinstance(edit, EditImport) else _moves(edit)
+
+
+def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
+    """What a pass carries out: the edits of these fixes, and the removal of imports that they leave unused."""
+    fixes = list(fixes)
+    removals = unused_imports(source, fixes)
+    gone = {(removal.span, name) for removal in removals for name in removal.remove}
+    needed = [fix for fix in fixes if not _is_needless(fix, gone)]
+    return _imported_once(source, [*(edit for fix in needed for edit in fix.edits), *removals])
+
+
+def _imported_once(source: Source, edits: list[Edit]) -> list[Edit]:
+    """The edits without names that several imports at the top level would add: the first of them does it for all."""
+    adding = [edit for edit in edits if isinstance(edit, (EditImport, ImportBehind)) and edit.add]
+    if len({edit.span for edit in adding}) < 2:
+        return edits
+    top = {source.span(node) for node in source.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))}
+    adding = sorted((edit for edit in adding if edit.span in top), key=lambda edit: edit.span)
+    first: dict[str, Span] = {}
+    for edit in adding:
+        first.update((name, edit.span) for name in edit.add if name not in first)
+    at_top = frozenset(adding)
+    slimmed = (_slimmed(edit, first) if edit in at_top else edit for edit in edits)
+    return [edit for edit in slimmed if edit is not None]
+
+
+def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
+    """An import edit without the names that another adds, None if nothing is left of it."""
+    if not isinstance(edit, (EditImport, ImportBehind)):
+        return edit
+    add = tuple(name for name in edit.add if first[name] == edit.span)
+    return edit._replace(add=add) if add or (isinstance(edit, EditImport) and edit.remove) else None
+
+
+def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
+    """Whether all that a fix would bring up to date goes."""
+    return bool(fix.moves) and gone.issuperset((binding.statement, binding.name) for binding in fix.moves)
+
+
+def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
+    """Removals of the imported names whose last uses these fixes take away.
+
+    A name stays if its comment would stay behind alone, or if a fix edits the text of its statement.
+    """
+    fixes = list(fixes)
+    released: dict[ImportBinding, set[Span]] = {}
+    for fix in fixes:
+        for release in fix.releases:
+            released.setdefault(release.binding, set()).add(release.span)
+    unused = [b for b, spans in released.items() if b.removable and spans.issuperset(b.uses)]
+    names: dict[Span, list[str]] = {}
+    for binding in unused:
+        names.setdefault(binding.statement, []).append(binding.name)
+    removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
+    gone = {(binding.statement, binding.name) for binding in unused}
+    claims = Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
+    free = [removal for removal in removals if not claims.oppose(removal)]
+    return _without_comments(source, free, _successors(fixes)) if free else []
+
+
+def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
+    """The names that fixes add to an import in the place of one that they take a use of away."""
+    found = {}
+    for fix in fixes:
+        added = {edit.span: edit.add for edit in fix.edits if isinstance(edit, EditImport) and len(edit.add) == 1}
+        for release in fix.releases:
+            if (names := added.get(release.binding.statement)) is not None:
+                found[release.binding.statement, release.binding.name] = names[0]
+    return found
+
+
+def _without_comments(
+    source: Source, removals: Iterable[EditImport], successors: Mapping[tuple[Span, str], str]
+) -> list[EditImport]:
+    """The removals that take no comment out of its place: that of a name goes to its successor, if there is one."""
+    rows = {source.position(span.start).line for span, _ in source.comments}
+    imports = {
+        source.span(node): node for node in ast.walk(source.tree) if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    found = []
+    for removal in removals:
+        node = imports[removal.span]
+        commented = [name for name in removal.remove if _has_comment(node, (name,), rows)]
+        joined = {name: new for name in removal.remove if (new := successors.get((removal.span, name))) is not None}
+        heirs = {joined[name]: name for name in reversed(commented) if name in joined}  # one for each
+        if joined:  # the statement stays
+            rest = tuple(name for name in removal.remove if name not in commented)
+        else:
+            rest = () if _has_comment(node, removal.remove, rows) else removal.remove
+        if heirs or rest:
+            found.append(removal._replace(remove=rest, instead=tuple((name, new) for new, name in heirs.items())))
+    return found
+
+
+def _has_comment(node: ast.Import | ast.ImportFrom, names: Container[str], rows: set[int]) -> bool:
+    """Whether a comment belongs to one of the `names` that go, or to the statement if all of its names go."""
+    going = [alias for alias in node.names if (alias.asname or alias.name) in names]
+    if len(going) == len(node.names):
+        return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return node.end_lineno != node.lineno and not rows.isdisjoint(alias.lineno for alias in going)

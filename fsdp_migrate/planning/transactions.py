@@ -1,0 +1,53 @@
+"""Edits that solve one problem, in one or several files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdp_migrate.findings import Applicability, Finding, Fix
+
+if TYPE_CHECKING:
+    from fsdp_migrate.source import Replacement, Source
+
+
+class Transaction(NamedTuple):
+    """Edits in one or several files that solve one problem, made all together or not at all.
+
+    `finding` is the problem. `fixes` are the edits by the paths that findings name; their spans mean the text that the
+    transaction was made for. `evidence` says what shows that the result does the same (programs that were run, say).
+    `brings` are the codes of findings that the new texts may have beside those of the old ones.
+    """
+
+    finding: Finding
+    fixes: Mapping[str, Fix]
+    evidence: tuple[str, ...] = ()
+    brings: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, finding: Finding) -> Transaction:
+        """The fix of a finding, which has edits in its own file only."""
+        return cls(finding, {} if finding.fix is None else {finding.path: finding.fix})
+
+    @property
+    def rule(self) -> str:
+        """The code of the rule."""
+        return self.finding.code
+
+    @property
+    def grade(self) -> Applicability:
+        """How far the edits can be trusted."""
+        return self.finding.applicability
+
+    @property
+    def reason(self) -> str:
+        """Why it is to be made."""
+        return self.finding.message
+
+
+class NewText(NamedTuple):
+    """The bytes of a file after some edits, the text in them, and what was put where in UTF-8."""
+
+    raw: bytes
+    source: Source
+    replacements: list[Replacement]

@@ -1,0 +1,359 @@
+"""Which files to look at, their bytes, and putting changed bytes back without ever losing a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, Source, SourceError
+from fsdp_migrate.workspace import disk, gitignore
+from fsdp_migrate.workspace.gitignore import GitIgnore
+
+SKIPPED_FOLDERS = frozenset(
+    [
+        *(".bzr", ".git", ".hg", ".svn"),
+        *(".conda", ".direnv", ".nox", ".pixi", ".tox", ".venv", "node_modules", "site-packages", "venv"),
+        *(".hypothesis", ".mypy_cache", ".pytest_cache", ".pytype", ".ruff_cache", "__pycache__"),
+        *(".eggs", ".ipynb_checkpoints", "__pypackages__"),
+    ]
+)
+
+# `mylib.dist` and `myenv.env` are packages in real training code, so these names alone decide nothing: such a folder
+# is skipped only while it holds no Python file of its own.
+SKIPPED_UNLESS_CODE = frozenset(["_build", "build", "dist", "env"])
+
+# `.pyw`, `.pyx` and their kin say Python as well as the suffixes that folders are searched for.
+_PYTHON_SUFFIXES = (".py", NOTEBOOK_SUFFIX)
+_INTERPRETER = re.compile(rb"#![^\r\n]+")
+
+ENVIRONMENT_MARKS = frozenset(["conda-meta", "pyvenv.cfg"])
+
+
+# What stands in a printable path for everything that cannot be printed.
+REPLACEMENT = "\ufffd"
+
+
+class FileError(Exception):
+    """A file that cannot be read or written; the message is one line for the user."""
+
+
+class Failure(NamedTuple):
+    """A file or folder that was left out, and why."""
+
+    path: str
+    message: str
+
+
+class SourceFile(NamedTuple):
+    """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk.
+
+    `root` is the real path of the folder that it was found in, None if the file itself was named.
+    """
+
+    path: str
+    shown: str
+    raw: bytes | None = None
+    root: str | None = None
+
+
+class Discovery(NamedTuple):
+    """The files found, in order of path, each once, what could not be looked into, and the folders that were named.
+
+    `leftovers` are files that a run which was killed while it was writing left behind.
+    """
+
+    files: tuple[SourceFile, ...]
+    failures: tuple[Failure, ...] = ()
+    folders: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
+
+
+class _Entry(NamedTuple):
+    """A folder or file on the way: its path, its path as shown, its real path, and the ignore files that reach it."""
+
+    path: str
+    shown: str
+    real: str
+    ignores: tuple[GitIgnore, ...]
+    named: bool = False
+
+
+class Choice(Protocol):
+    """What the configuration says about absolute paths; that of a folder ends in a separator."""
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether the file or folder is left out itself."""
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is one to look at, if nothing leaves it out."""
+
+
+# What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
+# about files; None where it says nothing.
+Choices = Callable[[str, Collection[str] | None], Choice | None]
+
+
+def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
+    return None
+
+
+def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
+    """Find the Python files and notebooks that `paths` mean.
+
+    A file that is named is taken whatever its suffix and whatever ignores it, unless it is seen to be in another
+    language; a folder that is named is walked for
+    `.py`, `.pyi` and `.ipynb`, without what the `.gitignore` files up to the repository's root name and without build
+    and environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
+    found in folders; with `force_exclude` what they leave out is left out even if it is named.
+    """
+    walk = _Walk(choices)
+    for path in paths:
+        shown = _shown(path)
+        if force_exclude and left_out(path, choices):
+            continue
+        if os.path.isdir(path):
+            walk.folder(path, "" if shown == "." else shown)
+        elif (told := _told_from_python(path)) is not None:
+            walk.failures.append(Failure(shown, told))
+        else:
+            walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
+    files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
+    failures = tuple(sorted(walk.failures, key=lambda failure: failure.path))
+    folders = tuple(path for path in paths if os.path.isdir(path))
+    return Discovery(tuple(files), failures, folders, tuple(walk.leftovers))
+
+
+def other_language(path: str, raw: bytes) -> str | None:
+    """Why a text is not Python, None where it is, or where neither its name nor its first line says otherwise."""
+    suffix = os.path.splitext(path)[1]
+    program = _INTERPRETER.match(raw)
+    if suffix.startswith(_PYTHON_SUFFIXES) or (not suffix and program is None) or b"python" in raw.partition(b"\n")[0]:
+        return None
+    try:
+        Source(raw).tree  # noqa: B018 - parsing is what may fail
+    except (SourceError, SyntaxError):
+        says = f"its name ends in {printable(suffix)}" if suffix else "its first line names another program"
+        return f"not Python ({says}, and it does not parse): only Python files and notebooks are checked"
+    return None
+
+
+def _told_from_python(path: str) -> str | None:
+    if path.endswith(SUFFIXES):
+        return None
+    try:
+        return other_language(path, disk.contents(path))
+    except OSError:
+        return None  # which is told when it is read
+
+
+def left_out(path: str, choices: Choices) -> bool:
+    """Whether `choices` leave out a path, or a folder that it lies in."""
+    here = os.path.abspath(path)
+    entry = os.path.join(here, "") if os.path.isdir(here) else here
+    while (choice := choices(os.path.dirname(here), None)) is not None:
+        if choice.leaves_out(entry):
+            return True
+        if here == os.path.dirname(here):
+            break
+        here = os.path.dirname(here)
+        entry = os.path.join(here, "")
+    return False
+
+
+def read(file: SourceFile) -> bytes:
+    """The bytes of `file`.
+
+    Raises:
+        FileError: it cannot be read, or is no regular file (reading a pipe would block, and cannot be written back).
+    """
+    if file.raw is not None:
+        return file.raw
+    try:
+        return disk.contents(file.path)
+    except OSError as error:
+        raise FileError(f"cannot be read: {_cause(error)}") from None
+
+
+def write(file: SourceFile, new: bytes, old: bytes) -> str:
+    """Make `new` the contents of `file`, whole or not at all, provided that they still are `old`.
+
+    The file's mode and, where permitted, its owner are kept. Of a symbolic link that was named, or that leads to
+    another file of the folder that was named, the target is written, and the link stays. Gives the folder to `sync`.
+
+    Raises:
+        FileError: it changed since it was read, is read-only, out of bounds, or cannot be written. It is as it was.
+    """
+    from fsdp_migrate import replacing  # most runs write nothing
+
+    target = writable(file)
+    with unwritten():
+        replacing.replace(target, new, old)
+    return os.path.dirname(target)
+
+
+def writable(file: SourceFile) -> str:
+    """The real path of what is written where `file` is.
+
+    Raises:
+        FileError: it is read-only or out of bounds.
+    """
+    target = os.path.realpath(file.path)
+    if file.root is not None and not target.startswith(os.path.join(file.root, "")):
+        raise FileError(f"not rewritten: it is a link to {printable(target)}; name that file to have it rewritten")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise FileError("not rewritten: the file is read-only")
+    return target
+
+
+@contextlib.contextmanager
+def unwritten() -> Iterator[None]:
+    """Tell the user why a file is not written."""
+    from fsdp_migrate import replacing
+
+    try:
+        yield
+    except replacing.ChangedError:
+        raise FileError("not rewritten: it changed while fsdp-migrate was running; run again") from None
+    except OSError as error:
+        raise FileError(f"cannot be written: {_cause(error)}") from None
+
+
+def sync(folders: Iterable[str]) -> None:
+    """Make what was written to these folders durable, once for each: that takes longer than all else about a file."""
+    from fsdp_migrate import replacing
+
+    for folder in sorted(set(folders)):
+        replacing.sync(folder)
+
+
+@dataclass
+class _Walk:
+    """Collects files by their real path, so that no file comes twice."""
+
+    choices: Choices
+    found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    root: str = ""
+
+    def add(self, file: SourceFile, real: str, is_link: bool) -> None:
+        """Take `file`; the file itself is preferred to links that lead to it."""
+        known = self.found.get(real)
+        if known is None or (known[1] and not is_link):
+            self.found[real] = (file, is_link)
+
+    def folder(self, path: str, shown: str) -> None:
+        """Take what lies under the folder that the user named `path`."""
+        real = self.root = os.path.realpath(path)
+        waiting = [_Entry(path, shown, real, self._ignores_above(real), named=True)]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                with os.scandir(folder.path) as entries:
+                    waiting += self._look_into(folder, list(entries))
+            except OSError as error:
+                self.failures.append(Failure(folder.shown or ".", f"cannot be read: {_cause(error)}"))
+
+    def _look_into(self, folder: _Entry, entries: list[os.DirEntry[str]]) -> list[_Entry]:
+        """Take the files among `entries`; give back the folders to go on with."""
+        names = {entry.name for entry in entries}
+        if not folder.named and _is_artefact(folder, names):
+            return []
+        self.leftovers += disk.leftovers(folder.path, names)
+        folder = self._with_own_ignores(folder, names)
+        here = os.path.abspath(folder.path)
+        choice = self.choices(here, names)
+        deeper = []
+        for entry in entries:
+            below = _below(folder, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                ignored = entry.name in SKIPPED_FOLDERS or gitignore.ignored(folder.ignores, below.real + "/")
+                if not ignored and not (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
+                    deeper.append(below)
+            elif _wanted(choice, os.path.join(here, entry.name)) and not gitignore.ignored(folder.ignores, below.real):
+                self._take(entry, below)
+        return deeper
+
+    def _take(self, entry: os.DirEntry[str], at: _Entry) -> None:
+        if _is_file(entry):
+            link = entry.is_symlink()
+            file = SourceFile(at.path, at.shown, root=self.root)
+            self.add(file, os.path.realpath(at.path) if link else at.real, link)
+
+    def _with_own_ignores(self, folder: _Entry, names: set[str]) -> _Entry:
+        # A repository inside a repository (a submodule) is ruled by its own files alone.
+        ignores = () if ".git" in names else folder.ignores
+        if gitignore.NAME in names:
+            ignores += self._load(folder.real, folder.shown)
+        return folder._replace(ignores=ignores)
+
+    def _load(self, real: str, shown: str) -> tuple[GitIgnore, ...]:
+        try:
+            return (gitignore.load(real),)
+        except OSError as error:
+            self.failures.append(Failure(os.path.join(shown, gitignore.NAME), f"cannot be read: {_cause(error)}"))
+            return ()
+
+    def _ignores_above(self, real: str) -> tuple[GitIgnore, ...]:
+        """The ignore files from the repository's root down to the parent of `real`.
+
+        None when there is no repository, and none when they ignore `real` itself: it was named, so it is wanted.
+        """
+        ignores: tuple[GitIgnore, ...] = ()
+        for folder in gitignore.parents_in_repository(real):
+            if gitignore.ignored(ignores, os.path.join(folder, "")):
+                return ()
+            if os.path.lexists(os.path.join(folder, gitignore.NAME)):
+                ignores += self._load(folder, printable(folder))
+        return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
+
+
+def _wanted(choice: Choice | None, path: str) -> bool:
+    if choice is None:
+        return path.endswith(SUFFIXES)
+    return choice.takes(path) and not choice.leaves_out(path)
+
+
+def _is_artefact(folder: _Entry, names: set[str]) -> bool:
+    """Whether a folder is an environment or a build result rather than somebody's code."""
+    if names & ENVIRONMENT_MARKS:
+        return True
+    doubtful = os.path.basename(folder.path) in SKIPPED_UNLESS_CODE
+    return doubtful and not any(name.endswith(SUFFIXES) for name in names)
+
+
+def _below(folder: _Entry, name: str) -> _Entry:
+    return _Entry(
+        os.path.join(folder.path, name),
+        os.path.join(folder.shown, printable(name)),
+        os.path.join(folder.real, name),
+        folder.ignores,
+    )
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return False
+
+
+def _shown(path: str) -> str:
+    # As pathlib writes it, which takes longer to load than a file takes to look at.
+    parts = [part for part in path.replace(os.altsep or os.sep, os.sep).split(os.sep) if part not in ("", ".")]
+    root = os.sep if path.startswith(os.sep) else ""
+    return printable(root + os.sep.join(parts) or ".")
+
+
+def printable(path: str) -> str:
+    """`path` with undecodable bytes and control characters replaced, so that it can be printed on one line."""
+    readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return readable if readable.isprintable() else "".join(c if c.isprintable() else REPLACEMENT for c in readable)
+
+
+def _cause(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,120 @@
+"""What git would ignore: `.gitignore` files, read and asked as git does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from fsdp_migrate.workspace import disk
+
+NAME = ".gitignore"
+
+# How pathspec's patterns name the slash that ends a folder's name.
+_FOLDER_GROUP = "ps_d"
+
+
+class Pattern(NamedTuple):
+    """One line of a `.gitignore`.
+
+    A pattern without a slash (`by_name`) is about names, any other about the path from its folder; `folder/**`
+    (`contents_only`) is about what is in the folder. `any_name` says that its last part is nothing but stars.
+    """
+
+    by_name: bool
+    contents_only: bool
+    any_name: bool
+    regex: re.Pattern[str]
+    include: bool
+
+    def verdict(self, path: str) -> bool | None:
+        """Whether this line ignores `path` (True), takes it back (False) or does not speak of it (None).
+
+        pathspec also lets a pattern for a folder speak of all below it. git does not: the folder itself was decided
+        on before, and what is in it is judged on its own.
+        """
+        subject = path[path.rstrip("/").rfind("/") + 1 :] if self.by_name else path
+        if self.contents_only:
+            subject = subject.rstrip("/")
+        reach = self.reach(subject)
+        return None if reach is None or reach < len(subject) else self.include
+
+    def reach(self, path: str) -> int | None:
+        """How much of `path` this line speaks of: less than all of it if it names a folder on the way; None if none."""
+        match = self.regex.search(path)
+        if match is None:
+            return None
+        of_folder = _FOLDER_GROUP in self.regex.groupindex and match.start(_FOLDER_GROUP) >= 0
+        return match.end(_FOLDER_GROUP) if of_folder else len(path)
+
+
+@dataclass(frozen=True)
+class GitIgnore:
+    """One `.gitignore`: the folder that it stands in (with a trailing separator) and its lines, the last one first."""
+
+    base: str
+    patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def anything(self) -> re.Pattern[str]:
+        """What any of the lines may speak of: one search that spares most paths the way through all lines."""
+        every = (pattern.regex.pattern.replace(f"?P<{_FOLDER_GROUP}>", "?:") for pattern in self.patterns)
+        return re.compile("|".join(f"(?:{regex})" for regex in every) or "(?!)")
+
+    def verdict(self, real: str) -> bool | None:
+        """What the last line that speaks of `real` says."""
+        path = real[len(self.base) :].replace(os.sep, "/")
+        if not self.anything.search(path):
+            return None
+        verdicts = (pattern.verdict(path) for pattern in self.patterns)
+        return next((verdict for verdict in verdicts if verdict is not None), None)
+
+
+def load(folder: str) -> GitIgnore:
+    """The `.gitignore` of `folder`, a real path.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    text = disk.contents(os.path.join(folder, NAME)).decode("utf-8-sig", "surrogateescape")
+    return GitIgnore(os.path.join(folder, ""), patterns([line.removesuffix("\r") for line in text.split("\n")]))
+
+
+def ignored(ignores: Iterable[GitIgnore], real: str) -> bool:
+    """Whether git would ignore `real`, a folder if it ends in a separator; the innermost file that speaks decides."""
+    verdicts = (ignore.verdict(real) for ignore in reversed(tuple(ignores)) if real != ignore.base)
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def parents_in_repository(real: str) -> list[str]:
+    """The folders above `real`, outermost first, beginning with the root of the repository that holds it."""
+    parents: list[str] = []
+    here = real
+    while not os.path.lexists(os.path.join(here, ".git")):
+        parent = os.path.dirname(here)
+        if parent == here:
+            return []
+        parents.insert(0, parent)
+        here = parent
+    return parents
+
+
+def patterns(lines: Sequence[str]) -> tuple[Pattern, ...]:
+    """The patterns that `lines` hold, the last one first; lines that make no sense to git hold none."""
+    from pathspec import GitIgnoreSpec
+
+    found = []
+    for line in reversed(lines):
+        # git passes over a pattern that makes no sense to it; so do we.
+        with contextlib.suppress(ValueError):
+            for pattern in GitIgnoreSpec.from_lines([line]).patterns:
+                if pattern.include is not None and pattern.regex is not None:
+                    body = line.strip()
+                    by_name, contents_only = "/" not in body.rstrip("/"), body.endswith("/**")
+                    any_name = not body.rstrip("/").rpartition("/")[2].strip("*")
+                    found.append(Pattern(by_name, contents_only, any_name, pattern.regex, pattern.include))
+    return tuple(found)

@@ -1,0 +1,87 @@
+"""What a notebook's JSON says: the cells that hold Python, and which language the kernel speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from json import JSONDecodeError
+from typing import Any
+
+from fsdp_migrate.source import SourceError
+from fsdp_migrate.workspace.notebook.placed_json import Array, Literal, load
+
+_PYTHON = frozenset(["ipython", "python", "python2", "python3"])
+
+
+@dataclass(frozen=True)
+class RawCell:
+    """A code cell: its number, from 1, among cells of every kind, and its source as it stands in the JSON."""
+
+    number: int
+    source: Literal | Array
+
+
+def read_cells(text: str) -> tuple[RawCell, ...]:
+    """The Python cells of a notebook of format 2 to 4, none if its kernel speaks another language.
+
+    Raises:
+        SourceError: `text` is not JSON, or is not a notebook.
+    """
+    try:
+        document = load(text)
+    except JSONDecodeError as error:
+        raise SourceError(f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except RecursionError:
+        raise SourceError("too deeply nested to read") from None
+    cells = list(_cells(document))
+    return tuple(_code_cells(cells)) if _speaks_python(document) else ()
+
+
+def _cells(document: Any) -> Iterator[Any]:
+    holders = [document]
+    if isinstance(document, dict) and isinstance(document.get("worksheets"), Array):  # before format 4
+        holders = document["worksheets"]
+    for holder in holders:
+        if not isinstance(holder, dict) or not isinstance(holder.get("cells"), Array):
+            raise SourceError("not a notebook: it has no list of cells")
+        yield from holder["cells"]
+
+
+def _code_cells(cells: Iterable[Any]) -> Iterator[RawCell]:
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict):
+            raise SourceError(f"not a notebook: cell {number} is no object")
+        if cell.get("cell_type") != "code" or not _holds_python(cell):
+            continue
+        source = cell.get("source", cell.get("input"))  # `input` before format 4
+        if source is None:
+            continue
+        if not isinstance(source, Literal) and not _is_list_of_strings(source):
+            raise SourceError(f"not a notebook: the source of cell {number} is no text")
+        yield RawCell(number, source)
+
+
+def _is_list_of_strings(source: Any) -> bool:
+    return isinstance(source, Array) and all(isinstance(line, Literal) for line in source)
+
+
+def _holds_python(cell: dict[str, Any]) -> bool:
+    """Whether neither an editor (VS Code) nor format 3 says that the cell is in another language."""
+    editor = _inside(cell, "metadata", "vscode", "languageId")
+    return all(language is None or language.lower() in _PYTHON for language in (editor, _inside(cell, "language")))
+
+
+def _speaks_python(document: Any) -> bool:
+    """What the kernel said of itself counts before what was asked for; without either it is Python."""
+    for path in (("metadata", "language_info", "name"), ("metadata", "kernelspec", "language")):
+        language = _inside(document, *path)
+        if language is not None:
+            return language.lower() in _PYTHON
+    return True
+
+
+def _inside(value: Any, *path: str) -> str | None:
+    """The text at `path`, None if there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,77 @@
+"""Which torch releases the project of a file supports: what its configuration states, else what its files say."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+from fsdp_migrate.torch_api import Statement
+from fsdp_migrate.workspace.filesystem import SourceFile
+from fsdp_migrate.workspace.project_files import display
+from fsdp_migrate.workspace.projects.inference import NO_PROJECT, inferred, listing
+from fsdp_migrate.workspace.projects.mentions import line_of
+from fsdp_migrate.workspace.settings import Project
+from fsdp_migrate.workspace.settings.configuration import located
+from fsdp_migrate.workspace.settings.nearest import ConfigFiles
+
+_REPOSITORY_MARKS = frozenset([".git", ".hg"])
+
+
+class Projects:
+    """The projects of the files of a run; every folder is looked into once.
+
+    If the configuration file of a file states a range, that decides. Else it is what the nearest folder says that
+    describes a package or speaks of torch, up to the root of the repository.
+    """
+
+    def __init__(self, configured: ConfigFiles | None = None) -> None:
+        self._configured = configured or ConfigFiles()
+        self._used: dict[str, Project] = {}
+        self._of_folder: dict[str, Project] = {}
+        self._names: dict[str, frozenset[str]] = {}
+        self._inferred: dict[str, Project | None] = {}
+
+    @property
+    def used(self) -> tuple[Project, ...]:
+        """The projects of the files that were looked at for their own sake, in order of their roots."""
+        return tuple(self._used[root] for root in sorted(self._used))
+
+    def of(self, file: SourceFile, *, used: bool = True) -> Project:
+        """The project of a file, which need not exist: text from stdin belongs where its name says.
+
+        One whose files are looked at for the sake of others is not `used`.
+
+        Raises:
+            ConfigFileError: the configuration file cannot be used.
+        """
+        folder = os.path.dirname(located(file))
+        if folder not in self._of_folder:
+            self._of_folder[folder] = self._stated(folder) or self._inferred_above(folder) or NO_PROJECT
+        project = self._of_folder[folder]
+        if used:
+            self._used[project.root] = project
+        return project
+
+    def _stated(self, folder: str) -> Project | None:
+        config = self._configured.at(folder)
+        if config is None or config.layer.torch is None:
+            return None
+        where = display(config.path)
+        line = line_of(config.path, rf"^\s*[\"']?torch[\"']?\s*=.*{re.escape(str(config.values['torch']))}")
+        torch = replace(config.layer.torch, stated=Statement(where, line, f"torch{config.layer.torch}"))
+        return Project(display(config.folder), torch, f"set in {where}")
+
+    def _inferred_above(self, folder: str) -> Project | None:
+        if folder not in self._inferred:
+            above, names = os.path.dirname(folder), self._names_in(folder)
+            found = inferred(folder, names)
+            if found is None and above != folder and names.isdisjoint(_REPOSITORY_MARKS):
+                found = self._inferred_above(above)
+            self._inferred[folder] = found
+        return self._inferred[folder]
+
+    def _names_in(self, folder: str) -> frozenset[str]:
+        if folder not in self._names:
+            self._names[folder] = listing(folder)
+        return self._names[folder]

@@ -1,0 +1,111 @@
+"""The torch range of one folder: what its project files admit from below."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, Statement, TorchRange
+from fsdp_migrate.workspace.project_files import FileFault, display
+from fsdp_migrate.workspace.projects import (
+    conda_environment,
+    pipfile,
+    pyproject,
+    requirement_lists,
+    setup_cfg,
+    setup_script,
+)
+from fsdp_migrate.workspace.projects.mentions import Mention, Mentions
+from fsdp_migrate.workspace.settings import Project
+
+DEFAULT = TorchRange.default()
+# The same, where a project supports even older releases.
+_FROM_DEFAULT = TorchRange.parse(DEFAULT_RANGE)
+
+_LISTS = re.compile(r"requirements.*\.(?:txt|in)")
+_ENVIRONMENTS = re.compile(r"environment.*\.ya?ml")
+_LISTS_FOLDER = "requirements"
+
+Reader = Callable[[str, str], Mentions]
+
+_READERS: dict[str, Reader] = {
+    "pyproject.toml": pyproject.read,
+    "setup.cfg": setup_cfg.read,
+    "setup.py": setup_script.read,
+    "Pipfile": pipfile.read,
+}
+
+
+NO_PROJECT = Project("(no project)", DEFAULT, "default; no project file lies above")
+
+
+def inferred(folder: str, names: Collection[str]) -> Project | None:
+    """The project that a folder's files describe, None if nothing in it speaks of a package or of torch.
+
+    Every requirement may lower the bound, none may narrow it from above: the torch that a project pins is the one that
+    it is about to leave.
+    """
+    files = [_mentions(path, folder, read) for path, read in _readers(folder, names)]
+    if not any(found.package or found.main or found.extra or found.warnings for _, found in files):
+        return None
+    warnings = [warning for _, found in files for warning in found.warnings]
+    bounded = [mention for _, found in files for mention in found.bounded]
+    if bounded:
+        lowest = min(bounded, key=lambda mention: (mention.bound, mention.path))
+        return _bounded(folder, lowest, warnings)
+    unbounded = next((mention for _, found in files for mention in (*found.main, *found.extra)), None)
+    if unbounded is not None:
+        source = f"default; {unbounded.requirement.text!r} in {display(unbounded.path)} gives no lower bound"
+    else:
+        speaking = next(path for path, found in files if found.package or found.warnings)
+        source = f"default; {display(speaking)} gives no requirement on torch"
+    return Project(display(folder), DEFAULT, source, warnings=tuple(warnings))
+
+
+def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
+    root, where, bound = display(folder), display(lowest.path), str(lowest.bound)
+    try:
+        torch = TorchRange.parse(bound)
+    except RangeError:
+        warnings.append(f"{where}: no torch that is known lies in {bound!r}; torch{DEFAULT} is assumed")
+        return Project(root, DEFAULT, f"default; {where} requires torch{bound}", warnings=tuple(warnings))
+    stated = Statement(where, lowest.line, f"torch{bound}")
+    if torch.oldest >= DEFAULT.oldest:
+        return Project(root, replace(torch, stated=stated), f"{where} requires torch{bound}", warnings=tuple(warnings))
+    note = f"{where} supports torch{bound}; pass --torch '{bound}' to check for those releases too"
+    return Project(root, replace(_FROM_DEFAULT, stated=stated), f"default; {note}", note, tuple(warnings))
+
+
+def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:
+    try:
+        return path, read(path, root)
+    except FileFault as fault:
+        warning = f"{display(path)}: cannot be read: {fault}; what it requires of torch does not count"
+        return path, Mentions(warnings=[warning])
+
+
+def _readers(folder: str, names: Collection[str]) -> Iterator[tuple[str, Reader]]:
+    """The project files among `names` with what reads each, the most telling first."""
+    for name, read in _READERS.items():
+        if name in names:
+            yield os.path.join(folder, name), read
+    for name in sorted(names):
+        if _LISTS.fullmatch(name):
+            yield os.path.join(folder, name), requirement_lists.read
+        elif _ENVIRONMENTS.fullmatch(name):
+            yield os.path.join(folder, name), conda_environment.read
+    if _LISTS_FOLDER in names:
+        lists = os.path.join(folder, _LISTS_FOLDER)
+        for name in sorted(listing(lists)):
+            if name.endswith((".txt", ".in")):
+                yield os.path.join(lists, name), requirement_lists.read
+
+
+def listing(folder: str) -> frozenset[str]:
+    """The names in a folder, none if it cannot be read or is no folder."""
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()

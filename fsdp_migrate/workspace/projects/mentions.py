@@ -1,0 +1,105 @@
+"""What the files of a project say about torch, collected by the readers beside this module."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from fsdp_migrate.workspace.project_files import FileFault, display, read_bytes
+from fsdp_migrate.workspace.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
+
+Written = TypeVar("Written")
+
+
+class Mention(NamedTuple):
+    """A requirement on torch and the file that has it."""
+
+    path: str
+    requirement: Requirement
+
+    @property
+    def bound(self) -> Bound | None:
+        """The lower bound of the requirement."""
+        return self.requirement.bound
+
+    @property
+    def line(self) -> int | None:
+        """The line of the requirement in its file."""
+        version = self.bound.version if self.bound else ""
+        return line_of(self.path, re.escape(self.requirement.text), rf"torch.*{re.escape(str(version))}")
+
+
+@dataclass
+class Mentions:
+    """What one file says about torch.
+
+    `package` says that it describes a package, so that its silence about torch speaks for all code below. `extra` are
+    the requirements that come on top of `main` for some users only: extras and dependency groups.
+    """
+
+    package: bool = False
+    main: list[Mention] = field(default_factory=list)
+    extra: list[Mention] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        path: str,
+        written: Written,
+        read: Callable[[Written], Requirement | None],
+        *,
+        main: bool = True,
+    ) -> None:
+        """Take a requirement of the file `path` if it is on torch; one that cannot be read becomes a warning."""
+        try:
+            requirement = read(written)
+        except UnreadableError as error:
+            self.warnings.append(f"{display(path)}: the requirement {str(error)!r} cannot be read and does not count")
+            return
+        if requirement is not None:
+            (self.main if main else self.extra).append(Mention(path, requirement))
+
+    def add_pip(self, path: str, texts: object, *, main: bool = True) -> None:
+        """Take the requirements of a list as pip writes them; whatever else stands in it or for it is passed over."""
+        for text in texts if isinstance(texts, list) else ():
+            if isinstance(text, str):
+                self.add(path, text, pip_requirement, main=main)
+
+    @property
+    def bounded(self) -> list[Mention]:
+        """The requirements with a lower bound, none if the main ones admit any torch: extras only add to those."""
+        main = [mention for mention in self.main if mention.bound]
+        if self.main and not main:
+            return []
+        return main + [mention for mention in self.extra if mention.bound]
+
+
+def line_of(path: str, *patterns: str) -> int | None:
+    """The first line of a file, from 1, that fits the first of some patterns which any line fits; comments do not."""
+    try:
+        lines = read_lines(path)
+    except FileFault:
+        return None
+    fitting = (
+        number
+        for pattern in map(re.compile, patterns)
+        for number, line in enumerate(lines, 1)
+        if pattern.search(line) and not line.lstrip().startswith(("#", ";"))
+    )
+    return next(fitting, None)
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a text file, UTF-16 included if it is marked as such (PowerShell writes that).
+
+    Raises:
+        FileFault: the file cannot be read.
+    """
+    raw = read_bytes(path)
+    utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = raw.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]

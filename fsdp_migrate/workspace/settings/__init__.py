@@ -1,0 +1,12 @@
+"""What a run is asked to do: options and configuration files, and what follows from them for each file."""
+
+from fsdp_migrate.workspace.settings.settings import (
+    ConfigError,
+    ConfigFileError,
+    Layer,
+    Project,
+    Settings,
+    selectors,
+)
+
+__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "selectors"]

@@ -1,0 +1,79 @@
+"""What the patterns of a configuration fit: `include`, `exclude` and `per-file-ignores`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdp_migrate.source import SUFFIXES
+from fsdp_migrate.workspace import gitignore
+from fsdp_migrate.workspace.gitignore import GitIgnore, Pattern
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+class Choice:
+    """What the patterns of one configuration say about absolute paths; that of a folder ends in a separator."""
+
+    def __init__(self, include: GitIgnore | None, exclude: GitIgnore | None) -> None:
+        self.include = include
+        self.exclude = exclude
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether `exclude` names the file or folder itself."""
+        exclude = self.exclude
+        return exclude is not None and path.startswith(exclude.base) and gitignore.ignored([exclude], path)
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is one of those to take, if nothing leaves it out."""
+        if self.include is None:
+            return path.endswith(SUFFIXES)
+        inside = path[len(self.include.base) :].replace(os.sep, "/")
+        verdicts = (_verdict(pattern, inside) for pattern in self.include.patterns)
+        return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def spec(folder: str, lines: Sequence[str]) -> GitIgnore:
+    """Patterns that start from `folder`."""
+    return GitIgnore(os.path.join(folder, ""), gitignore.patterns(lines))
+
+
+def _verdict(pattern: Pattern, path: str) -> bool | None:
+    """What one pattern of `include` says about a file: of whole folders it means only the Python files."""
+    reach = pattern.reach(path)
+    if reach is None:
+        return None
+    if (reach < len(path) or pattern.any_name) and not path.endswith(SUFFIXES):
+        return None
+    return pattern.include
+
+
+class Exemption(NamedTuple):
+    """One line of `per-file-ignores`: the files in which rules are left out, and the starts of their codes.
+
+    The files are those below `base` that the pattern fits or that lie in a folder that it fits; if `inverted`, all
+    others.
+    """
+
+    base: str
+    spec: GitIgnoreSpec
+    inverted: bool
+    codes: tuple[str, ...]
+
+    def holds_for(self, path: str) -> bool:
+        """Whether the rules are left out in a file, whose path is absolute."""
+        fits = path.startswith(self.base) and self.spec.match_file(path[len(self.base) :])
+        return fits is not self.inverted
+
+
+def exemptions(folder: str, ignores: Iterable[tuple[str, tuple[str, ...]]]) -> list[Exemption]:
+    """The lines of `per-file-ignores` in a configuration file that stands in `folder`."""
+    from pathspec import GitIgnoreSpec
+
+    base = os.path.join(folder, "")
+    return [
+        Exemption(base, GitIgnoreSpec.from_lines([pattern.removeprefix("!")]), pattern.startswith("!"), codes)
+        for pattern, codes in ignores
+    ]

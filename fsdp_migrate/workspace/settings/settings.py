@@ -1,0 +1,141 @@
+"""What is asked for: the torch range, the rules in force, and how far fixes may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdp_migrate.findings import UNPARSABLE, Applicability, Severity
+from fsdp_migrate.torch_api import TorchRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_EVERY = "FSDP"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message is one line for the user."""
+
+
+class ConfigFileError(ConfigError):
+    """A setting in a file that cannot be used; `path` is the file as messages show it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        """The message is one line that does not name the file."""
+        super().__init__(message)
+        self.path = path
+
+
+class Project(NamedTuple):
+    """Some files of a run that support the same torch range, and what decided on it.
+
+    `root` is their folder and `source` what decided, both as messages show them. `note` is for the user where the
+    range is not all that the project supports; `warnings` name the files that could not be understood.
+    """
+
+    root: str
+    torch: TorchRange
+    source: str
+    note: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one place states, the command line or a configuration file: None for what it leaves to others.
+
+    The fields are the settings of `fsdp_migrate.workspace.settings.table`, where their meaning stands. Patterns are as
+    they were written; `baseline` is a whole path.
+    """
+
+    torch: TorchRange | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    fixes: tuple[tuple[str, Applicability], ...] | None = None
+    unsafe_fixes: bool | None = None
+    hints: bool | None = None
+    fail_on: Severity | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    baseline: Path | None = None
+
+
+class Settings(NamedTuple):
+    """Everything besides its bytes that decides what is reported for a file, and what follows from it.
+
+    `select`, `ignore` and `ignored_here` are code prefixes such as ``FSDP1`` or ``FSDP104`` (`selectors` makes them of
+    what a user wrote); an empty `select` means all rules. `ignored_here` is for this file alone and always wins.
+    `grades` say how far the fixes of some rules may be trusted, whatever the rules say themselves. `fail_on` is the
+    least severe finding that makes the run fail; those that `baseline` lists do not.
+    """
+
+    torch: TorchRange
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    hints: bool = False
+    unsafe_fixes: bool = False
+    ignored_here: tuple[str, ...] = ()
+    grades: tuple[tuple[str, Applicability], ...] = ()
+    fail_on: Severity = Severity.DEPRECATED
+    baseline: Path | None = None
+
+    def selected(self, code: str) -> bool:
+        """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.
+
+        A file that does not parse is always reported: nothing is known about it, so it must not pass for clean.
+        """
+        if code == UNPARSABLE:
+            return True
+        if code.startswith(self.ignored_here):
+            return False
+        chosen = max((len(prefix) for prefix in self.select if code.startswith(prefix)), default=-1)
+        ignored = max((len(prefix) for prefix in self.ignore if code.startswith(prefix)), default=-1)
+        return (chosen if self.select else 0) > ignored
+
+    def grade(self, code: str) -> Applicability | None:
+        """How far the settings trust the fixes of the rule `code`, None if they leave that to the rule."""
+        fitting = [(len(prefix), grade) for prefix, grade in self.grades if code.startswith(prefix)]
+        return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
+
+    def asked_for(self, code: str) -> bool:
+        """Whether `select` names the rule `code` or its family, and not just everything."""
+        return any(len(prefix) > len(_EVERY) and code.startswith(prefix) for prefix in self.select)
+
+
+def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...]:
+    """Code prefixes for what a user wrote after ``--select`` or ``--ignore``.
+
+    Every value may hold several selectors between commas, each a code, the start of one, or a rule's kebab name.
+    `rules` maps codes to names.
+
+    Raises:
+        ConfigError: a selector fits no rule.
+    """
+    found: list[str] = []
+    for selector in (part.strip() for value in values for part in value.split(",")):
+        if selector:
+            prefix = code_prefix(selector, rules)
+            if prefix not in found:
+                found.append(prefix)
+    return tuple(found)
+
+
+def code_prefix(selector: str, rules: Mapping[str, str]) -> str:
+    """The code, or the start of one, that a selector means.
+
+    Raises:
+        ConfigError: it fits no rule.
+    """
+    by_name = {name: code for code, name in rules.items()}
+    if selector.lower() in by_name:
+        return by_name[selector.lower()]
+    prefix = selector.upper()
+    if prefix and any(code.startswith(prefix) for code in rules):
+        return prefix
+    from fsdp_migrate.near import closest_rule  # only for messages
+
+    hint = closest_rule(selector, rules)
+    raise ConfigError(f"no rule is called {selector!r}{hint}; `fsdp-migrate rules` lists them")
