@@ -23,7 +23,7 @@ def main() -> NoReturn:
     # Loading modules leaves no garbage, and what is loaded stays: looking through it takes a seventh of a short run.
     gc.disable()
     _open_streams()
-    from fsdp_migrate import cli
+    from fsdp_migrate.commands import cli
 
     gc.freeze()
     gc.enable()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.rules import RULES
 from tests.trees import plant
 

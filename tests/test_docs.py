@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.report import github, gitlab, sarif
@@ -185,9 +185,9 @@ def test_what_the_guide_starts_can_be_started(monkeypatch: pytest.MonkeyPatch) -
 def test_every_module_file_and_name_in_the_guide_is_there() -> None:
     for module in re.findall(r"python -m ([\w.]+)", GUIDE):
         assert importlib.util.find_spec(module), module
-    examples = {"before.py", "after.py", "tests/rules/test_RULE.py"}
+    examples = {"before.py", "after.py", "tests/targets/modernise/FAMILY/test_RULE.py"}
     for path in set(re.findall(r"`((?:\w+/)*\w+\.py)`", GUIDE)) - examples:
-        inside = ("facts", "facts/releases", "rules", "workspace")
+        inside = ("facts", "code", "rules", "workspace", "targets/modernise")
         homes = ("", "fsdp_migrate", *(f"fsdp_migrate/{folder}" for folder in inside))
         assert any((ROOT / home / path).is_file() for home in homes), path
     facts = ModuleFacts(Source(b"x = 1\n"), "x.py", TorchRange.parse(">=2.1"))

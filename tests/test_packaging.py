@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 import fsdp_migrate
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.rules import RULES
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import fsdp_migrate
-from fsdp_migrate import cli, runner
+from fsdp_migrate import runner
+from fsdp_migrate.commands import cli
 
 LEGACY = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -39,7 +40,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
 
 def loaded_modules(folder: Path, *arguments: str) -> set[str]:
     program = (
-        "import sys\nfrom fsdp_migrate.cli import cli\n"
+        "import sys\nfrom fsdp_migrate.commands.cli import cli\n"
         f"cli({list(arguments)!r}, standalone_mode=False)\nprint(*sys.modules, file=sys.stderr)"
     )
     result = subprocess.run(

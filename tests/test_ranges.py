@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from tests.trees import plant
 
 SHARD = """\

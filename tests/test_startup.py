@@ -13,7 +13,8 @@ OWN = {
     *(
         f"fsdp_migrate.{name}"
         for name in """
-        cli cli_options cli_verify findings lint planning planning.planner planning.parts report report.output
+        commands commands.cli commands.options commands.verify findings lint planning planning.planner planning.parts
+        report report.output
         report.plain report.text rules rules.entry rules.index runner runner.gathering screen source torch_api
         workspace workspace.disk workspace.filesystem workspace.gitignore workspace.project_files workspace.reading
         workspace.settings workspace.settings.configuration workspace.settings.nearest workspace.settings.settings
@@ -38,7 +39,7 @@ def loaded_beyond_click(program: str) -> tuple[set[str], set[str]]:
 
 
 def test_the_command_line_loads_nothing_that_linting_does_not_use(tmp_path: Path) -> None:
-    own, others = loaded_beyond_click("import fsdp_migrate.cli")
+    own, others = loaded_beyond_click("import fsdp_migrate.commands.cli")
     assert own <= OWN
     assert others <= STANDARD
 
@@ -49,7 +50,9 @@ def test_a_configuration_is_read_without_what_only_a_closer_look_needs(tmp_path:
         "per-file-ignores = { 'tests/' = ['FSDP'] }\n"
     )
     (tmp_path / "a.py").write_text("x = 1\n")
-    program = f"from fsdp_migrate.cli import cli\ncli(['lint', {str(tmp_path / 'a.py')!r}], standalone_mode=False)"
+    program = (
+        f"from fsdp_migrate.commands.cli import cli\ncli(['lint', {str(tmp_path / 'a.py')!r}], standalone_mode=False)"
+    )
     own, others = loaded_beyond_click(program)
     assert "fsdp_migrate.workspace.settings.table" in own
     assert {name.partition(".")[0] for name in others} <= {*STANDARD, "string", "tomli", "tomllib"}
@@ -58,7 +61,7 @@ def test_a_configuration_is_read_without_what_only_a_closer_look_needs(tmp_path:
 def test_linting_a_file_with_nothing_to_report_loads_only_these_modules(tmp_path: Path) -> None:
     clean = tmp_path / "a.py"
     clean.write_text("import torch\n\nx = torch.ones(3)\n")
-    program = f"from fsdp_migrate.cli import cli\ncli(['lint', {str(clean)!r}], standalone_mode=False)"
+    program = f"from fsdp_migrate.commands.cli import cli\ncli(['lint', {str(clean)!r}], standalone_mode=False)"
     own, others = loaded_beyond_click(program)
     assert own == OWN
     assert others <= STANDARD

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fsdp_migrate.config_answer import Effective, lines
+from fsdp_migrate.commands.config_answer import Effective, lines
 from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.workspace.settings.table import SETTINGS, Setting
 

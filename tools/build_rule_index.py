@@ -7,14 +7,15 @@ Run it whenever a rule is added or changes its code, name, needles, names or gra
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import fsdp_migrate
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rules import every
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.changed_names import changed_names
 
@@ -22,6 +23,8 @@ COMMAND = "python -m tools.build_rule_index"
 TARGET = Path(__file__).resolve().parent.parent / "fsdp_migrate" / "rules" / "index.py"
 # They are written in nearly every file that a rule looks at.
 _COMMON = {"torch", "distributed", "fsdp", "tensor", "checkpoint"}
+# Where rules stand.
+_ROOMS = ("rules", "targets")
 _GRADES = (Applicability.SAFE, Applicability.UNSAFE)
 _HEAD = f'''\
 """The rules by code, as far as choosing among them takes: made from their modules by `{COMMAND}`."""
@@ -37,7 +40,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 def main() -> int:
     """Bring the index up to date."""
-    text = index_text(every.RULES)
+    text = index_text(found())
     if TARGET.read_text(encoding="utf-8") == text:
         print(f"{TARGET.name} is up to date")
     else:
@@ -46,9 +49,22 @@ def main() -> int:
     return 0
 
 
-def index_text(rules: Iterable[Rule]) -> str:
+def found() -> dict[str, tuple[str, Rule]]:
+    """Every rule of the package with the module that holds it, in the order of their codes."""
+    rules: dict[int, tuple[str, Rule]] = {}
+    for room in _ROOMS:
+        path = [str(Path(fsdp_migrate.__file__).parent / room)]
+        for info in pkgutil.walk_packages(path, f"fsdp_migrate.{room}."):
+            for value in vars(importlib.import_module(info.name)).values():
+                for rule in value if isinstance(value, tuple) else (value,):
+                    if isinstance(rule, Rule):
+                        rules.setdefault(id(rule), (info.name.removeprefix("fsdp_migrate."), rule))
+    return {rule.card.code: (module, rule) for module, rule in sorted(rules.values(), key=lambda one: one[1].card.code)}
+
+
+def index_text(rules: Mapping[str, tuple[str, Rule]]) -> str:
     """The whole module, a line for each rule."""
-    return _HEAD + "".join(f"    {row(rule, _module_of(rule))},\n" for rule in rules) + ")\n"
+    return _HEAD + "".join(f"    {row(rule, module)},\n" for module, rule in rules.values()) + ")\n"
 
 
 def row(rule: Rule, module: str) -> str:
@@ -93,17 +109,6 @@ def _parts(names: Iterable[str]) -> set[str]:
         chosen.add(best)
         left = {name: parts for name, parts in left.items() if best not in parts}
     return chosen
-
-
-def _module_of(rule: Rule) -> str:
-    """The name of the module that has the rule, by itself or in a tuple."""
-    package = "fsdp_migrate.rules."
-    for name, module in sorted(sys.modules.items()):
-        if name.startswith(package) and module is not every:
-            for value in vars(module).values():
-                if value is rule or (isinstance(value, tuple) and any(one is rule for one in value)):
-                    return name.removeprefix(package)
-    raise LookupError(f"no module has the rule {rule.card.code}")
 
 
 def _literal(value: str | tuple[str, ...]) -> str:

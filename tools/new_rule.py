@@ -28,10 +28,19 @@ ROOT = Path(__file__).resolve().parent.parent
 # No fixture calls it, so that a rule that starts with it finds nothing in the fixtures of others.
 SOME_METHOD = "check_is_root"
 LONGEST_SUMMARY = 100
-_REGISTRY = Path("fsdp_migrate/rules/every.py")
 _INDEX = Path("fsdp_migrate/rules/index.py")
-_IMPORTS = re.compile(r"^(from fsdp_migrate\.rules import \(\n)((?:    \w+,\n)+)", re.MULTILINE)
-_LIST = re.compile(r"^(_RULES = \(\n(?:    \S+,\n)+)", re.MULTILINE)
+# The folders of the families under targets/, by the first digit of a code.
+_FAMILIES = {
+    "1": "modernise/optimizer",
+    "2": "modernise/state_dict",
+    "3": "modernise/flat_parameter",
+    "4": "modernise/wrapping",
+    "5": "modernise/constructor",
+    "6": "modernise/general",
+    "7": "modernise/checkpoint",
+    "8": "modernise/neighbours",
+    "9": "fsdp2",
+}
 
 _RULE = Template('''\
 """$code: $summary.
@@ -207,6 +216,11 @@ class Request:
         """The name of the rule's module."""
         return self.name.replace("-", "_")
 
+    @property
+    def folder(self) -> str:
+        """The folder of the rule's family, in the package as in the tests."""
+        return f"targets/{_FAMILIES[self.code[4]]}"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the options, write the files, say what comes next; 2 when refused."""
@@ -265,12 +279,12 @@ def scaffold(root: Path, request: Request) -> dict[Path, str]:
     """Every file to write with its text.
 
     Raises:
-        Refused: a file is there already, or the list of rules does not look as expected.
+        Refused: a file is there already.
     """
     values = _values(request)
     files = {
-        root / "fsdp_migrate" / "rules" / f"{request.module}.py": _rule(values, request.rewrites),
-        root / "tests" / "rules" / f"test_{request.module}.py": _test(values, request.rewrites),
+        root / "fsdp_migrate" / request.folder / f"{request.module}.py": _rule(values, request.rewrites),
+        root / "tests" / request.folder / f"test_{request.module}.py": _test(values, request.rewrites),
     }
     for case in _CASES if request.rewrites else ["first"]:
         folder = root / "fixtures" / request.name / case
@@ -280,33 +294,16 @@ def scaffold(root: Path, request: Request) -> dict[Path, str]:
     there = next((path for path in files if path.exists()), None)
     if there is not None:
         raise Refused(f"{there.relative_to(root).as_posix()} is there already: choose another name")
-    registry, index = root / _REGISTRY, root / _INDEX
-    return {
-        **files,
-        registry: registered(registry.read_text(encoding="utf-8"), request.module),
-        index: indexed(index.read_text(encoding="utf-8"), request),
-    }
-
-
-def registered(text: str, module: str) -> str:
-    """The text of rules/every.py with one more rule.
-
-    Raises:
-        Refused: it does not have the two lists.
-    """
-    if not _IMPORTS.search(text) or not _LIST.search(text):
-        raise Refused(f"{_REGISTRY.as_posix()} has no import list and _RULES that this tool understands")
-    text = _IMPORTS.sub(
-        lambda found: found[1] + "".join(sorted([*found[2].splitlines(True), f"    {module},\n"])), text
-    )
-    return _LIST.sub(lambda found: f"{found[1]}    {module}.RULE,\n", text)
+    index = root / _INDEX
+    return {**files, index: indexed(index.read_text(encoding="utf-8"), request)}
 
 
 def indexed(text: str, request: Request) -> str:
     """The text of rules/index.py with one more rule, in its place by code."""
     method = f'("{request.method}",)'
     fixes = "" if request.rewrites is None else ', fixes=("safe",)'
-    row = f'    Entry("{request.code}", "{request.name}", "{request.module}", {method}, marks={method}{fixes}),\n'
+    module = f"{request.folder}/{request.module}".replace("/", ".")
+    row = f'    Entry("{request.code}", "{request.name}", "{module}", {method}, marks={method}{fixes}),\n'
     lines = text.splitlines(keepends=True)
     rows = [line for line in lines if line.startswith("    Entry(")]
     start = lines.index(rows[0])

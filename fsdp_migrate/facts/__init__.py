@@ -17,7 +17,7 @@ from fsdp_migrate.torch_api import TorchRange
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.facts.other_modules import Elsewhere
     from fsdp_migrate.facts.releases.gates import Gates
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.calls import is_written_out
-from fsdp_migrate.facts.changes import changed_between, place_of
 from fsdp_migrate.facts.evaluation import is_reading
 from fsdp_migrate.facts.fsdp import TypeSetting
+from fsdp_migrate.facts.rebinding import changed_between, place_of
 from fsdp_migrate.facts.scopes import TRIES
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.elsewhere import ForeignClass
+from fsdp_migrate.facts.class_members import Held, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.facts.held import Held, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
+from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"

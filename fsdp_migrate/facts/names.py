@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.members import is_enum_member, look_up
+from fsdp_migrate.facts.looked_up_names import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.facts.other_modules import Elsewhere
 
 _MAX_DEPTH = 20
 _MANY = 10

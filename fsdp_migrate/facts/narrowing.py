@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TypeGuard
 
-from fsdp_migrate.facts.held import instance_of_class
+from fsdp_migrate.facts.class_members import instance_of_class
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import FunctionNode
 

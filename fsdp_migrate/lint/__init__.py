@@ -15,7 +15,7 @@ from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.facts.other_modules import Elsewhere
     from fsdp_migrate.lint.module_check import ModuleCheck
     from fsdp_migrate.rules.entry import Entry
 

@@ -15,7 +15,7 @@ from fsdp_migrate.source import is_notebook
 from fsdp_migrate.suppressions import Suppressions
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.facts.other_modules import Elsewhere
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
     from fsdp_migrate.workspace.settings import Settings

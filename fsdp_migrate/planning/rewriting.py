@@ -14,7 +14,7 @@ from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
+    from fsdp_migrate.facts.other_modules import Elsewhere
 
 Text = TypeVar("Text", str, bytes)
 

@@ -14,9 +14,9 @@ from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Project
 
 if TYPE_CHECKING:
-    from fsdp_migrate.floor_summary import FloorSummary
     from fsdp_migrate.planning.parts import Change
     from fsdp_migrate.planning.transactions import NewText, Transaction
+    from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.torch_api import Statement
 
 
@@ -87,7 +87,7 @@ class Run:
         """The floors whose raising would settle findings."""
         if not self.stated:
             return ()
-        from fsdp_migrate.floor_summary import summaries  # needed only where something is reported
+        from fsdp_migrate.report.floor_summary import summaries  # needed only where something is reported
 
         return summaries(self.findings, self.stated)
 

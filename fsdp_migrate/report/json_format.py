@@ -19,7 +19,7 @@ from fsdp_migrate.report import Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fsdp_migrate.floor_summary import FloorSummary
+    from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.rules.catalogue import Change
 

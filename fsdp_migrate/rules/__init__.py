@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fsdp_migrate.rules.card import RuleCard
-    from fsdp_migrate.rules.every import RULES
+    from fsdp_migrate.rules.card import Rule, RuleCard
+
+    RULES: tuple[Rule, ...]
 
 __all__ = ["RULES", "find", "fitting"]
 
@@ -24,16 +25,18 @@ def find(code_or_name: str) -> RuleCard | None:
 
 def fitting(word: str) -> list[RuleCard]:
     """The cards that a word may mean: those whose code starts with it, else those with it in their name or summary."""
-    from fsdp_migrate.rules.every import RULES
-
-    cards, folded = [rule.card for rule in RULES], word.casefold()
+    cards, folded = [rule.card for rule in _all()], word.casefold()
     family = [card for card in cards if card.code.casefold().startswith(folded)]
     return family or [card for card in cards if folded in f"{card.name} {card.summary}".casefold()]
 
 
+def _all() -> tuple[Rule, ...]:
+    from fsdp_migrate.rules.index import ENTRIES
+
+    return tuple(entry.load() for entry in ENTRIES)
+
+
 def __getattr__(name: str) -> Any:
     if name == "RULES":
-        from fsdp_migrate.rules.every import RULES
-
-        return RULES
+        return _all()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

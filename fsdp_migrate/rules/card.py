@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.floors import around, changed, is_only_for_older, newest, older, range_from, too_old
+from fsdp_migrate.rules.supported_releases import around, changed, is_only_for_older, newest, older, range_from, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Ve
     """The verdict, without its fix if the file replaces what `place` reads by something of its own, as patches do."""
     if verdict.fix is None:
         return verdict
-    from fsdp_migrate.rules.replaced import replaced_at  # needed only where something can be fixed
+    from fsdp_migrate.rules.patched_names import replaced_at  # needed only where something can be fixed
 
     where = replaced_at(facts, place)
     return verdict if where is None else manual(f"{where} puts something else in its place: bring that along")

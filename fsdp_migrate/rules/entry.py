@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A rule as the index has it; `module` holds the rule.
+    """A rule as the index has it; `module` holds the rule, by its name in the package.
 
     `needles`, `neighbour`, `near`, `names` and `everywhere` are the rule's own; `changed` says that all names of the
     API data which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is
@@ -43,9 +43,9 @@ _LOADED: dict[str, Rule] = {}
 def _load(name: str, code: str) -> Rule:
     from fsdp_migrate.rules.card import Rule
 
-    module = importlib.import_module(f"fsdp_migrate.rules.{name}")
+    module = importlib.import_module(f"fsdp_migrate.{name}")
     for value in vars(module).values():
         for rule in value if isinstance(value, tuple) else (value,):
             if isinstance(rule, Rule) and rule.card.code == code:
                 return rule
-    raise LookupError(f"fsdp_migrate.rules.{name} has no rule {code}")
+    raise LookupError(f"fsdp_migrate.{name} has no rule {code}")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fsdp_migrate.findings import Applicability, Finding
-from fsdp_migrate.near import closest_rule
 from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.spelling import closest_rule
 from fsdp_migrate.suppressions import Directive, Suppressions
 
 _RULES = {entry.code: entry.name for entry in ENTRIES}

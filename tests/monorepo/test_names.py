@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 
 PROJECTS = Path(__file__).parent / "projects"
 SAVING = "trainer/trainer/saving.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.report.output import LINT_FORMATS
 from tests import stub_engine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 
 HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 FULL = "state = FSDP.full_optim_state_dict(model, optim)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
 from fsdp_migrate.runner.noqa import with_noqa

@@ -10,7 +10,7 @@ import pytest
 
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.verify.fixtures import Condition, Fails, find_fixtures
-from tools.new_rule import ROOT, SOME_METHOD, Refused, checked, main, registered, scaffold
+from tools.new_rule import ROOT, SOME_METHOD, Refused, checked, main, scaffold
 
 TAKEN = {rule.card.code for rule in RULES}
 MANUAL, SAFE, GONE, FREE = sorted({f"FSDP{number}" for number in range(500, 600)} - TAKEN)[-4:]
@@ -21,6 +21,7 @@ STARTED = (
     [GONE, "started-gone", "a method of torch 1.12", "--method", "_get_chunk", "--rewrites", "get_state_dict_type"],
 )
 NAMES = [name for _, name, *_ in STARTED]
+FAMILY = "targets/modernise/constructor"
 
 
 def run(folder: Path, *arguments: str, text: str = "") -> str:
@@ -35,9 +36,9 @@ def run(folder: Path, *arguments: str, text: str = "") -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what rules and their tests need, with three rules started in it."""
     root = tmp_path_factory.mktemp("tree")
-    for folder in ("fsdp_migrate", "tools", "tests/rules", "tests/modules"):
+    for folder in ("fsdp_migrate", "tools", "tests/rules", "tests/workspace/modules"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("tests/__init__.py", "tests/test_fixtures.py", "pyproject.toml"):
+    for file in ("tests/workspace/__init__.py", "tests/__init__.py", "tests/test_fixtures.py", "pyproject.toml"):
         shutil.copy(ROOT / file, root / file)
     for arguments in STARTED:
         run(root, "tools.new_rule", *arguments)
@@ -58,10 +59,10 @@ def test_a_rule_that_rewrites_gets_two_fixtures(tree: Path) -> None:
 
 
 def test_started_files_are_linted_formatted_and_typed(tree: Path) -> None:
-    modules = [f"fsdp_migrate/rules/{name.replace('-', '_')}.py" for name in NAMES]
-    tests = [f"tests/rules/test_{name.replace('-', '_')}.py" for name in NAMES]
-    run(tree, "ruff", "check", *modules, *tests, "fsdp_migrate/rules/every.py")
-    run(tree, "ruff", "format", "--check", *modules, *tests, "fsdp_migrate/rules/every.py")
+    modules = [f"fsdp_migrate/{FAMILY}/{name.replace('-', '_')}.py" for name in NAMES]
+    tests = [f"tests/{FAMILY}/test_{name.replace('-', '_')}.py" for name in NAMES]
+    run(tree, "ruff", "check", *modules, *tests)
+    run(tree, "ruff", "format", "--check", *modules, *tests)
     run(tree, "mypy", "--follow-imports=silent", *modules)
 
 
@@ -111,15 +112,14 @@ def test_what_to_do_next_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.new_rule.ROOT", tmp_path)
-    registry = tmp_path / "fsdp_migrate" / "rules" / "every.py"
-    registry.parent.mkdir(parents=True)
-    for name in ("every.py", "index.py"):
-        shutil.copy(ROOT / "fsdp_migrate" / "rules" / name, registry.parent)
+    index = tmp_path / "fsdp_migrate" / "rules" / "index.py"
+    index.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "fsdp_migrate" / "rules" / "index.py", index)
     assert main([MANUAL, "fsdp-modules", "x"]) == 0
     output = capsys.readouterr().out
     assert "wrote fixtures/fsdp-modules/first/before.py\n" in output
     assert '-k "fsdp-modules or fsdp_modules"\n' in output
-    assert "    fsdp_modules.RULE,\n" in registry.read_text()
+    assert f'"fsdp-modules", "{FAMILY}/fsdp_modules"'.replace("/", ".") in index.read_text()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_to_do_next_is_said(
         (["fsdp599", "x", "y"], "a code is FSDP and three digits"),
         ([FREE, "Some_Name", "y"], "a name is lower-case words with hyphens"),
         ([FREE, "import", "y"], "a name is lower-case words with hyphens"),
-        ([FREE, "card", "y"], "fsdp_migrate/rules/card.py is there already"),
+        ([FREE, "methods", "y"], f"fsdp_migrate/{FAMILY}/methods.py is there already"),
         ([FREE, "x", 'a "y"'], "a summary is one line without double quotes"),
         ([FREE, "x", "a\ny"], "a summary is one line without double quotes"),
         ([FREE, "x", "y" * 101], "the summary has 101 characters: keep it within 100"),
@@ -161,22 +161,11 @@ def test_the_index_with_started_rules_is_what_building_it_gives(tree: Path) -> N
     assert run(tree, "tools.build_rule_index") == "index.py is up to date\n"
 
 
-def test_a_rule_is_registered_in_both_lists_or_not_at_all() -> None:
-    imports = "from fsdp_migrate.rules import (\n    a,\n    c,\n)\n\n"
-    text = imports + "_RULES = (\n    *a.RULES,\n    c.RULE,\n)\nx = (\n    a,\n)\n"
-    new = text.replace("    a,\n    c,\n", "    a,\n    b,\n    c,\n").replace(
-        "    c.RULE,\n", "    c.RULE,\n    b.RULE,\n"
-    )
-    assert registered(text, "b") == new
-    with pytest.raises(Refused, match=r"rules/every.py has no import list"):
-        registered(text.replace("_RULES = (", "_RULES = ["), "b")
-
-
 def test_nothing_is_overwritten(tree: Path) -> None:
     request = checked(FREE, "fsdp-modules-2", "x", "fsdp_modules")
-    test = tree / "tests" / "rules" / "test_fsdp_modules_2.py"
+    test = tree / "tests" / FAMILY / "test_fsdp_modules_2.py"
     test.write_text("mine\n")
-    with pytest.raises(Refused, match=r"tests/rules/test_fsdp_modules_2\.py is there already"):
+    with pytest.raises(Refused, match=rf"tests/{FAMILY}/test_fsdp_modules_2\.py is there already"):
         scaffold(tree, request)
     test.unlink()
-    assert len(scaffold(tree, request)) == 5
+    assert len(scaffold(tree, request)) == 4

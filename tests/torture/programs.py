@@ -12,7 +12,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 import fsdp_migrate
-from fsdp_migrate.cli import cli
+from fsdp_migrate.commands.cli import cli
 
 COMMAND = [sys.executable, "-m", "fsdp_migrate"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(fsdp_migrate.__file__).parent.parent)}

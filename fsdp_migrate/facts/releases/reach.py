@@ -12,8 +12,8 @@ from packaging.version import Version
 from fsdp_migrate.facts.scopes import Binding, Structure
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.elsewhere import Elsewhere
     from fsdp_migrate.facts.names import Meaning
+    from fsdp_migrate.facts.other_modules import Elsewhere
 
 
 class Names(Protocol):

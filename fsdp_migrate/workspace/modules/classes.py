@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.elsewhere import ForeignClass
-from fsdp_migrate.facts.held import all_members
+from fsdp_migrate.facts.class_members import all_members
+from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.workspace.modules.sketch import is_torch, joined
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.elsewhere import ForeignClass, Use
-from fsdp_migrate.facts.held import members_behind
+from fsdp_migrate.facts.class_members import members_behind
+from fsdp_migrate.facts.other_modules import ForeignClass, Use
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.workspace.modules.classes import FSDP_CLASS, foreign_class

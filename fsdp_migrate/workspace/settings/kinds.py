@@ -42,7 +42,7 @@ def _strings(value: Any, wanted: str) -> list[str]:
 def _choice(value: Any, known: tuple[str, ...]) -> str:
     text: str = _typed(value, str, f"one of {', '.join(known)}")
     if text not in known:
-        from fsdp_migrate.near import closest  # only for messages
+        from fsdp_migrate.spelling import closest  # only for messages
 
         raise ConfigError(f"{text!r} is none of {', '.join(known)}{closest(text, known)}")
     return text

@@ -118,7 +118,7 @@ def _load(path: str) -> dict[str, Any]:
 
 def _advice(path: str, key: str) -> str:
     """What to do about a key that is no setting."""
-    from fsdp_migrate.near import closest
+    from fsdp_migrate.spelling import closest
     from fsdp_migrate.workspace.settings.table import BY_KEY
 
     if key == "tool" and os.path.basename(path) != PYPROJECT:

@@ -135,7 +135,7 @@ def code_prefix(selector: str, rules: Mapping[str, str]) -> str:
     prefix = selector.upper()
     if prefix and any(code.startswith(prefix) for code in rules):
         return prefix
-    from fsdp_migrate.near import closest_rule  # only for messages
+    from fsdp_migrate.spelling import closest_rule  # only for messages
 
     hint = closest_rule(selector, rules)
     raise ConfigError(f"no rule is called {selector!r}{hint}; `fsdp-migrate rules` lists them")

@@ -1,0 +1,152 @@
+"""Members of objects whose class a file makes plain: FSDP models, modules of FSDP2, device meshes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from fsdp_migrate.code.torch_names import imports, torch_path
+from fsdp_migrate.code.torch_presence import having
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.annotations import options, texts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.rules.changed_names import changed_names
+
+# Classes by a path that the oldest releases have, and the newest ones as a stand-in.
+FSDP2 = "torch.distributed._composable.fsdp.FSDPModule"
+MESH = "torch.distributed._tensor.DeviceMesh"
+_NEW_MESH = "torch.distributed.device_mesh.DeviceMesh"
+MESHES = "torch.distributed.device_mesh._MeshEnv"
+_OTHER_FSDP2 = ("torch.distributed.fsdp.fully_shard", "torch.distributed.fsdp.FSDPModule")
+_MAX_DEPTH = 3
+_MESH_NAMES = ("DeviceMesh", "init_device_mesh")
+_ALL_MESHES = "torch.distributed.device_mesh._mesh_resources"
+# Names of setters are FSDP2's own; others, such as `unshard`, may belong to anything.
+_OWN = "set_"
+
+
+def members(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
+    """Attributes read off such an object that changed between releases, with their full names, in order."""
+    return facts.memo(members, lambda: tuple(_members(facts)))
+
+
+def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
+    fsdp2, meshes, changed = _uses_fsdp2(facts), _uses_meshes(facts), _changed_members()
+    for node in facts.structure.attributes:
+        if node.attr not in changed or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
+            continue
+        if facts.fsdp.is_instance(node.value, node.attr):
+            yield f"{FSDP}.{node.attr}", node
+        elif fsdp2 and node.attr.startswith(_OWN) and having(f"{FSDP2}.{node.attr}"):
+            yield f"{FSDP2}.{node.attr}", node
+        elif meshes and torch_path(facts, node.value) == _ALL_MESHES:
+            yield f"{MESHES}.{node.attr}", node
+        elif meshes and is_mesh(facts, node.value):
+            yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
+
+
+@cache
+def _changed_members() -> frozenset[str]:
+    """The members of these classes that changed."""
+    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES)
+    owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
+    names = (name.rpartition(".") for name in changed_names())
+    return frozenset(member for owner, _, member in names if owner in owners)
+
+
+def _mesh_class(facts: ModuleFacts, member: str) -> str:
+    """The class of meshes, under its newer path for what came with that, if the file imports nothing older."""
+    if any(taken.path.startswith(MESH.rpartition(".")[0]) for taken in imports(facts)):
+        return MESH
+    newer, older = having(f"{_NEW_MESH}.{member}"), having(f"{MESH}.{member}")
+    return _NEW_MESH if newer and newer[0] == older[0] else MESH
+
+
+def is_given(facts: ModuleFacts, name: str) -> bool:
+    """Whether the file has a member of this name of its own: a method, an assigned attribute, or one it asks for."""
+    return name in facts.memo(is_given, lambda: _given(facts))
+
+
+def _given(facts: ModuleFacts) -> set[str]:
+    structure = facts.structure
+    named = [function.name for function in structure.functions] + [node.attr for node in structure.stores]
+    return {constant.value for constant in structure.strings if isinstance(constant.value, str)}.union(named)
+
+
+def _uses_fsdp2(facts: ModuleFacts) -> bool:
+    owner = FSDP2.rpartition(".")[0]
+    return any(taken.path.startswith(owner) or taken.path in _OTHER_FSDP2 for taken in imports(facts))
+
+
+def _uses_meshes(facts: ModuleFacts) -> bool:
+    return any("mesh" in taken.path.lower() or taken.path.startswith("torch.distributed") for taken in imports(facts))
+
+
+def is_mesh(facts: ModuleFacts, node: ast.expr, depth: int = 0) -> bool:
+    """Whether `node` holds nothing but device meshes, or None: built or annotated as such in this file."""
+    if depth > _MAX_DEPTH:
+        return False
+    if isinstance(node, ast.Call):
+        return _is_mesh_path(torch_path(facts, node.func))
+    bound = [one for one in _bound(facts, node) if one.annotation is not None or not is_literal(one.value, None)]
+    return bool(bound) and all(_binds_mesh(facts, one, depth) for one in bound)
+
+
+def made_by(facts: ModuleFacts, node: ast.expr) -> list[ast.Call]:
+    """The calls that build what `node` holds, none where something else may be in it."""
+    values = [node] if isinstance(node, ast.Call) else [one.value for one in _bound(facts, node)]
+    calls = [value for value in values if isinstance(value, ast.Call)]
+    return calls if len(calls) == len(values) else []
+
+
+class _Bound(NamedTuple):
+    """What a name or an attribute is bound to in one place, and the annotation there."""
+
+    annotation: ast.expr | None
+    value: ast.expr | None
+
+
+def _bound(facts: ModuleFacts, node: ast.expr) -> list[_Bound]:
+    """What the file binds a name to, or an attribute that is written like `node`."""
+    if isinstance(node, ast.Name):
+        bindings = facts.names.bindings(node)
+        places = [one.node if one.kind is Kind.PARAMETER else facts.structure.parents[one.node] for one in bindings]
+        return [_Bound(getattr(place, "annotation", None), one.value) for place, one in zip(places, bindings)]
+    if not isinstance(node, ast.Attribute):
+        return []
+    same = (
+        one for one in facts.structure.stores if one.attr == node.attr and ast.dump(one.value) == ast.dump(node.value)
+    )
+    statements = [facts.structure.parents[one] for one in same]
+    return [_Bound(getattr(one, "annotation", None), getattr(one, "value", None)) for one in statements]
+
+
+def _binds_mesh(facts: ModuleFacts, bound: _Bound, depth: int) -> bool:
+    if bound.annotation is not None and (paths := list(_class_paths(facts, bound.annotation))):
+        return all(_is_mesh_path(path) for path in paths)
+    return isinstance(bound.value, (ast.Name, ast.Call)) and is_mesh(facts, bound.value, depth + 1)
+
+
+def _class_paths(facts: ModuleFacts, cls: ast.expr) -> Iterator[str | None]:
+    """The full names in torch of the classes that an annotation allows, None for others and nothing for None."""
+    for option in options(cls):
+        if isinstance(option, ast.Constant) and isinstance(option.value, str):
+            yield from (_path_of_text(facts, cls, text) for text in texts(option.value))
+        else:
+            yield torch_path(facts, option)
+
+
+def _path_of_text(facts: ModuleFacts, cls: ast.expr, text: str) -> str | None:
+    """The full name of what a chain of names in a quoted annotation stands for, None unless one import brings it."""
+    root, dot, rest = text.partition(".")
+    home = facts.scope(cls).lookup(root)
+    targets = {binding.target for binding in home.bindings[root]} if home is not None else set()
+    return f"{targets.pop()}{dot}{rest}" if len(targets) == 1 else None
+
+
+def _is_mesh_path(path: str | None) -> bool:
+    return path is not None and path.startswith("torch.distributed.") and path.rpartition(".")[2] in _MESH_NAMES

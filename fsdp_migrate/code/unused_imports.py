@@ -1,0 +1,114 @@
+"""Which imports a fix leaves unused: the uses of imported names that it takes away."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from fsdp_migrate.edits import ImportBinding, Release
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.looked_up_names import look_up
+from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
+
+_TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
+
+
+def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
+    """The release of the imported name that the name or attribute chain `node` starts with, empty for others."""
+    found = look_up(node)
+    node = node if found is None else found.owner
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ()
+    bindings = facts.names.bindings(node)
+    if len(bindings) != 1 or not _is_import(bindings[0]):
+        return ()
+    return (Release(facts.source.span(node), import_binding(facts, bindings[0])),)
+
+
+def import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
+    """A name that an import binds, with all its uses."""
+    return facts.memo((import_binding, binding), lambda: _import_binding(facts, binding))
+
+
+def _import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
+    uses = tuple(sorted(facts.source.span(use) for use in uses_of(binding)))
+    return ImportBinding(facts.source.span(binding.node), binding.name, uses, _is_removable(facts, binding))
+
+
+def uses_of(binding: Binding) -> Iterator[ast.Name]:
+    """Where the name of a binding is read, in its scope and those inside."""
+    for scope in binding.scope.module.users.get(binding.name, ()):
+        if scope.lookup(binding.name) is binding.scope:
+            yield from scope.uses[binding.name]
+
+
+def _is_import(binding: Binding) -> bool:
+    """Whether an import binds the name, and does no more: `import a.b` also loads `b`, for all who have `a`."""
+    if binding.kind is not Kind.IMPORT or not isinstance(binding.node, (ast.Import, ast.ImportFrom)):
+        return False
+    plain = isinstance(binding.node, ast.Import)
+    return not (plain and any("." in alias.name and not alias.asname for alias in binding.node.names))
+
+
+def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
+    scope = binding.scope
+    if len(scope.bindings[binding.name]) != 1 or scope.is_class or _is_guarded(facts, binding):
+        return False
+    # The other modules are asked last: to answer, all files of the project are read.
+    return not _is_named_in_text(facts, binding.name) and not is_exported(facts, binding)
+
+
+def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether other modules take an imported name from this one, or are meant to; `__all__` apart."""
+    scope = binding.scope
+    if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
+        return True
+    elsewhere = facts.names.elsewhere
+    return elsewhere is not None and scope.is_module and elsewhere.is_imported(binding.name)
+
+
+def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether the import stands in a `try`, or at module level under an `if`: others may rely on the name."""
+    node = binding.node
+    while node is not binding.scope.node:
+        node = facts.structure.parents[node]
+        if isinstance(node, TRIES) or (isinstance(node, ast.If) and binding.scope.is_module):
+            return True
+    return False
+
+
+def _is_explicit_export(binding: Binding) -> bool:
+    """Whether the name is imported as itself, which marks it as meant for others."""
+    assert isinstance(binding.node, (ast.Import, ast.ImportFrom))
+    return any(alias.asname == alias.name == binding.name for alias in binding.node.names)
+
+
+def _is_named_in_text(facts: ModuleFacts, name: str) -> bool:
+    """Whether a string (`__all__`, a quoted annotation, `getattr`) or a type comment may refer to the name."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    if any(True for _ in strings_naming(facts, name)):
+        return True
+    return any(_TYPE_COMMENT.match(comment) and word.search(comment) for _, comment in facts.source.comments)
+
+
+def strings_naming(facts: ModuleFacts, name: str) -> Iterator[ast.Constant]:
+    """The strings that may refer to a name: `__all__`, quoted annotations, what is given to `getattr`."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    for constant in facts.structure.strings:
+        if isinstance(constant.value, str) and word.search(constant.value) and _is_expression(constant.value):
+            yield constant
+
+
+def _is_expression(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True

@@ -1,0 +1,151 @@
+"""The command `verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fsdp_migrate import runner
+from fsdp_migrate.commands.options import usage_errors
+from fsdp_migrate.source import is_notebook
+from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fsdp_migrate.verify import Fixture
+
+
+@click.command(
+    short_help="Run programs before and after a rewrite, and compare them.",
+    epilog="""\b
+Examples:
+  fsdp-migrate verify
+  fsdp-migrate verify -k FSDP104 --nproc 4
+  fsdp-migrate verify my/case/
+  fsdp-migrate verify --rewrite my/before.py
+
+Exit codes: 0 every program that ran did as expected, and one ran at least,
+1 one did not, 2 bad usage or no torch.""",
+)
+@click.argument("paths", nargs=-1, type=click.Path(exists=True))
+@click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
+@click.option("--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more where needed]")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="Where the ranks run; auto takes GPUs where there are enough.",
+)
+@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
+@click.option("--full", is_flag=True, help="Every sharding strategy and optimizer, on 2 and 4 ranks.")
+@click.option(
+    "--torch", "pythons", metavar="PYTHON", multiple=True, help="A Python with another torch; may be repeated."
+)
+@click.option(
+    "--rewrite",
+    "to_rewrite",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Compare this program with what a rewrite makes of it; may be repeated.",
+)
+@click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
+@click.option(
+    "--nnodes",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Number of machines; this and the next three are as for torchrun.",
+)
+@click.option("--node-rank", type=click.IntRange(min=0), help="The number of this machine.")
+@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet.")
+@click.option("--rdzv-backend", metavar="NAME", help="How they meet.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Format of the report.",
+)
+def verify(**options: Any) -> None:
+    """Run programs before and after rewriting on real process groups, and compare what every rank observes.
+
+    PATHS are cases, folders with a before.py and an after.py, or folders of cases (default: the bundled fixtures).
+    """
+    import tempfile
+    from pathlib import Path
+
+    from fsdp_migrate import verify as harness
+
+    _check(options)
+    settings = harness.Settings(
+        nproc=options["nproc"],
+        device=options["device"],
+        timeout=options["timeout"],
+        full=options["full"],
+        pythons=options["pythons"],
+        rendezvous=harness.Rendezvous(
+            options["nnodes"], options["node_rank"], options["rdzv_endpoint"], options["rdzv_backend"]
+        ),
+    )
+    chosen = {"keyword": options["keyword"], "output_format": options["output_format"]}
+    if not options["to_rewrite"]:
+        click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
+    with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
+        pairs = [_rewritten_pair(Path(path), Path(folder), options["unsafe_fixes"]) for path in options["to_rewrite"]]
+        code = harness.run(settings, pairs=pairs, **chosen)
+    click.get_current_context().exit(code)
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse what does not go together."""
+    if options["paths"] and options["to_rewrite"]:
+        raise click.UsageError("give PATHS or --rewrite, not both")
+    if options["unsafe_fixes"] and not options["to_rewrite"]:
+        raise click.UsageError("--unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need")
+    if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
+        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet")
+
+
+def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
+    """A program and what rewriting makes of it, written into `folder`."""
+    if is_notebook(str(before)):
+        raise click.UsageError(f"{before}: a notebook is no program with a scenario: give a .py file")
+    from fsdp_migrate.verify import FixtureError, read_fixture
+
+    configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
+    with usage_errors():
+        run, changes = runner.rewrite(filesystem.discover((str(before),)), configuration, write=False)
+    if run.failures:
+        raise click.UsageError(f"{before}: {run.failures[0].message}")
+    if not changes:
+        left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
+        raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
+    if not _has_scenario(changes[0].before):
+        raise click.UsageError(f"{before}: there is no function scenario(trial) in it, which is what the ranks run")
+    after = folder / str(len(list(folder.iterdir()))) / before.name
+    after.parent.mkdir()
+    after.write_bytes(changes[0].after)
+    try:
+        return read_fixture(before, after)
+    except FixtureError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _has_scenario(program: bytes) -> bool:
+    """Whether a program that parses may have a `scenario`, by whatever means: the ranks need seconds to find out."""
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(program)
+    names = {"scenario", "*"}
+    return any(
+        names & {getattr(part, field, None) for field in ("name", "asname", "id", "value")}
+        for part in ast.walk(tree)
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.alias, ast.Name, ast.Constant))
+    )

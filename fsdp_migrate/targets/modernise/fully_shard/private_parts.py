@@ -1,0 +1,78 @@
+"""FSDP513: private parts of FSDP2 that have another form.
+
+Sources: catalogue fs2-param-group-private (2.12.0 _fsdp_state.py:80) and fs2-args-by-version (2.6.0 _fully_shard.py:
+`UnshardHandle` is an interface without arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.code.instance_members import is_given
+from fsdp_migrate.code.torch_names import imports, torch_path
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+
+_GROUP, _HANDLE = "_fsdp_param_group", "UnshardHandle"
+_SEVERAL, _INTERFACE = Version("2.12"), Version("2.6")
+_PLACES = ("torch.distributed._composable.fsdp", "torch.distributed.fsdp")
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find the one parameter group of a state, and handles that are built by hand."""
+    yield from _groups(facts, card)
+    for call in facts.structure.calls:
+        path = torch_path(facts, call.func) or ""
+        is_handle = path.startswith(_PLACES) and path.endswith(f".{_HANDLE}") and (call.args or call.keywords)
+        if is_handle and any(release >= _INTERFACE for release in facts.gates.alive(call)):
+            message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is what `unshard` returns, and no more"
+            verdict = manual("call `module.unshard(async_op=True)`, which gives a handle")
+            yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.BREAKS)
+
+
+def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    if is_given(facts, f"{_GROUP}s") or is_given(facts, _GROUP):
+        return
+    if not any(taken.path.startswith(_PLACES) for taken in imports(facts)):
+        return
+    for node in facts.structure.attributes:
+        # One of FSDP2's modules has this name too.
+        if node.attr != _GROUP or torch_path(facts, node) is not None:
+            continue
+        if any(release >= _SEVERAL for release in facts.gates.alive(node)):
+            message = f"`{_GROUP}` is the only one of `{_GROUP}s` since torch 2.12, and fails where there are several"
+            verdict = manual(f"go through `{_GROUP}s` where it is there")
+            yield finding(facts, card, node, facts.statement(node), message, verdict)
+
+
+_IMPORT = "from torch.distributed.fsdp import UnshardHandle, fully_shard\n\n"
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP513",
+        name="fully-shard-internals",
+        summary=f"`{_GROUP}` of a module's state, or an `{_HANDLE}` built by hand",
+        explanation=f"""\
+A module of FSDP2 can have several groups of parameters since torch 2.12: its state has the list `{_GROUP}s`, and the
+old `{_GROUP}` asserts that there is one. That is a hint, since there is one unless several meshes are used.
+
+`{_HANDLE}` is the interface of what `unshard(async_op=True)` returns. torch 2.4 and 2.5 let it be built from a
+parameter group; since 2.6 it takes no arguments.""",
+        applicability="manual",
+        severity=Severity.HINT,
+        flags=(
+            Example(before=_IMPORT + f"group = fully_shard.state(model).{_GROUP}\n", torch=">=2.6"),
+            Example(before=_IMPORT + f"handle = {_HANDLE}(group)\n", torch=">=2.6"),
+        ),
+        leaves=(
+            _IMPORT + f"state = fully_shard.state(model)\ngroups = getattr(state, '{_GROUP}s', None)\n",
+            _IMPORT + f"handle: {_HANDLE} = model.unshard(async_op=True)\n",
+        ),
+        url="https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+    ),
+    needles=(_GROUP, _HANDLE),
+    check=check,
+)

@@ -1,0 +1,94 @@
+"""FSDP811-814: old names of torch.distributed itself.
+
+Sources: catalogue c10d-gather-base, c10d-reduce-op, c10d-get-rank, c10d-misc (1.13 and 2.4 distributed_c10d.py, and
+2.2, which has no `*_multigpu` any more).
+"""
+
+from __future__ import annotations
+
+from fsdp_migrate.rules.card import Example, Rule, RuleCard
+from fsdp_migrate.targets.modernise.moved.planner import check
+from fsdp_migrate.targets.modernise.moved.public_table import GATHERS, MULTIGPU, OPERATIONS, RANKS
+from fsdp_migrate.targets.modernise.moved.table import last_parts
+
+_URL = "https://pytorch.org/docs/stable/distributed.html"
+_IMPORT = "import torch.distributed as dist\n\n"
+
+_CARDS = (
+    RuleCard(
+        code=GATHERS,
+        name="gather-base",
+        summary="`_all_gather_base` and `_reduce_scatter_base` of torch.distributed",
+        explanation="""\
+Both warn since torch 1.13, where `all_gather_into_tensor` and `reduce_scatter_tensor` came with the same arguments.
+Those are right on every release: only torch 2.13 and 2.14 point from them to `all_gather_single` and
+`reduce_scatter_single`, 2.15 has taken that back, and they are never reported.""",
+        applicability="safe or manual",
+        deprecated="1.13",
+        flags=(
+            Example(
+                before=_IMPORT + "dist._all_gather_base(whole, part, group=group)\n",
+                after=_IMPORT + "dist.all_gather_into_tensor(whole, part, group=group)\n",
+            ),
+        ),
+        leaves=(
+            _IMPORT + "dist.all_gather_into_tensor(whole, part)\n",
+            _IMPORT + "gather = (\n    dist.all_gather_into_tensor\n    if hasattr(dist, 'all_gather_into_tensor')\n"
+            "    else dist._all_gather_base\n)\n",
+        ),
+        url=_URL,
+    ),
+    RuleCard(
+        code=OPERATIONS,
+        name="reduce-op",
+        summary="`torch.distributed.reduce_op`, the old `ReduceOp`",
+        explanation="""\
+Every attribute of `reduce_op` warns; `ReduceOp` has the same ones, in all releases.""",
+        applicability="safe or manual",
+        deprecated="1.11",
+        flags=(
+            Example(
+                before=_IMPORT + "dist.all_reduce(loss, op=dist.reduce_op.SUM)\n",
+                after=_IMPORT + "dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n",
+            ),
+            Example(before=_IMPORT + "ops = vars(dist.reduce_op)\n", note="not one of its attributes"),
+        ),
+        leaves=(_IMPORT + "dist.all_reduce(loss, op=dist.ReduceOp.SUM)\n",),
+        url=_URL,
+    ),
+    RuleCard(
+        code=RANKS,
+        name="get-rank",
+        summary="`_get_global_rank` and `_get_group_rank` of torch.distributed",
+        explanation="""\
+Torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get_global_rank` warns since then,
+`_get_group_rank` is gone. The keyword `rank=` is `group_rank=` and `global_rank=` now.""",
+        applicability="safe or manual",
+        deprecated="1.13",
+        flags=(
+            Example(
+                before="from torch.distributed import distributed_c10d\n\n"
+                "source = distributed_c10d._get_global_rank(group, rank=0)\n",
+                after="from torch.distributed import distributed_c10d\n\n"
+                "source = distributed_c10d.get_global_rank(group, group_rank=0)\n",
+            ),
+        ),
+        leaves=(_IMPORT + "source = dist.get_global_rank(group, 0)\n", "def f(self):\n    self._get_global_rank()\n"),
+        url=_URL,
+    ),
+    RuleCard(
+        code=MULTIGPU,
+        name="multigpu-collective",
+        summary="collectives over several GPUs of one process, such as `all_reduce_multigpu`",
+        explanation="""\
+Deprecated in torch 1.13 and removed in 2.2. A process drives one GPU, and calls the collective with one tensor.""",
+        applicability="manual",
+        deprecated="1.13",
+        removed="2.2",
+        flags=(Example(before=_IMPORT + "dist.all_reduce_multigpu([one, two])\n"),),
+        leaves=(_IMPORT + "dist.all_reduce(one)\n",),
+        url=_URL,
+    ),
+)
+
+RULES = tuple(Rule(card, last_parts(card.code), check, neighbour=True) for card in _CARDS)

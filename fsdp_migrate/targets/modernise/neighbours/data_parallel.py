@@ -1,0 +1,95 @@
+"""FSDP815: arguments of DistributedDataParallel that warn.
+
+Source: catalogue c10d-misc (1.11 to 2.15 nn/parallel/distributed.py: `check_reduction` warns where it is true,
+`broadcast_buffers` since 2.13 wherever it is given).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.code.dropped_arguments import without
+from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+
+_DDP = frozenset(f"torch.nn.parallel{inner}.DistributedDataParallel" for inner in ("", ".distributed"))
+_CHECK, _BROADCAST = "check_reduction", "broadcast_buffers"
+_BROADCAST_WARNS = Version("2.13")
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find the two arguments in constructions of DistributedDataParallel."""
+    for call in facts.structure.calls:
+        if torch_path(facts, call.func) not in _DDP:
+            continue
+        for index, argument in enumerate(ordered_arguments(call)):
+            if not isinstance(argument, ast.keyword):
+                continue
+            if argument.arg == _CHECK and facts.reached(call):
+                message = f"`{_CHECK}` has no effect in any torch, and warns if it is true"
+                yield finding(facts, card, argument, facts.statement(call), message, _without(facts, call, index))
+            elif argument.arg == _BROADCAST and _warns(facts, call):
+                message = f"`{_BROADCAST}` warns since torch 2.13"
+                verdict = _default(facts, call, index, argument.value)
+                # What nothing takes away yet is a hint.
+                severity = Severity.HINT if verdict.fix is None else Severity.DEPRECATED
+                yield finding(facts, card, argument, facts.statement(call), message, verdict, severity)
+
+
+def _warns(facts: ModuleFacts, call: ast.Call) -> bool:
+    return any(release >= _BROADCAST_WARNS for release in facts.gates.alive(call))
+
+
+def _default(facts: ModuleFacts, call: ast.Call, index: int, value: ast.expr) -> Verdict:
+    if is_literal(value, True):
+        return _without(facts, call, index)
+    return manual("`forward_sync_buffers=False` still copies the buffers once at the start: see which of them you want")
+
+
+def _without(facts: ModuleFacts, call: ast.Call, index: int) -> Verdict:
+    arguments = ordered_arguments(call)
+    argument = arguments[index]
+    assert isinstance(argument, ast.keyword)
+    if not isinstance(argument.value, ast.Constant):
+        return manual(f"drop `{argument.arg}`, unless computing it does something else")
+    return without(facts, call, Bound(argument.value, index))
+
+
+_IMPORT = "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP815",
+        name="data-parallel-arguments",
+        summary=f"`{_CHECK}` and `{_BROADCAST}` of DistributedDataParallel",
+        explanation=f"""\
+`{_CHECK}` has done nothing since before torch 1.11, and warns where it is true: it is dropped. `{_BROADCAST}` warns
+since 2.13 wherever it is given. True is the default on every release, and is dropped. False is left to you: the new
+`forward_sync_buffers=False` copies the buffers from rank 0 when the model is built, which `{_BROADCAST}=False` does
+not, and older releases do not have it; that is a hint.""",
+        applicability="safe or manual",
+        deprecated="1.11",
+        flags=(
+            Example(
+                before=_IMPORT + f"model = DDP(net, {_CHECK}=True, device_ids=[rank])\n",
+                after=_IMPORT + "model = DDP(net, device_ids=[rank])\n",
+            ),
+            Example(
+                before=_IMPORT + f"model = DDP(net, device_ids=[rank], {_BROADCAST}=True)\n",
+                after=_IMPORT + "model = DDP(net, device_ids=[rank])\n",
+            ),
+            Example(before=_IMPORT + f"model = DDP(net, {_BROADCAST}=False)\n"),
+        ),
+        leaves=(_IMPORT + "model = DDP(net, device_ids=[rank])\n",),
+        url="https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    ),
+    needles=(_CHECK, _BROADCAST),
+    check=check,
+    neighbour=True,
+)

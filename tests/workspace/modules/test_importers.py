@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.workspace.modules.trees import PUBLIC, grow, report_of, rewritten
+
+LOAD = f"""\
+{PUBLIC}
+def load(model, optimizer, osd):
+    optimizer.load_state_dict(FSDP.scatter_full_optim_state_dict(osd, model))
+"""
+MAIN = "from ckpt import load\n\ndef main(model, optimizer, osd):\n    load(model, optimizer, osd)\n"
+
+
+def test_a_report_says_that_it_asked_who_imports_the_file(tmp_path: Path) -> None:
+    grow(tmp_path, {"ckpt.py": LOAD, "a.py": MAIN})
+    assert report_of(tmp_path, "ckpt.py").asked_all
+    assert not report_of(tmp_path, "a.py").asked_all
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from lib import FlatParameter",
+        "from lib import *",
+        "import lib\nlib.FlatParameter",
+        "from .lib import FlatParameter",
+        "import lib\n\ndef test(monkeypatch):\n    monkeypatch.setattr(lib, 'FlatParameter', Fake)",
+        'import lib\nmock.patch.object(lib, "FlatParameter", Fake)',
+        "def test(monkeypatch):\n    monkeypatch.setattr('lib.FlatParameter', Fake)",
+        'mock.patch("lib.FlatParameter", Fake)',
+    ],
+)
+def test_an_import_that_another_module_takes_stays(line: str, tmp_path: Path) -> None:
+    text = "from torch.distributed.fsdp import FlatParameter\n\ndef flat(ps):\n    return {}\n"
+    grow(tmp_path, {"lib.py": text.format("any(isinstance(p, FlatParameter) for p in ps)")})
+    assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
+    grow(tmp_path, {"other.py": "mock.patch('library.FlatParameter')\nx.FlatParameter\n'lib.FlatParameters'\n"})
+    assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
+    grow(tmp_path, {"user.py": f"{line}\n"})
+    assert b"import FlatParameter" in rewritten(tmp_path, "lib.py").raw
