@@ -196,6 +196,14 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("c10d-into-tensor", "FSDP610"): (">=2.13,<2.15", DIST + "dist.all_gather_into_tensor(a, b)\n"),
     ("c10d-reduce-op", "FSDP812"): (DEFAULT, DIST + "x = dist.reduce_op.SUM\n"),
     ("c10d-get-rank", "FSDP813"): (DEFAULT, C10D + "c10d._get_global_rank(g, 0)\n"),
+    ("c10d-misc", "FSDP520"): (
+        DEFAULT,
+        "import torch.distributed._functional_collectives as funcol\nfuncol.all_reduce(x, 'sum', group=list(ranks))\n",
+    ),
+    ("dcp-state-dict-parts", "FSDP520"): (
+        DEFAULT,
+        "from torch.distributed.checkpoint.state_dict import get_model_state_dict as get\nget(m, submodules={m.a})\n",
+    ),
     ("c10d-misc", "FSDP814"): (DEFAULT, DIST + "dist.all_reduce_multigpu([t])\n"),
     ("c10d-misc", "FSDP815"): (
         DEFAULT,
