@@ -191,6 +191,7 @@ _PRECISION = (
     _change("amp-autocast", "`torch.cuda.amp.autocast`", "801"),
     _change("amp-gradscaler", "`torch.cuda.amp.GradScaler`", "802"),
     _change("amp-custom-fwd", "`torch.cuda.amp.custom_fwd` and `_cast`", "803 610"),
+    _change("amp-autocast-state", "`torch.get_autocast_gpu_dtype` and its kin", "805"),
     _change("amp-sharded-scaler", "positions of `ShardedGradScaler`, and its base class", "804 802"),
 )
 _LOADING = (

@@ -72,9 +72,7 @@ def _is_by_module(facts: ModuleFacts, call: ast.Call, value: ast.expr) -> bool:
     """Whether a value is a dict whose keys are modules: the model of the call, or what is read off it."""
     if isinstance(value, ast.Name):
         definition = facts.names.definition(value)
-        return (
-            definition is not None and not isinstance(definition, ast.Name) and _is_by_module(facts, call, definition)
-        )
+        return isinstance(definition, ast.Dict) and _is_by_module(facts, call, definition)
     if not isinstance(value, ast.Dict) or not call.args or not value.keys or value.keys[0] is None:
         return False
     key: ast.expr = value.keys[0]

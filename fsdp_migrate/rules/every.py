@@ -5,6 +5,7 @@ from __future__ import annotations
 from fsdp_migrate.rules import (
     activation_checkpoint,
     amp,
+    autocast_state,
     behaviour,
     c10d,
     checkpoint_choices,
@@ -98,6 +99,7 @@ _RULES = (
     checkpoint_functions.RULE,
     *amp.RULES,
     sharded_scaler.RULE,
+    autocast_state.RULE,
     *c10d.RULES,
     data_parallel.RULE,
     *launch.RULES,

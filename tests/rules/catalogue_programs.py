@@ -220,6 +220,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     # Precision
     ("amp-autocast", "FSDP801"): (DEFAULT, AMP + "with torch.cuda.amp.autocast():\n    pass\n"),
     ("amp-gradscaler", "FSDP802"): (DEFAULT, AMP + "scaler = torch.cuda.amp.GradScaler()\n"),
+    ("amp-autocast-state", "FSDP805"): (DEFAULT, AMP + "x = torch.get_autocast_gpu_dtype()\n"),
     ("amp-custom-fwd", "FSDP803"): (DEFAULT, AMP + "@torch.cuda.amp.custom_fwd\ndef f(ctx):\n    pass\n"),
     ("amp-custom-fwd", "FSDP610"): (DEFAULT, AMP + "torch.cuda.amp.autocast_mode._cast(x, d)\n"),
     ("amp-sharded-scaler", "FSDP804"): (
