@@ -25,7 +25,7 @@ SWEPT = (
 # What a warning without a category says of something that is to go or to change.
 _WORDS = re.compile(
     r"deprecat|obsolete|legacy|will be removed|no longer|in favou?r of|should be passed|will soon|near future"
-    r"|future (version|release)|has no effect|explicitly",
+    r"|future (version|release)|has no effect|will be updated",
     re.IGNORECASE,
 )
 _FILTERS = frozenset({"filterwarnings", "simplefilter", "catch_warnings"})

@@ -1,0 +1,69 @@
+"""Every place at which a torch release warns of a deprecation has a rule that finds it, or a reason why none does."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fsdp_migrate.rules import RULES
+from fsdp_migrate.toml import tomllib
+from fsdp_migrate.torch_api import RELEASES
+from tests.rules.checks import lint
+from tools.wheel_api.warning_sites import Site
+
+HERE = Path(__file__).parent
+TABLE = (HERE / "warning_sites.tsv").read_text().splitlines()
+SITES = [Site(place, text) for place, _, text in (line.split("\t") for line in TABLE[1:])]
+
+
+class Answer(NamedTuple):
+    place: str = ""
+    built_in: str = ""
+    text: str = ""
+    rule: str = ""
+    torch: str = ">=2.1"
+    program: str = ""
+    reason: str = ""
+
+    def is_for(self, site: Site) -> bool:
+        return fnmatchcase(site.place, self.place) and self.text in site.text
+
+
+def programs(answer: Answer) -> set[str]:
+    """The program of an answer with the names of each place that it is for."""
+    texts = set()
+    for place in {site.place for site in SITES if answer.is_for(site)} or {""}:
+        cls, _, name = place.rpartition(":")[2].rpartition(".")
+        texts.add(answer.program.replace("NAME", name).replace("CLASS", cls))
+    return texts
+
+
+ANSWERS = [Answer(**fields) for fields in tomllib.loads((HERE / "warning_answers.toml").read_text())["answer"]]
+RULED = [(answer, program) for answer in ANSWERS if answer.rule for program in sorted(programs(answer))]
+
+
+def test_the_newest_releases_were_swept() -> None:
+    swept = TABLE[0].removeprefix("# torch ").split()
+    known = [str(release) for release in RELEASES]
+    assert {"2.1.2", "2.4.1", "2.6.0", "2.9.1", "2.13.0", "2.14.1"} <= set(swept) <= set(known)
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda site: f"{site.place} {site.text[:20]}")
+def test_every_place_has_one_answer(site: Site) -> None:
+    found = [answer for answer in ANSWERS if answer.is_for(site)]
+    assert len(found) == 1, f"give warning_answers.toml one answer for {site.place}: {site.text}"
+
+
+def test_every_answer_is_for_some_place_and_names_a_rule_or_a_reason() -> None:
+    unused = [answer for answer in ANSWERS if not answer.built_in and not any(map(answer.is_for, SITES))]
+    assert unused == []
+    assert [answer for answer in ANSWERS if bool(answer.rule) == bool(answer.reason)] == []
+    assert {answer.rule for answer, _ in RULED} <= {rule.card.code for rule in RULES}
+
+
+@pytest.mark.parametrize(("answer", "program"), RULED)
+def test_the_rule_finds_a_program_that_gets_the_warning(answer: Answer, program: str) -> None:
+    assert answer.rule in {finding.code for finding in lint(program, "FSDP", answer.torch)}
