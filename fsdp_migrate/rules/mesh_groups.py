@@ -53,7 +53,7 @@ def _infos(facts: ModuleFacts, card: RuleCard, node: ast.Attribute) -> Iterator[
     if _concerns(facts, node, _INFOS_REMOVED, _ONE):
         message = f"`DeviceMesh.{_INFOS}` was removed in torch {_INFOS_REMOVED}: use `{_ONE}(mesh_dim)`"
         verdict = manual("the group knows its `group_name`, and `get_process_group_ranks(group)` gives the ranks")
-        of_old = card._replace(removed=_INFOS_REMOVED)
+        of_old = card._replace(removed=_INFOS_REMOVED, floor=None)
         yield finding(facts, of_old, node, facts.statement(node), message, verdict)
 
 
