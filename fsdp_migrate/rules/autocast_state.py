@@ -42,14 +42,14 @@ def _functions() -> Iterator[tuple[str, _Function]]:
             yield f"torch.set_autocast_{word}_enabled", _Function("set_autocast_enabled", device, 1)
 
 
-_FUNCTIONS = dict(_functions())
+FUNCTIONS = dict(_functions())
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the functions where they are called, imported or passed on."""
     for node in (*facts.structure.attributes, *_imported(facts)):
         path = torch_path(facts, node) or ""
-        function = _FUNCTIONS.get(path)
+        function = FUNCTIONS.get(path)
         if function is None or not any(release >= Version(_SINCE) for release in facts.gates.alive(node)):
             continue
         if is_old_arm(facts, node, function.new):
@@ -62,7 +62,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _imported(facts: ModuleFacts) -> Iterator[ast.expr]:
     """The uses of the functions that are imported by name."""
     for taken in imports(facts):
-        if taken.path in _FUNCTIONS:
+        if taken.path in FUNCTIONS:
             yield from (use for binding in bindings_of(facts, taken) for use in uses_of(binding))
 
 
@@ -112,7 +112,7 @@ warn since torch 2.4. The same release brought `torch.get_autocast_dtype`, `set_
         ),
         url="https://pytorch.org/docs/stable/amp.html",
     ),
-    needles=tuple(sorted(path.rpartition(".")[2] for path in _FUNCTIONS)),
+    needles=tuple(sorted(path.rpartition(".")[2] for path in FUNCTIONS)),
     check=check,
     neighbour=True,
 )

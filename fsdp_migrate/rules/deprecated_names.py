@@ -31,6 +31,15 @@ from fsdp_migrate.torch_api.words import since
 _AREAS = ("torch.distributed.", "torch.nn.parallel.", "torch.nn.utils.", "torch.cuda.amp.", "torch.cpu.amp.")
 # What moves to the state-dict functions as a whole; until then it works, and only warns.
 _LATER = ("torch.distributed.checkpoint.", "torch.distributed._shard.")
+# How what torch points to differs from these collectives, seen on two ranks with torch 2.13.
+_DIFFERENTIABLE = "torch.distributed.nn."
+_DIFFERS = {
+    "all_gather": ", which gives one tensor instead of a tuple",
+    "all_reduce": ', which takes the name of the reduction, such as "sum"',
+    "all_to_all_single": ", which takes sizes instead of an output",
+    "broadcast": ", whose gradient is not summed over the ranks",
+    "reduce_scatter": ", which takes one tensor instead of a list",
+}
 _NEVER = Version("0")
 _END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
 # What may be named without a warning.
@@ -118,7 +127,8 @@ def _successor(path: str, known: Deprecation) -> str | None:
 def _advice(path: str, known: Deprecation) -> Verdict:
     new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
-        return manual(f"torch points to `{new}`")
+        differs = _DIFFERS.get(path.rpartition(".")[2], "") if path.startswith(_DIFFERENTIABLE) else ""
+        return manual(f"torch points to `{new}`{differs}")
     said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
     return manual(f'torch says "{said}"' if said and "{" not in said else "see its documentation for what to use")
 

@@ -119,7 +119,8 @@ def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
 @pytest.mark.parametrize("module", ["torch.distributed.nn", "torch.distributed.nn.functional"])
 def test_modules_that_the_data_does_not_read_warn_too(module: str) -> None:
     text = f"from {module} import all_gather, gather\nall_gather(x)\ngather(x)\n"
-    expected = "torch points to `torch.distributed._functional_collectives.all_gather_single`"
+    new = "torch.distributed._functional_collectives.all_gather_single"
+    expected = f"torch points to `{new}`, which gives one tensor instead of a tuple"
     ((line, severity, reason),) = found(text)
     assert (line, severity, reason) == (1, "deprecated", expected)
     assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` warns since torch 2.12"]
@@ -156,3 +157,8 @@ def test_children_of_a_tuple_strategy() -> None:
     check_manual(f"{imported}first = strategy.childs[0]\n", "FSDP610", "TupleStrategy.children", torch=">=2.9")
     check_noop(f"{imported}first = strategy.childs[0]\n", "FSDP610", torch=">=2.5,<2.9")
     check_noop("import torch.distributed\nfirst = family.childs[0]\n", "FSDP610")
+
+
+def test_a_broadcast_with_another_gradient_is_told_apart() -> None:
+    text = "import torch.distributed.nn as nn\nx = nn.broadcast(x, 0)\n"
+    check_manual(text, "FSDP610", "whose gradient is not summed over the ranks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,11 +13,13 @@ from fsdp_migrate.rules import RULES
 from fsdp_migrate.toml import tomllib
 from fsdp_migrate.torch_api import RELEASES
 from tests.rules.checks import lint
-from tools.wheel_api.warning_sites import Site
+from tools.wheel_api.warning_sites import Site, warning_sites
 
 HERE = Path(__file__).parent
-TABLE = (HERE / "warning_sites.tsv").read_text().splitlines()
-SITES = [Site(place, text) for place, _, text in (line.split("\t") for line in TABLE[1:])]
+HEAD, *LINES = (HERE / "warning_sites.tsv").read_text().splitlines()
+SWEPT = HEAD.removeprefix("# torch ").split()
+TABLE = {Site(place, text): ranges for place, ranges, text in (line.split("\t") for line in LINES)}
+SITES = list(TABLE)
 
 
 class Answer(NamedTuple):
@@ -46,9 +49,38 @@ RULED = [(answer, program) for answer in ANSWERS if answer.rule for program in s
 
 
 def test_the_newest_releases_were_swept() -> None:
-    swept = TABLE[0].removeprefix("# torch ").split()
     known = [str(release) for release in RELEASES]
-    assert {"2.1.2", "2.4.1", "2.6.0", "2.9.1", "2.13.0", "2.14.1"} <= set(swept) <= set(known)
+    assert {"2.1.2", "2.4.1", "2.6.0", "2.9.1", "2.13.0", "2.14.1"} <= set(SWEPT) <= set(known)
+
+
+class Installed:
+    """The Python files of the torch that is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        files = (file.relative_to(folder) for file in folder.glob("torch/**/*.py"))
+        self._files = {".".join(file.with_suffix("").parts).removesuffix(".__init__"): folder / file for file in files}
+        self.modules = sorted(self._files)
+
+    def text(self, module: str) -> str:
+        return self._files[module].read_text()
+
+
+def test_what_is_installed_warns_where_the_sweep_says() -> None:
+    try:
+        torch = distribution("torch")
+    except PackageNotFoundError:
+        pytest.skip("torch is not installed")
+    release = torch.version.partition("+")[0]
+    if release not in SWEPT:
+        pytest.skip(f"torch {release} was not swept")
+    folder = Path(str(torch.locate_file("")))
+    assert warning_sites(Installed(folder)) == [site for site, ranges in TABLE.items() if _lies_in(release, ranges)]
+
+
+def _lies_in(release: str, ranges: str) -> bool:
+    number = SWEPT.index(release)
+    bounds = (text.partition("-") for text in ranges.split(","))
+    return any(SWEPT.index(first) <= number <= SWEPT.index(last or SWEPT[-1]) for first, _, last in bounds)
 
 
 @pytest.mark.parametrize("site", SITES, ids=lambda site: f"{site.place} {site.text[:20]}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tools.wheel_api.deprecations import CATEGORIES
 from tools.wheel_api.names import dotted, text_of
-from tools.wheel_api.wheels import Sources
 
 # What lies around FSDP, with all that lies below.
 SWEPT = (
@@ -32,6 +31,17 @@ _FILTERS = frozenset({"filterwarnings", "simplefilter", "catch_warnings"})
 _MEMBERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+class Files(Protocol):
+    """The Python files of a release, as `wheels.Sources` has them."""
+
+    @property
+    def modules(self) -> list[str]:
+        """The names of all modules."""
+
+    def text(self, module: str) -> str:
+        """The source of one of them."""
+
+
 class Site(NamedTuple):
     """One place that warns: `module:Class.method`, and the text of the warning on one line."""
 
@@ -39,7 +49,7 @@ class Site(NamedTuple):
     text: str
 
 
-def warning_sites(files: Sources) -> list[Site]:
+def warning_sites(files: Files) -> list[Site]:
     """All places of a release that warn of a deprecation, in order; a function that warns for others is one too."""
     modules = (name for name in files.modules if any(name == p or name.startswith(f"{p}.") for p in SWEPT))
     return sorted({site for name in modules for site in _Sweep(name).of(ast.parse(files.text(name)))})
