@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from fsdp_migrate.rules import RULES
-from fsdp_migrate.toml import tomllib
 from fsdp_migrate.torch_api import RELEASES
+from fsdp_migrate.workspace.toml import load
 from tests.rules.checks import lint
 from tools.wheel_api.warning_sites import Site, warning_sites
 
@@ -44,7 +44,7 @@ def programs(answer: Answer) -> set[str]:
     return texts
 
 
-ANSWERS = [Answer(**fields) for fields in tomllib.loads((HERE / "warning_answers.toml").read_text())["answer"]]
+ANSWERS = [Answer(**fields) for fields in load(str(HERE / "warning_answers.toml"))["answer"]]
 RULED = [(answer, program) for answer in ANSWERS if answer.rule for program in sorted(programs(answer))]
 
 
