@@ -116,12 +116,11 @@ def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         message = (
             f"`{one.name}` without `{_REENTRANT}` warns since torch {one.warns}: its default of True is to become False"
         )
-        yield finding(facts, card, call.func, facts.statement(call), message, _reentrant(facts, call, one))
+        of_one = card._replace(floor=one.takes)
+        yield finding(facts, of_one, call.func, facts.statement(call), message, _reentrant(facts, call))
 
 
-def _reentrant(facts: ModuleFacts, call: ast.Call, one: _Reentrant) -> Verdict:
-    if one.takes is not None and any(release < Version(one.takes) for release in facts.gates.alive(call)):
-        return manual(f"`{one.name}` takes no `{_REENTRANT}` before torch {one.takes}")
+def _reentrant(facts: ModuleFacts, call: ast.Call) -> Verdict:
     old = ordered_arguments(call)
     kept = [Argument(a.arg if isinstance(a, ast.keyword) else None, index) for index, a in enumerate(old)]
     arguments = (*kept, Argument(_REENTRANT, text="True"))
@@ -232,6 +231,7 @@ recommended one: choose it yourself.""",
             Example(
                 before=_PLAIN + "y = torch.utils.checkpoint.checkpoint_sequential(layers, 2, x)\n",
                 after=_PLAIN + "y = torch.utils.checkpoint.checkpoint_sequential(layers, 2, x, use_reentrant=True)\n",
+                torch=">=2.0",
             ),
         ),
         leaves=(

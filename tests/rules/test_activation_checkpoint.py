@@ -151,4 +151,4 @@ def test_sequences_are_checkpointed_as_before() -> None:
         REENTRANT,
     )
     check_noop(f"{imported}sequence(layers, 2, x, True)\nsequence(*given)\n", REENTRANT)
-    check_manual(f"{imported}sequence(layers, 2, x)\n", REENTRANT, "before torch 2.0", torch=">=1.13")
+    check_manual(f"{imported}sequence(layers, 2, x)\n", REENTRANT, "needs torch>=2.0", torch=">=1.13")
