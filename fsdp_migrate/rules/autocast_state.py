@@ -19,7 +19,7 @@ from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.fallback_arms import is_old_arm
 from fsdp_migrate.rules.releases import uses_of
-from fsdp_migrate.rules.torch_places import bindings_of, imports, torch_path
+from fsdp_migrate.rules.torch_places import bindings_of, chains, imports, torch_path
 
 _SINCE = "2.4"
 _DEVICES = {"gpu": "cuda", "cpu": "cpu", "xla": "xla", "ipu": "ipu"}
@@ -75,8 +75,15 @@ def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> Verdict
     if not is_written_out(call) or call.keywords or len(call.args) != function.takes:
         return manual("its arguments are not written out")
     kept = (Argument(None, index) for index in range(function.takes))
+    if function.new == "is_autocast_enabled" and _uses_scripts(facts):
+        return manual("TorchScript, which this file uses, compiles the new function without a device only")
     arguments = (Argument(None, text=f'"{function.device}"'), *kept)
     return Verdict(Fix((RewriteCall(facts.source.span(call), function.new, arguments),)))
+
+
+def _uses_scripts(facts: ModuleFacts) -> bool:
+    paths = (*(taken.path for taken in imports(facts)), *(chain.path for chain in chains(facts)))
+    return any(f"{path}.".startswith("torch.jit.") for path in paths)
 
 
 _IMPORT = "import torch\nimport torch.distributed as dist\n\n"
@@ -89,7 +96,10 @@ RULE = Rule(
         explanation="""\
 The functions of one device (`gpu`, `cpu`, `xla`, `ipu`) that read or set autocast's dtype, or whether it is enabled,
 warn since torch 2.4. The same release brought `torch.get_autocast_dtype`, `set_autocast_dtype` and a device for
-`is_autocast_enabled` and `set_autocast_enabled`; those two mean CUDA without one, which is not deprecated.""",
+`is_autocast_enabled` and `set_autocast_enabled`; those two mean CUDA without one, which is not deprecated.
+
+Where a file uses `torch.jit`, a question whether autocast is enabled is left: TorchScript has
+`torch.is_autocast_cpu_enabled()`, but no `torch.is_autocast_enabled("cpu")` (seen with torch 2.13).""",
         applicability="safe or manual",
         deprecated=_SINCE,
         floor=_SINCE,

@@ -53,3 +53,11 @@ else:
         CODE,
     )
     check_noop(f"{IMPORT}torch.is_autocast_enabled()\ntorch.set_autocast_enabled(True)\n", CODE)
+
+
+@pytest.mark.parametrize("used", ["@torch.jit.script\n", "from torch import jit\n\n\n@jit.script\n"])
+def test_what_torchscript_does_not_compile_is_not_written(used: str) -> None:
+    text = f"{IMPORT}\n\n{used}def f() -> bool:\n    return torch.is_autocast_cpu_enabled()\n"
+    check_manual(text, CODE, "TorchScript", torch=">=2.4")
+    other = f"{IMPORT}\n\n{used}def f():\n    return torch.get_autocast_cpu_dtype()\n"
+    check_transformed(other, other.replace("_cpu_dtype()", '_dtype("cpu")'), CODE, torch=">=2.4")
