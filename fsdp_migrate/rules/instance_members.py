@@ -15,6 +15,7 @@ from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.rules.changed_names import changed_names
 from fsdp_migrate.rules.torch_places import imports, torch_path
 from fsdp_migrate.rules.torch_presence import having
+from fsdp_migrate.torch_api.unread import WARNINGS
 
 # Classes by a path that the oldest releases have, and the newest ones as a stand-in.
 FSDP2 = "torch.distributed._composable.fsdp.FSDPModule"
@@ -53,17 +54,23 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
             yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
         elif having(f"{STRATEGY}.{node.attr}") and _names_class(facts, STRATEGY):
             yield f"{STRATEGY}.{node.attr}", node
-        elif having(f"{SHARDED}.{node.attr}") and _holds(facts, node.value, _is_sharded_path):
+        elif node.attr in _sharded_members() and _holds(facts, node.value, _is_sharded_path):
             yield f"{SHARDED}.{node.attr}", node
 
 
 @cache
 def _changed_members() -> frozenset[str]:
     """The members of these classes that changed."""
-    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, SHARDED, STRATEGY)
+    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, STRATEGY)
     owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
     names = (name.rpartition(".") for name in changed_names())
-    return frozenset(member for owner, _, member in names if owner in owners)
+    return _sharded_members().union(member for owner, _, member in names if owner in owners)
+
+
+@cache
+def _sharded_members() -> frozenset[str]:
+    """The members of sharded tensors that warn; others, such as `to` and `view`, are those of any tensor."""
+    return frozenset(name.rpartition(".")[2] for name in WARNINGS if name.startswith(f"{SHARDED}."))
 
 
 def _mesh_class(facts: ModuleFacts, member: str) -> str:
