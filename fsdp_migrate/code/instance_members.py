@@ -1,9 +1,9 @@
-"""Members of objects whose class a file makes plain: FSDP models, modules of FSDP2, device meshes."""
+"""Members of objects whose class a file makes plain: FSDP models, modules of FSDP2, meshes, sharded tensors."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.rules.changed_names import changed_names
+from fsdp_migrate.torch_api.unread import WARNINGS
 
 # Classes by a path that the oldest releases have, and the newest ones as a stand-in.
 FSDP2 = "torch.distributed._composable.fsdp.FSDPModule"
@@ -25,6 +26,10 @@ _OTHER_FSDP2 = ("torch.distributed.fsdp.fully_shard", "torch.distributed.fsdp.FS
 _MAX_DEPTH = 3
 _MESH_NAMES = ("DeviceMesh", "init_device_mesh")
 _ALL_MESHES = "torch.distributed.device_mesh._mesh_resources"
+SHARDED = "torch.distributed._shard.sharded_tensor.api.ShardedTensor"
+# The class, and the functions of its package that make one.
+_SHARDED_NAMES = frozenset("ShardedTensor empty ones zeros full rand randn init_from_local_shards".split())
+STRATEGY = "torch.distributed.tensor._op_schema.TupleStrategy"
 # Names of setters are FSDP2's own; others, such as `unshard`, may belong to anything.
 _OWN = "set_"
 
@@ -47,15 +52,25 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
             yield f"{MESHES}.{node.attr}", node
         elif meshes and is_mesh(facts, node.value):
             yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
+        elif having(f"{STRATEGY}.{node.attr}") and _names_class(facts, STRATEGY):
+            yield f"{STRATEGY}.{node.attr}", node
+        elif node.attr in _sharded_members() and _holds(facts, node.value, _is_sharded_path):
+            yield f"{SHARDED}.{node.attr}", node
 
 
 @cache
 def _changed_members() -> frozenset[str]:
     """The members of these classes that changed."""
-    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES)
+    classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, STRATEGY)
     owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
     names = (name.rpartition(".") for name in changed_names())
-    return frozenset(member for owner, _, member in names if owner in owners)
+    return _sharded_members().union(member for owner, _, member in names if owner in owners)
+
+
+@cache
+def _sharded_members() -> frozenset[str]:
+    """The members of sharded tensors that warn; others, such as `to` and `view`, are those of any tensor."""
+    return frozenset(name.rpartition(".")[2] for name in WARNINGS if name.startswith(f"{SHARDED}."))
 
 
 def _mesh_class(facts: ModuleFacts, member: str) -> str:
@@ -86,14 +101,27 @@ def _uses_meshes(facts: ModuleFacts) -> bool:
     return any("mesh" in taken.path.lower() or taken.path.startswith("torch.distributed") for taken in imports(facts))
 
 
-def is_mesh(facts: ModuleFacts, node: ast.expr, depth: int = 0) -> bool:
+def _names_class(facts: ModuleFacts, path: str) -> bool:
+    """Whether the file imports a class, from any of the modules that it was in."""
+    return any(taken.path.rpartition(".")[2] == path.rpartition(".")[2] for taken in imports(facts))
+
+
+def is_mesh(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether `node` holds nothing but device meshes, or None: built or annotated as such in this file."""
+    return _holds(facts, node, _is_mesh_path)
+
+
+_IsPath = Callable[[str | None], bool]
+
+
+def _holds(facts: ModuleFacts, node: ast.expr, is_path: _IsPath, depth: int = 0) -> bool:
+    """Whether `node` holds nothing but what a name of torch builds or annotates, or None."""
     if depth > _MAX_DEPTH:
         return False
     if isinstance(node, ast.Call):
-        return _is_mesh_path(torch_path(facts, node.func))
+        return is_path(torch_path(facts, node.func))
     bound = [one for one in _bound(facts, node) if one.annotation is not None or not is_literal(one.value, None)]
-    return bool(bound) and all(_binds_mesh(facts, one, depth) for one in bound)
+    return bool(bound) and all(_binds(facts, one, is_path, depth) for one in bound)
 
 
 def made_by(facts: ModuleFacts, node: ast.expr) -> list[ast.Call]:
@@ -125,10 +153,10 @@ def _bound(facts: ModuleFacts, node: ast.expr) -> list[_Bound]:
     return [_Bound(getattr(one, "annotation", None), getattr(one, "value", None)) for one in statements]
 
 
-def _binds_mesh(facts: ModuleFacts, bound: _Bound, depth: int) -> bool:
+def _binds(facts: ModuleFacts, bound: _Bound, is_path: _IsPath, depth: int) -> bool:
     if bound.annotation is not None and (paths := list(_class_paths(facts, bound.annotation))):
-        return all(_is_mesh_path(path) for path in paths)
-    return isinstance(bound.value, (ast.Name, ast.Call)) and is_mesh(facts, bound.value, depth + 1)
+        return all(is_path(path) for path in paths)
+    return isinstance(bound.value, (ast.Name, ast.Call)) and _holds(facts, bound.value, is_path, depth + 1)
 
 
 def _class_paths(facts: ModuleFacts, cls: ast.expr) -> Iterator[str | None]:
@@ -150,3 +178,8 @@ def _path_of_text(facts: ModuleFacts, cls: ast.expr, text: str) -> str | None:
 
 def _is_mesh_path(path: str | None) -> bool:
     return path is not None and path.startswith("torch.distributed.") and path.rpartition(".")[2] in _MESH_NAMES
+
+
+def _is_sharded_path(path: str | None) -> bool:
+    package, _, name = (path or "").rpartition(".")
+    return name in _SHARDED_NAMES and SHARDED.startswith(f"{package}.")

@@ -149,6 +149,12 @@ _TENSOR = (
 _CHECKPOINTING = (
     _change("dcp-shard-checkpoint", "`_shard.checkpoint`, the first place of distributed checkpointing", "605"),
     _change("dcp-save-load", "`save_state_dict` and `load_state_dict`, and the storage by position", "703 702"),
+    _change(
+        "dcp-state-dict-parts",
+        "`submodules` and state dicts by modules, and `dedup_replicated_tensors`",
+        "520",
+        beyond="a dict whose keys are modules of another name cannot be told from one with names",
+    ),
     _change("dcp-storage-abstract", "abstract methods of storage classes", "701"),
     _change("ckptw-module", "the module `_checkpoint_wrapper`", "833"),
     _change("ckptw-offload", "`offload_to_cpu` of `checkpoint_wrapper`", "831"),
@@ -169,8 +175,7 @@ _COLLECTIVES = (
     _change(
         "c10d-misc",
         "collectives over several GPUs, timeouts, devices of groups, arguments of DistributedDataParallel",
-        "814 815 610 600",
-        beyond="groups given by ranks and a tag cannot be told from others in the source",
+        "814 815 610 600 520",
     ),
 )
 _LAUNCH = (
@@ -186,6 +191,7 @@ _PRECISION = (
     _change("amp-autocast", "`torch.cuda.amp.autocast`", "801"),
     _change("amp-gradscaler", "`torch.cuda.amp.GradScaler`", "802"),
     _change("amp-custom-fwd", "`torch.cuda.amp.custom_fwd` and `_cast`", "803 610"),
+    _change("amp-autocast-state", "`torch.get_autocast_gpu_dtype` and its kin", "805"),
     _change("amp-sharded-scaler", "positions of `ShardedGradScaler`, and its base class", "804 802"),
 )
 _LOADING = (

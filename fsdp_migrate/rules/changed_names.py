@@ -10,6 +10,7 @@ from functools import cache
 
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api import data as api
+from fsdp_migrate.torch_api.unread import WARNINGS
 
 FILE = "changed_names.txt.gz"
 
@@ -40,7 +41,8 @@ def _read(text: str) -> Iterator[str]:
 
 def derived_names() -> frozenset[str]:
     """The same, read off the API data."""
-    return frozenset(_screened(name) for name in api.names("torch") if _is_public_to_python(name) and _changed(name))
+    names = (name for name in api.names("torch") if _is_public_to_python(name) and _changed(name))
+    return frozenset((*map(_screened, names), *WARNINGS))
 
 
 def _is_public_to_python(name: str) -> bool:

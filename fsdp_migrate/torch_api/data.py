@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.torch_api import PUBLISHED, RELEASES
+from fsdp_migrate.torch_api.unread import WARNINGS
 
 PACKAGE = "torch.distributed.fsdp"
 
@@ -148,6 +149,9 @@ def target(name: str, release: Version) -> str | None:
 def deprecation(name: str, release: Version) -> Deprecation | None:
     """The deprecation that using `name` meets in `release`."""
     number = _number(release)
+    if name in WARNINGS:
+        since, *warning = WARNINGS[name]
+        return Deprecation(*warning) if number >= _number(Version(since)) else None
     own = _at(_row(name), "deprecated", number) if _in(_row(name), number) else None
     found = own or _fact(name, release, "deprecated")
     return Deprecation(*found) if found else None

@@ -196,6 +196,14 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ("c10d-into-tensor", "FSDP610"): (">=2.13,<2.15", DIST + "dist.all_gather_into_tensor(a, b)\n"),
     ("c10d-reduce-op", "FSDP812"): (DEFAULT, DIST + "x = dist.reduce_op.SUM\n"),
     ("c10d-get-rank", "FSDP813"): (DEFAULT, C10D + "c10d._get_global_rank(g, 0)\n"),
+    ("c10d-misc", "FSDP520"): (
+        DEFAULT,
+        "import torch.distributed._functional_collectives as funcol\nfuncol.all_reduce(x, 'sum', group=list(ranks))\n",
+    ),
+    ("dcp-state-dict-parts", "FSDP520"): (
+        DEFAULT,
+        "from torch.distributed.checkpoint.state_dict import get_model_state_dict as get\nget(m, submodules={m.a})\n",
+    ),
     ("c10d-misc", "FSDP814"): (DEFAULT, DIST + "dist.all_reduce_multigpu([t])\n"),
     ("c10d-misc", "FSDP815"): (
         DEFAULT,
@@ -212,6 +220,7 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     # Precision
     ("amp-autocast", "FSDP801"): (DEFAULT, AMP + "with torch.cuda.amp.autocast():\n    pass\n"),
     ("amp-gradscaler", "FSDP802"): (DEFAULT, AMP + "scaler = torch.cuda.amp.GradScaler()\n"),
+    ("amp-autocast-state", "FSDP805"): (DEFAULT, AMP + "x = torch.get_autocast_gpu_dtype()\n"),
     ("amp-custom-fwd", "FSDP803"): (DEFAULT, AMP + "@torch.cuda.amp.custom_fwd\ndef f(ctx):\n    pass\n"),
     ("amp-custom-fwd", "FSDP610"): (DEFAULT, AMP + "torch.cuda.amp.autocast_mode._cast(x, d)\n"),
     ("amp-sharded-scaler", "FSDP804"): (

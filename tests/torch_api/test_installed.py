@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
+from fsdp_migrate.targets.modernise.neighbours.autocast_state import FUNCTIONS
 from fsdp_migrate.torch_api import PUBLISHED, data
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -173,3 +174,16 @@ def test_where_names_lead_to_is_where_things_are_defined(installed: Version) -> 
         if not any(id(one) in held for one in found(target)) and not callable(next(found(name))):
             wrong.append((name, target))
     assert wrong == []
+
+
+@pytest.mark.parametrize("path", FUNCTIONS)
+def test_a_function_for_one_device_warns_and_names_its_successor(path: str, installed: Version) -> None:
+    if installed < Version("2.4"):
+        pytest.skip("torch 2.4 deprecated them")
+    function, torch = FUNCTIONS[path], module("torch")
+    read = getattr(torch, function.new.replace("set_", "is_" if function.new.endswith("enabled") else "get_"))
+    given = [read(function.device)] * function.takes
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(torch, path.removeprefix("torch."))(*given)
+    assert [f"torch.{function.new}('{function.device}'" in str(one.message) for one in caught] == [True]

@@ -14,7 +14,7 @@ from tools.wheel_api.signatures import Function
 
 Deprecation = tuple[str, str]
 _MAX_DEPTH = 3
-_CATEGORIES = ("FutureWarning", "DeprecationWarning", "PendingDeprecationWarning")
+CATEGORIES = ("FutureWarning", "DeprecationWarning", "PendingDeprecationWarning")
 
 
 @dataclass
@@ -44,7 +44,7 @@ def warned(call: ast.Call, values: Mapping[str, str] | None = None) -> Deprecati
     category = _category(given[0]) if given else "UserWarning"
     message = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "message"), None)
     text = _tidy(text_of(message, dict(values or {})) or "")
-    return (category, text) if category in _CATEGORIES or "deprecat" in text.lower() else None
+    return (category, text) if category in CATEGORIES or "deprecat" in text.lower() else None
 
 
 def in_function(release: Release, held: Binding, cls: str | None) -> Deprecated:

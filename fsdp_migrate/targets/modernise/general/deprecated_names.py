@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from packaging.version import Version
@@ -28,9 +28,18 @@ from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind
 from fsdp_migrate.torch_api.words import since
 
 # Where the data tells the deprecation of a use; elsewhere one of a class may be that of a single method.
-_AREAS = ("torch.distributed.", "torch.nn.parallel.", "torch.cuda.amp.", "torch.cpu.amp.")
+_AREAS = ("torch.distributed.", "torch.nn.parallel.", "torch.nn.utils.", "torch.cuda.amp.", "torch.cpu.amp.")
 # What moves to the state-dict functions as a whole; until then it works, and only warns.
 _LATER = ("torch.distributed.checkpoint.", "torch.distributed._shard.")
+# How what torch points to differs from these collectives, seen on two ranks with torch 2.13.
+_DIFFERENTIABLE = "torch.distributed.nn."
+_DIFFERS = {
+    "all_gather": ", which gives one tensor instead of a tuple",
+    "all_reduce": ', which takes the name of the reduction, such as "sum"',
+    "all_to_all_single": ", which takes sizes instead of an output",
+    "broadcast": ", whose gradient is not summed over the ranks",
+    "reduce_scatter": ", which takes one tensor instead of a list",
+}
 _NEVER = Version("0")
 _END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
 # What may be named without a warning.
@@ -82,17 +91,22 @@ def _chooses(facts: ModuleFacts, path: str, node: ast.AST) -> bool:
     return any(is_old_arm(facts, node, name.rpartition(".")[2]) for name in _successors(path))
 
 
+def _having(path: str) -> Sequence[Version]:
+    """The releases that may have a name; of a module that the data does not read, all of them may."""
+    return having(path) or PUBLISHED
+
+
 @cache
 def _successors(path: str) -> frozenset[str]:
     """The names that some release points to."""
-    warnings = {known for release in having(path) if (known := deprecation(path, release)) is not None}
+    warnings = {known for release in _having(path) if (known := deprecation(path, release)) is not None}
     return frozenset(name for known in warnings if (name := _successor(path, known)) is not None)
 
 
 def _first_warning(path: str) -> str:
     """The release since which, without a gap up to the newest that has it, the name warns."""
-    warns = [release for release in having(path) if deprecation(path, release) is not None]
-    silent = [release for release in having(path) if release < warns[-1] and release not in warns]
+    warns = [release for release in _having(path) if deprecation(path, release) is not None]
+    silent = [release for release in _having(path) if release < warns[-1] and release not in warns]
     return since(next(release for release in PUBLISHED if release in warns and release > max(silent, default=_NEVER)))
 
 
@@ -113,7 +127,8 @@ def _successor(path: str, known: Deprecation) -> str | None:
 def _advice(path: str, known: Deprecation) -> Verdict:
     new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
-        return manual(f"torch points to `{new}`")
+        differs = _DIFFERS.get(path.rpartition(".")[2], "") if path.startswith(_DIFFERENTIABLE) else ""
+        return manual(f"torch points to `{new}`{differs}")
     said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
     return manual(f'torch says "{said}"' if said and "{" not in said else "see its documentation for what to use")
 
@@ -149,6 +164,10 @@ Names of distributed checkpointing are hints: they have no drop-in successor."""
                 note="torch 2.15 is not supported",
                 torch=">=2.13,<2.15",
             ),
+            Example(
+                before="import torch.distributed.nn.functional as collectives\n\nx = collectives.all_reduce(x)\n",
+                note="deprecated since torch 2.12",
+            ),
         ),
         leaves=(
             "import torch.distributed as dist\n\ndist.all_gather_into_tensor(whole, part)\n",
@@ -156,7 +175,7 @@ Names of distributed checkpointing are hints: they have no drop-in successor."""
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    needles=("sharded_tensor",),  # the module of a class whose own name has not changed
     names=changed_names,
     check=check,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -28,9 +29,30 @@ _WRAPPERS = {f"{_MODULE}.checkpoint_wrapper", f"{_OLD_MODULE}.checkpoint_wrapper
 _OFFLOAD = "offload_to_cpu"
 _OFFLOAD_POSITION = 2
 _OFFLOAD_REMOVED = "2.0"
-_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _REENTRANT = "use_reentrant"
 _URL = "https://pytorch.org/docs/stable/checkpoint.html"
+
+
+class _Reentrant(NamedTuple):
+    """A function that wants `use_reentrant`: the first releases that warn and that take it, and its position if any."""
+
+    name: str
+    warns: str
+    takes: str | None = None
+    position: int | None = None
+
+    def chooses(self, call: ast.Call) -> bool:
+        """Whether a call gives the argument, or may give it."""
+        if any(keyword.arg in (None, _REENTRANT) for keyword in call.keywords):
+            return True
+        starred = any(isinstance(one, ast.Starred) for one in call.args)
+        return self.position is not None and (starred or len(call.args) > self.position)
+
+
+_REENTRANTS = {
+    f"torch.utils.checkpoint.{one.name}": one
+    for one in (_Reentrant("checkpoint", "2.1"), _Reentrant("checkpoint_sequential", "2.2", takes="2.0", position=3))
+}
 
 
 def check_offload(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -88,20 +110,27 @@ def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
 def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find checkpointed calls that do not say which implementation they want."""
     for call in facts.structure.calls:
-        if facts.names.qualified(call.func) != _CHECKPOINT or not call.args or not facts.reached(call):
+        one = _REENTRANTS.get(facts.names.qualified(call.func) or "")
+        if one is None or not call.args or not facts.reached(call) or one.chooses(call):
             continue
-        if any(keyword.arg in (None, _REENTRANT) for keyword in call.keywords):
-            continue
-        old = ordered_arguments(call)
-        kept = [Argument(a.arg if isinstance(a, ast.keyword) else None, index) for index, a in enumerate(old)]
-        arguments = (*kept, Argument(_REENTRANT, text="True"))
-        message = f"`checkpoint` without `{_REENTRANT}` warns since torch 2.1: its default of True is to become False"
-        verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
-        yield finding(facts, card, call.func, facts.statement(call), message, verdict)
+        message = (
+            f"`{one.name}` without `{_REENTRANT}` warns since torch {one.warns}: its default of True is to become False"
+        )
+        of_one = card._replace(floor=one.takes)
+        yield finding(facts, of_one, call.func, facts.statement(call), message, _reentrant(facts, call))
+
+
+def _reentrant(facts: ModuleFacts, call: ast.Call) -> Verdict:
+    old = ordered_arguments(call)
+    kept = [Argument(a.arg if isinstance(a, ast.keyword) else None, index) for index, a in enumerate(old)]
+    arguments = (*kept, Argument(_REENTRANT, text="True"))
+    return Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
 
 
 _IMPORT = f"from {_MODULE} import checkpoint_wrapper\n\n"
-_PLAIN = "import torch.distributed as dist\nfrom torch.utils.checkpoint import checkpoint\n\n"
+_PLAIN = (
+    "import torch.distributed as dist\nimport torch.utils.checkpoint\nfrom torch.utils.checkpoint import checkpoint\n\n"
+)
 
 OFFLOAD = Rule(
     RuleCard(
@@ -186,9 +215,10 @@ REENTRANT = Rule(
     RuleCard(
         code="FSDP834",
         name="checkpoint-use-reentrant",
-        summary="`torch.utils.checkpoint.checkpoint` without `use_reentrant`",
+        summary="`torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`",
         explanation="""\
-It warns since torch 2.1; the default is still True in 2.15, although the warning has announced its end for 2.4 and 2.9.
+`checkpoint` warns since torch 2.1, `checkpoint_sequential` since 2.2. The default is still True in 2.15, although the
+warnings have announced its end for 2.4 and 2.9.
 The fix writes `use_reentrant=True`, which keeps what the code does. The implementation without reentry, False, is the
 recommended one: choose it yourself.""",
         applicability="safe",
@@ -198,10 +228,16 @@ recommended one: choose it yourself.""",
                 before=_PLAIN + "y = checkpoint(layer, x)\n",
                 after=_PLAIN + "y = checkpoint(layer, x, use_reentrant=True)\n",
             ),
+            Example(
+                before=_PLAIN + "y = torch.utils.checkpoint.checkpoint_sequential(layers, 2, x)\n",
+                after=_PLAIN + "y = torch.utils.checkpoint.checkpoint_sequential(layers, 2, x, use_reentrant=True)\n",
+                torch=">=2.0",
+            ),
         ),
         leaves=(
             _PLAIN + "y = checkpoint(layer, x, use_reentrant=False)\n",
             _PLAIN + "y = checkpoint(layer, x, **options)\n",
+            _PLAIN + "y = torch.utils.checkpoint.checkpoint_sequential(layers, 2, x, False)\n",
         ),
         url=_URL,
     ),

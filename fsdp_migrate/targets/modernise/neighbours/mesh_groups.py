@@ -22,6 +22,8 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, m
 
 _ONE, _ALL, _OLD = "get_group", "get_all_groups", "get_dim_groups"
 _ALL_SINCE, _ONE_SINCE = "2.4", "2.2"
+# A tuple for each dimension: tag, ranks and, since 2.3, name of the group.
+_INFOS, _INFOS_REMOVED = "_dim_group_infos", "2.8"
 _SHAPES = ("mesh_shape", "mesh_dim_names")
 _RESHAPING = ("view", "reshape")
 
@@ -34,13 +36,25 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             message = f"`{_ONE}()` of a mesh with several dimensions fails since torch {_ALL_SINCE}: use `{_ALL}()`"
             yield finding(facts, card, call.func, facts.statement(call), message, _renamed(facts, call, _ALL))
     for node in facts.structure.attributes:
-        if node.attr != _OLD or not isinstance(node.ctx, ast.Load) or is_given(facts, _OLD):
+        if node.attr not in (_OLD, _INFOS) or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
             continue
-        if is_mesh(facts, node.value) and _concerns(facts, node, _ONE_SINCE, _ONE):
+        if not is_mesh(facts, node.value):
+            continue
+        if node.attr == _INFOS:
+            yield from _infos(facts, card, node)
+        elif _concerns(facts, node, _ONE_SINCE, _ONE):
             message = f"`DeviceMesh.{_OLD}` was removed in torch {_ONE_SINCE}: use `{_ONE}(mesh_dim)` or `{_ALL}()`"
             verdict, floor = _replaced(facts, node)
             of_old = card._replace(removed=_ONE_SINCE, floor=floor)
             yield finding(facts, of_old, node, facts.statement(node), message, verdict)
+
+
+def _infos(facts: ModuleFacts, card: RuleCard, node: ast.Attribute) -> Iterator[Finding]:
+    if _concerns(facts, node, _INFOS_REMOVED, _ONE):
+        message = f"`DeviceMesh.{_INFOS}` was removed in torch {_INFOS_REMOVED}: use `{_ONE}(mesh_dim)`"
+        verdict = manual("the group knows its `group_name`, and `get_process_group_ranks(group)` gives the ranks")
+        of_old = card._replace(removed=_INFOS_REMOVED, floor=None)
+        yield finding(facts, of_old, node, facts.statement(node), message, verdict)
 
 
 def _concerns(facts: ModuleFacts, node: ast.AST, since: str, new: str) -> bool:
@@ -120,11 +134,12 @@ RULE = Rule(
     RuleCard(
         code="FSDP614",
         name="mesh-groups",
-        summary=f"`{_ONE}()` of a device mesh with several dimensions, or `{_OLD}`",
+        summary=f"`{_ONE}()` of a device mesh with several dimensions, `{_OLD}` or `{_INFOS}`",
         explanation=f"""\
 Without a dimension `DeviceMesh.{_ONE}` gave the list of all groups in torch 2.2 and 2.3 if the mesh has more than one.
 Since 2.4 that is a RuntimeError, and `{_ALL}()` gives the list. Torch 2.0 and 2.1 had `{_OLD}` for both: with a
-dimension it is `{_ONE}` since 2.2, without one `{_ALL}`.
+dimension it is `{_ONE}` since 2.2, without one `{_ALL}`. The private list `{_INFOS}`, whose tuples have the name
+and the ranks of a group, was removed in 2.8.
 
 A mesh has several dimensions where it is built with their sizes or names in a tuple, and where the result of the call
 is unpacked, indexed or iterated over. It is a mesh where the file builds it or annotates it, also as `Optional`.""",
@@ -143,6 +158,7 @@ is unpacked, indexed or iterated over. It is a mesh where the file builds it or 
                 torch=">=2.2",
             ),
             Example(before=_BUILT + "dp, tp = mesh.get_group()\n", note="torch 2.3 is supported", torch=">=2.2"),
+            Example(before=_BUILT + "tag, ranks, name = mesh._dim_group_infos[0]\n", torch=">=2.3"),
         ),
         leaves=(
             _BUILT + "group = mesh.get_group(0)\n",
@@ -151,6 +167,6 @@ is unpacked, indexed or iterated over. It is a mesh where the file builds it or 
         url="https://pytorch.org/docs/stable/distributed.html#devicemesh",
     ),
     needles=("DeviceMesh", "init_device_mesh"),
-    marks=(_ONE, _OLD),
+    marks=(_ONE, _OLD, _INFOS),
     check=check,
 )

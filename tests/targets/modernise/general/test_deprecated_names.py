@@ -114,3 +114,51 @@ def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
     assert lint(head + "f = getattr(distributed_c10d, '_set_pg_timeout', None)\n", "FSDP610", ">=2.3") == ()
     # Another rule speaks of this one.
     assert lint(head + "f = getattr(dist, '_all_gather_base')\n", "FSDP610") == ()
+
+
+@pytest.mark.parametrize("module", ["torch.distributed.nn", "torch.distributed.nn.functional"])
+def test_modules_that_the_data_does_not_read_warn_too(module: str) -> None:
+    text = f"from {module} import all_gather, gather\nall_gather(x)\ngather(x)\n"
+    new = "torch.distributed._functional_collectives.all_gather_single"
+    expected = f"torch points to `{new}`, which gives one tensor instead of a tuple"
+    ((line, severity, reason),) = found(text)
+    assert (line, severity, reason) == (1, "deprecated", expected)
+    assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` warns since torch 2.12"]
+    check_noop(text, "FSDP610", torch=">=2.1,<2.12")
+
+
+def test_symmetric_memory_needs_no_call_any_more() -> None:
+    text = "import torch.distributed._symmetric_memory as symm\nsymm.enable_symm_mem_for_group(name)\n"
+    check_manual(text, "FSDP610", "no need to call", torch=">=2.5")
+    check_noop(text, "FSDP610", torch=">=2.5,<2.11")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.distributed._shard.sharded_tensor import zeros\nt = zeros(spec, 4)\nt.reshard(other)\n",
+        "from torch.distributed._shard.sharded_tensor import ShardedTensor as S\ndef f(t: S):\n    t.reshard(other)\n",
+        "import torch.distributed._shard.sharded_tensor as st\nst.rand(spec, 4).reshard(other)\n",
+    ],
+)
+def test_sharded_tensors_that_are_resharded(text: str) -> None:
+    (finding,) = lint(text, "FSDP610")
+    assert finding.message.endswith("ShardedTensor.reshard` warns since torch 2.1")
+    assert finding.reason == 'torch says "Please use DTensor instead and we are deprecating ShardedTensor"'
+
+
+def test_other_things_that_are_resharded() -> None:
+    imported = "from torch.distributed._shard.sharded_tensor import ShardedTensor\nfrom torch.distributed import fsdp\n"
+    check_noop(f"{imported}model.reshard()\ntensor = mine(spec)\ntensor.reshard(spec)\n", "FSDP610")
+
+
+def test_children_of_a_tuple_strategy() -> None:
+    imported = "from torch.distributed.tensor._op_schema import TupleStrategy\n"
+    check_manual(f"{imported}first = strategy.childs[0]\n", "FSDP610", "TupleStrategy.children", torch=">=2.9")
+    check_noop(f"{imported}first = strategy.childs[0]\n", "FSDP610", torch=">=2.5,<2.9")
+    check_noop("import torch.distributed\nfirst = family.childs[0]\n", "FSDP610")
+
+
+def test_a_broadcast_with_another_gradient_is_told_apart() -> None:
+    text = "import torch.distributed.nn as nn\nx = nn.broadcast(x, 0)\n"
+    check_manual(text, "FSDP610", "whose gradient is not summed over the ranks")

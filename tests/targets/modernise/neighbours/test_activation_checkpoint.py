@@ -141,3 +141,14 @@ def test_the_default_of_checkpoint_is_written_out() -> None:
 def test_a_checkpoint_of_another_kind_is_left_alone() -> None:
     check_noop("from fairscale.nn.utils.checkpoint import checkpoint\ncheckpoint(f, x)\n", REENTRANT)
     check_noop("import torch.utils.checkpoint\nself.checkpoint(f, x)\n", REENTRANT)
+
+
+def test_sequences_are_checkpointed_as_before() -> None:
+    imported = "import torch.distributed\nfrom torch.utils.checkpoint import checkpoint_sequential as sequence\n"
+    check_transformed(
+        f"{imported}sequence(layers, 2, input=x, preserve_rng_state=False)\n",
+        f"{imported}sequence(layers, 2, input=x, preserve_rng_state=False, use_reentrant=True)\n",
+        REENTRANT,
+    )
+    check_noop(f"{imported}sequence(layers, 2, x, True)\nsequence(*given)\n", REENTRANT)
+    check_manual(f"{imported}sequence(layers, 2, x)\n", REENTRANT, "needs torch>=2.0", torch=">=1.13")

@@ -148,3 +148,12 @@ def test_a_name_is_a_mesh_by_its_annotation() -> None:
 @pytest.mark.parametrize("text", ["a = b\nb = a\n", "a = a\n", "a: 'DeviceMesh |' = a\n", "import a\n", "a.b = a.b\n"])
 def test_names_that_are_bound_to_each_other_are_no_mesh(text: str) -> None:
     check_noop(f"{IMPORT}{text}x, y = a.get_group()\nx, y = a.b.get_group()\n", CODE, torch=">=2.4")
+
+
+def test_the_private_tuples_of_groups_are_gone() -> None:
+    text = f"{IMPORT}mesh = init_device_mesh('cuda', (8,))\ntag, ranks, name = mesh._dim_group_infos[0]\n"
+    check_manual(text, CODE, "`group_name`", torch=">=2.3")
+    assert lint(text, CODE, ">=2.3")[0].severity is Severity.BREAKS
+    check_noop(text, CODE, torch=">=2.3,<2.8")
+    check_noop(f"{IMPORT}def f(mesh: DeviceMesh):\n    return mesh.get_group(0) or mesh._dim_group_names\n", CODE)
+    check_noop(f"{IMPORT}def f(mesh):\n    return mesh._dim_group_infos\n", CODE)
