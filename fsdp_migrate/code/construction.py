@@ -221,8 +221,8 @@ def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
     }
     home = facts.scope(name).lookup(name.id)
     assert home is not None
-    elsewhere = facts.names.elsewhere
-    if home.is_module and elsewhere is not None and elsewhere.is_imported(name.id):
+    project = facts.project
+    if home.is_module and project is not None and project.is_imported(name.id):
         return f"another module imports `{name.id}`"
     for use in uses_in(home, name.id):
         parent = facts.structure.parents[use]

@@ -68,8 +68,8 @@ def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
     scope = binding.scope
     if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
         return True
-    elsewhere = facts.names.elsewhere
-    return elsewhere is not None and scope.is_module and elsewhere.is_imported(binding.name)
+    project = facts.project
+    return project is not None and scope.is_module and project.is_imported(binding.name)
 
 
 def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:

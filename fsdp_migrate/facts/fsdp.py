@@ -102,9 +102,9 @@ class Fsdp:
 
     def _foreign(self, symbol: str | None) -> ForeignClass | None:
         """The subclass of FSDP in another module of the project that a name stands for."""
-        if symbol is None or self.names.elsewhere is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
+        if symbol is None or self.names.project is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
             return None
-        return self.names.elsewhere.subclass(symbol)
+        return self.names.project.subclass(symbol)
 
     def is_subclass(self, symbol: str) -> bool:
         """Whether a canonical name is that of a subclass of FSDP, in this file or elsewhere in its project."""
@@ -241,8 +241,8 @@ class Fsdp:
         root, _, rest = name.partition(".")
         if root == LOCAL:
             return "." in rest  # what a class holds
-        elsewhere = self.names.elsewhere
-        return elsewhere is not None and root not in ("torch", "builtins") and elsewhere.is_variable(name)
+        project = self.names.project
+        return project is not None and root not in ("torch", "builtins") and project.is_variable(name)
 
     @cached_property
     def _uses_fsdp(self) -> bool:
@@ -255,8 +255,8 @@ class Fsdp:
         chains = (node for node in self.structure.attributes if node.attr == "fsdp")
         if any(self.names.qualified(node) == PACKAGE for node in chains):
             return True
-        elsewhere = self.names.elsewhere
-        return elsewhere is not None and any(elsewhere.names_fsdp(target) for target in sorted(targets))
+        project = self.names.project
+        return project is not None and any(project.names_fsdp(target) for target in sorted(targets))
 
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)

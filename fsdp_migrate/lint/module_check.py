@@ -15,7 +15,7 @@ from fsdp_migrate.source import is_notebook
 from fsdp_migrate.suppressions import Suppressions
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.other_modules import Elsewhere
+    from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
     from fsdp_migrate.workspace.settings import Settings
@@ -25,7 +25,7 @@ class ModuleCheck:
     """One module with its facts; each rule runs once, when it is first asked for. Close it to let go of the facts."""
 
     def __init__(
-        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], elsewhere: Elsewhere | None
+        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], project: ProjectModules | None
     ) -> None:
         """Take in the module.
 
@@ -36,8 +36,8 @@ class ModuleCheck:
         self.path = path
         self.settings = settings
         self.rules = tuple(rules)
-        self.elsewhere = elsewhere
-        self.facts = ModuleFacts(source, path, settings.torch, elsewhere)
+        self.project = project
+        self.facts = ModuleFacts(source, path, settings.torch, project)
         self.suppressions = Suppressions(source)
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class ModuleCheck:
 
             kept = reviewed(self.source, modules, self.path, kept)
         report = FileReport(self.path, self._in_order(kept), suppressed)
-        if self.elsewhere is None:
+        if self.project is None:
             return report
-        elsewhere = self.elsewhere
-        consulted, asked_all, asked_beyond = elsewhere.consulted, elsewhere.asked_all, elsewhere.asked_beyond
+        project = self.project
+        consulted, asked_all, asked_beyond = project.consulted, project.asked_all, project.asked_beyond
         return report._replace(consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:

@@ -10,17 +10,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases import calls, named_tests
-from fsdp_migrate.facts.releases.reach import Held, Names
+from fsdp_migrate.facts.releases.reach import Flow, ForeignModule, Held, Names
 from fsdp_migrate.facts.releases.values import ATTRIBUTES, METHODS, Present, TorchVersion, Unknown, allows
 from fsdp_migrate.torch_api import data
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts import ModuleFacts
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.
 _BUILDS = ("", "+cu118")
@@ -31,31 +28,6 @@ LOCAL = "<file>"
 MISSING = object()
 
 Env = Mapping[str, object]
-
-
-class Flow(Protocol):
-    """What the evaluator asks of the control flow of a module, for names and functions with several outcomes."""
-
-    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
-        """Everything that a name may hold on `release`, and whether that depends on the release.
-
-        Nothing at all when one of the bindings is not understood.
-        """
-
-    def is_set(self, node: ast.Attribute, qualified: str) -> bool:
-        """Whether the file gives the attribute that `node` reads, by its full name, another value."""
-
-    def is_changed(self, node: ast.Name) -> bool:
-        """Whether the file changes a list by one of its names."""
-
-    def is_plain(self, function: ast.FunctionDef) -> bool:
-        """Whether a call runs the body of a function and returns what it returns."""
-
-    def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
-        """Everything that a function may return on `release`, and whether that depends on the release.
-
-        Nothing at all when it may also end without a value.
-        """
 
 
 class Outcome(NamedTuple):
@@ -262,9 +234,9 @@ class Evaluator:
             home.varies = home.varies or gated
         return home.agreed(home.value(node, inner) for node in returned)
 
-    def within(self, facts: ModuleFacts) -> Evaluator:
+    def within(self, module: ForeignModule) -> Evaluator:
         """An evaluator for another module, which goes on with the same budget."""
-        gates = facts.gates
+        gates = module.gates
         inner = Evaluator(self.release, self.build, gates.names, gates.flags)
         inner._steps, inner._depth = self._steps, self._depth + 1
         return inner
@@ -351,25 +323,25 @@ def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
     found = _home(evaluator, qualified)
     if found is None or _is_settled(*found):
         raise Unknown
-    facts, name = found
-    outcome = facts.memo((_imported_value, name, evaluator.build), lambda: _outcome(evaluator, facts, name))
+    module, name = found
+    outcome = module.memo((_imported_value, name, evaluator.build), lambda: _outcome(evaluator, module, name))
     if outcome is None:
         raise Unknown
     evaluator.varies = True
     return outcome[0]
 
 
-def _outcome(evaluator: Evaluator, facts: ModuleFacts, name: str) -> tuple[Any] | None:
+def _outcome(evaluator: Evaluator, module: ForeignModule, name: str) -> tuple[Any] | None:
     """The value that a name has at the end of its module, None when it is unknown or the same on every release."""
-    inner = evaluator.within(facts)
-    held, gated = facts.gates.flags.held(facts.names.exported(name), evaluator.release)
+    inner = evaluator.within(module)
+    held, gated = module.gates.flags.held(module.names.exported(name), evaluator.release)
     try:
         result = inner.agreed(inner.held(one, {}) for one in held)
     except Exception:
         # The expression is the user's: whatever goes wrong in it would go wrong when it runs.
         result = MISSING
     if not (gated or inner.varies):
-        _settled(facts).add(name)
+        _settled(module).add(name)
         return None
     return None if result is MISSING else (result,)
 
@@ -383,34 +355,34 @@ def _imported_call(evaluator: Evaluator, qualified: str, call: ast.Call, env: En
     found = _home(evaluator, qualified)
     if found is None or _is_settled(*found):
         raise Unknown
-    facts, name = found
-    bindings = facts.names.exported(name)
-    inner = evaluator.within(facts)
+    module, name = found
+    bindings = module.names.exported(name)
+    inner = evaluator.within(module)
     try:
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.FunctionDef):
             raise Unknown
         result = evaluator.called(bindings[0].node, call, env, inner)
     finally:
         if not inner.varies:
-            _settled(facts).add(name)
+            _settled(module).add(name)
     if not inner.varies:
         raise Unknown
     evaluator.varies = True
     return result
 
 
-def _settled(facts: ModuleFacts) -> set[str]:
+def _settled(module: ForeignModule) -> set[str]:
     """The names of a module that were seen not to ask for torch's version."""
-    return facts.memo(_settled, set[str])
+    return module.memo(_settled, set[str])
 
 
-def _is_settled(facts: ModuleFacts, name: str) -> bool:
-    return name in _settled(facts)
+def _is_settled(module: ForeignModule, name: str) -> bool:
+    return name in _settled(module)
 
 
-def _home(evaluator: Evaluator, qualified: str) -> tuple[ModuleFacts, str] | None:
-    elsewhere = evaluator.names.elsewhere
-    return None if elsewhere is None else elsewhere.home(qualified)
+def _home(evaluator: Evaluator, qualified: str) -> tuple[ForeignModule, str] | None:
+    project = evaluator.names.project
+    return None if project is None else project.home(qualified)
 
 
 _Handler = Callable[["Evaluator", Any, Env], Any]

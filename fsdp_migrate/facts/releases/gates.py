@@ -280,7 +280,7 @@ class _Remembered:
 
     def __init__(self, names: Names) -> None:
         self.definition = names.definition
-        self.elsewhere = names.elsewhere
+        self.project = names.project
         self._resolve = names.qualified
         self._known: dict[ast.expr, str | None] = {}
 

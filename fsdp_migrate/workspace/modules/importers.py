@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts.other_modules import Use
+from fsdp_migrate.facts import Use
 from fsdp_migrate.workspace.filesystem import printable
 from fsdp_migrate.workspace.modules.sketch import Sketch, split, stem
 

@@ -1,4 +1,4 @@
-"""What one file can learn of the other modules of its project: the answers to `facts.elsewhere.Elsewhere`."""
+"""What one file can learn of the other modules of its project: the answers to `facts.project.ProjectModules`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.facts import Use
 from fsdp_migrate.facts.class_members import members_behind
-from fsdp_migrate.facts.other_modules import ForeignClass, Use
+from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
 from fsdp_migrate.workspace.modules.classes import FSDP_CLASS, foreign_class
@@ -47,7 +48,7 @@ class View:
 
     @property
     def asked_beyond(self) -> bool:
-        """See `Elsewhere.asked_beyond`."""
+        """See `ProjectModules.asked_beyond`."""
         return self.asked_all and self.modules.is_in_part(self.path)
 
     @property
@@ -63,7 +64,7 @@ class View:
         return tuple(Consulted(path, self.modules.digest(path)) for path in sorted(paths - {self.path}))
 
     def meanings(self, name: str) -> Sequence[str | None] | None:
-        """See `Elsewhere.meanings`."""
+        """See `ProjectModules.meanings`."""
         if name not in self._meanings:
             self._meanings[name] = None
             self._meanings[name] = self._found_meanings(name)
@@ -79,7 +80,7 @@ class View:
             return None if facts is None else exported_meanings(facts, inner, name)
 
     def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
-        """See `Elsewhere.direct_import`."""
+        """See `ProjectModules.direct_import`."""
         if is_torch(name):
             return ""
         behind: set[tuple[str, str]] = set()
@@ -208,13 +209,13 @@ class View:
         return raw + "".join(self.direct_import(*one, partial(reads, raw, one[0])) for one in sorted(named)).encode()
 
     def is_own(self, name: str) -> bool:
-        """See `Elsewhere.is_own`."""
+        """See `ProjectModules.is_own`."""
         if is_torch(name):
             return False
         return self.modules.finder.find(name, self.path) is not None or self.module_of(name) is not None
 
     def defines(self, name: str) -> bool | None:
-        """See `Elsewhere.defines`."""
+        """See `ProjectModules.defines`."""
         found = self.module_of(name)
         if found is None:
             return None
@@ -224,7 +225,7 @@ class View:
         return found[1] in facts.structure.module.bindings
 
     def is_variable(self, name: str) -> bool:
-        """See `Elsewhere.is_variable`."""
+        """See `ProjectModules.is_variable`."""
         found = self.origin(name)
         if found is None:
             outer, inner = split(name)
@@ -235,7 +236,7 @@ class View:
         return sketch is not None and bool(sketch.assigned(found[1])) and not sketch.is_function(found[1])
 
     def is_optional(self, name: str) -> bool:
-        """See `Elsewhere.is_optional`."""
+        """See `ProjectModules.is_optional`."""
         view, found = self, self.module_of(name)
         for _ in range(_MOST_STEPS):
             facts = None if found is None else self.modules.facts(found[0], self.torch)
@@ -255,7 +256,7 @@ class View:
         return False
 
     def names_fsdp(self, name: str) -> bool:
-        """See `Elsewhere.names_fsdp`."""
+        """See `ProjectModules.names_fsdp`."""
         found = None if is_torch(name) else self.origin(name) or self.module_of(name)
         path = self.finds(name) if found is None else found[0]
         if path is None or path == self.path:
@@ -268,14 +269,14 @@ class View:
         return self.modules.finder.find(module, self.path)
 
     def subclass(self, name: str) -> ForeignClass | None:
-        """See `Elsewhere.subclass`."""
+        """See `ProjectModules.subclass`."""
         if name not in self._subclasses:
             self._subclasses[name] = None
             self._subclasses[name] = foreign_class(self, name)
         return self._subclasses[name]
 
     def members(self, name: str) -> frozenset[str]:
-        """See `Elsewhere.members`."""
+        """See `ProjectModules.members`."""
         if name not in self._members:
             self._members[name] = frozenset()
             if (found := self.module_of(name)) is not None:
@@ -286,13 +287,13 @@ class View:
         return self._members[name]
 
     def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
-        """See `Elsewhere.definition`."""
+        """See `ProjectModules.definition`."""
         found = self.origin(name)
         facts = None if found is None else self.modules.facts(found[0], self.torch)
         return None if found is None or facts is None else (facts, facts.names.exported(found[1]))
 
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
-        """See `Elsewhere.home`."""
+        """See `ProjectModules.home`."""
         if name not in self._homes:
             self._homes[name] = None
             self._homes[name] = self._found_home(name)
@@ -328,26 +329,26 @@ class View:
         return None
 
     def is_imported(self, name: str) -> bool:
-        """See `Elsewhere.is_imported`."""
+        """See `ProjectModules.is_imported`."""
         from fsdp_migrate.workspace.modules.importers import is_imported
 
         self.asked_all = True
         return is_imported(self.modules, self.path, name)
 
     def is_written(self, word: str) -> bool:
-        """See `Elsewhere.is_written`."""
+        """See `ProjectModules.is_written`."""
         self.asked_all = True
         return bool(self.modules.writers(self.path, word))
 
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
-        """See `Elsewhere.setters`."""
+        """See `ProjectModules.setters`."""
         from fsdp_migrate.workspace.modules.importers import setters
 
         self.asked_all = True
         return tuple(setters(self.modules, self.path, name, self.torch))
 
     def uses(self, name: str) -> Sequence[Use] | None:
-        """See `Elsewhere.uses`."""
+        """See `ProjectModules.uses`."""
         from fsdp_migrate.workspace.modules.importers import uses
 
         self.asked_all = True

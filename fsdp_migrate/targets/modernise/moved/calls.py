@@ -215,8 +215,8 @@ def _takes_keywords(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
     if any(isinstance(node, ast.FunctionDef) and node.name == "__init__" for node in cls.body):
         return True
     own = [binding for binding in facts.scope(cls).bindings[cls.name] if binding.node is cls]
-    elsewhere = facts.names.elsewhere
-    if elsewhere is not None and elsewhere.is_imported(cls.name):
+    project = facts.project
+    if project is not None and project.is_imported(cls.name):
         return False
     parents = [facts.structure.parents[use] for binding in own for use in uses_of(binding)]
     if not parents:  # Whoever builds it is in a file that this run may not see.

@@ -350,15 +350,15 @@ def _read_verdict(facts: ModuleFacts, one: Quoted, case: Case) -> Verdict:
 
 def _passed_on(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find uses of what warns or is renamed, where a module of the project passes the name on."""
-    elsewhere, names = facts.names.elsewhere, old_names(card.code)
-    if elsewhere is None:
+    project, names = facts.project, old_names(card.code)
+    if project is None:
         return
     nodes: list[ast.expr] = []
     for scope in facts.structure.module.nested():
         for bindings in scope.bindings.values():
             for binding in bindings:
                 target = binding.target or ""
-                if binding.kind is Kind.IMPORT and (target.startswith(".") or elsewhere.is_own(target)):
+                if binding.kind is Kind.IMPORT and (target.startswith(".") or project.is_own(target)):
                     nodes += uses_of(binding)
     lasts = last_parts(card.code)
     for attribute in facts.structure.attributes:

@@ -113,9 +113,9 @@ def _needs_three(arguments: ast.arguments, bound: bool) -> bool:
 
 def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, value: ast.expr) -> Verdict:
     """The function with one more parameter in front, if nothing else calls it."""
-    elsewhere = facts.names.elsewhere
+    project = facts.project
     if isinstance(function, ast.FunctionDef):
-        imported = elsewhere is not None and function in facts.source.tree.body and elsewhere.is_imported(function.name)
+        imported = project is not None and function in facts.source.tree.body and project.is_imported(function.name)
         bindings = facts.names.bindings(value) if isinstance(value, ast.Name) else []
         uses = [use for binding in bindings for use in uses_of(binding)]
         if imported or function.decorator_list or not uses or not _only_callbacks(facts, uses):

@@ -196,7 +196,7 @@ def _only_said(facts: ModuleFacts, target: ast.expr) -> bool:
     scope = facts.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
     if scope is None or not isinstance(target, ast.Name):
         return False
-    if scope.is_module and facts.names.elsewhere is not None and facts.names.elsewhere.is_imported(target.id):
+    if scope.is_module and facts.project is not None and facts.project.is_imported(target.id):
         return False
     uses = [use for user in scope.users.get(target.id, ()) for use in user.uses[target.id]]
     return bool(uses) and all(_is_said(facts, use, through_names=False) for use in uses)
