@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from packaging.version import Version
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.report.json_format import SCHEMA_VERSION
 from fsdp_migrate.spelling import closest
 from fsdp_migrate.torch_api import PUBLISHED, TorchRange, data

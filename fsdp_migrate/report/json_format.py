@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.report import Run
 

@@ -12,9 +12,7 @@ from itertools import accumulate
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
-from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import RewriteError
-from fsdp_migrate.workspace.notebook import Notebook
 from fsdp_migrate.workspace.notebook.placed_json import Array, Literal
 
 # How one character is written inside a literal.
@@ -41,24 +39,8 @@ class _Character:
     ends_line: bool
 
 
-def spliced(notebook: Notebook, changes: Iterable[Replacement]) -> str:
-    """The JSON of a notebook after changes of its module.
-
-    Raises:
-        RewriteError: a change touches a magic or more than one cell, or two overlap.
-    """
-    by_cell: dict[int, list[Change]] = {}
-    cells = {cell.number: cell for cell in notebook.cells}
-    for span, text, _ in sorted(changes, key=lambda change: (change.span, change.rank)):
-        module, cell = notebook.module_at(span.start), notebook.cell_at(span.start)
-        assert isinstance(module, Notebook)
-        if not cell.span.contains(span) or any(module.masks(span)):
-            raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
-        start = cell.characters(Span(cell.span.start, span.start))
-        change = Change(start, start + cell.characters(span), text)
-        by_cell.setdefault(cell.number, []).append(change)
-    json = notebook.json
-    edits = [e for number, found in by_cell.items() for e in CellSource(json, cells[number].raw.source).edited(found)]
+def spliced(json: str, edits: Iterable[Change]) -> str:
+    """The JSON of a notebook after edits of it."""
     pieces, done = [], 0
     for edit in sorted(edits):
         pieces += [json[done : edit.start], edit.text]
