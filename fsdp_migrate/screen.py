@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
-_NEAR = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
+_DISTRIBUTED = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
 # One of these is in every suppression of this tool's rules; both are among the words above.
 _SUPPRESSING = (b"fsdp", b"FSDP")
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -77,8 +77,8 @@ class Screen:
         """Whether a file can hold a finding; `loosely` if what it imports cannot be told from its lines."""
         if self._own.any_in(raw):
             return True
-        words = [word for word in _NEAR if word in raw]
-        near = bool(words) if loosely else is_near(raw, words)
+        words = [word for word in _DISTRIBUTED if word in raw]
+        near = bool(words) if loosely else may_use_distributed(raw, words)
         # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
         if near and (self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)):
             return True
@@ -102,7 +102,7 @@ def _finds_unused(entries: tuple[Entry, ...]) -> bool:
     return any(entry.code == UNUSED_SUPPRESSION for entry in entries)
 
 
-def is_near(raw: bytes, words: Iterable[bytes] = _NEAR) -> bool:
+def may_use_distributed(raw: bytes, words: Iterable[bytes] = _DISTRIBUTED) -> bool:
     """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP.
 
     `words` are those that it is known to have, where that is known.

@@ -10,7 +10,7 @@ from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import Binding, Kind
 
 
-class Held:
+class ObjectClasses:
     """The classes that the names and attributes of one module are annotated with or built from."""
 
     def __init__(self, names: Names) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.class_members import Held, all_members, instance_of_class, is_super
+from fsdp_migrate.facts.class_members import ObjectClasses, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
@@ -63,7 +63,7 @@ class Fsdp:
         """`reached` tells whether some supported release runs a node."""
         self.structure = structure
         self.names = names
-        self.held = Held(names)
+        self.object_classes = ObjectClasses(names)
         self.reached = reached
         self._imports: dict[Scope, tuple[Binding, ...]] = {}
         self._settings: dict[str, list[TypeSetting]] = {}
@@ -193,7 +193,7 @@ class Fsdp:
 
     def _other_fsdps(self, node: ast.expr) -> list[str]:
         """The classes called FSDP and not known to be torch's, if the object in `node` can only be of such."""
-        meanings = [meaning for cls in self.held.all_classes(node) for meaning in self.names.meanings(cls)]
+        meanings = [meaning for cls in self.object_classes.all_classes(node) for meaning in self.names.meanings(cls)]
         named = [meaning.qualified or "" for meaning in meanings if not self._names_class(meaning)]
         if len(named) < len(meanings) or not all(name.endswith(_CLASS_NAMES) for name in named):
             return []
@@ -280,7 +280,7 @@ class Fsdp:
         if isinstance(node, ast.Subscript):
             return not isinstance(node.slice, ast.Slice) and self._narrowing(method).yields_models(node.value)
         if isinstance(node, ast.Attribute):
-            built = any(self.is_class(cls, method) for cls in self.held.classes(node))
+            built = any(self.is_class(cls, method) for cls in self.object_classes.classes(node))
         elif isinstance(node, ast.Name):
             built = any(self._binds_instance(binding, method) for binding in self.names.bindings(node))
         else:
@@ -302,7 +302,7 @@ class Fsdp:
     def _binds_instance(self, binding: Binding, method: str | None) -> bool:
         if isinstance(binding.value, ast.Subscript):
             return self.is_instance(binding.value, method)
-        if any(self.is_class(cls, method) for cls in self.held.of_binding(binding)):
+        if any(self.is_class(cls, method) for cls in self.object_classes.of_binding(binding)):
             return True
         cls = self._class_of_self(binding) if binding.kind is Kind.PARAMETER else None
         return cls is not None and not (method and method in all_members(cls, self.names))

@@ -78,13 +78,13 @@ class FileCheck:
             check.close()
         self._checks = None
 
-    def mendable(self) -> FileReport:
+    def fixable(self) -> FileReport:
         """What the rules find whose fixes may be applied, as in `report`; more where that cannot be told apart."""
         if self._report is not None:
             return self._report
         try:
             checks = self._opened()
-            found = checks[0].mendable() if len(checks) == 1 else None
+            found = checks[0].fixable() if len(checks) == 1 else None
         except RecursionError:
             found = None
         return self.report() if found is None else found

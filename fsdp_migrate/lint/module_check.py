@@ -44,11 +44,11 @@ class ModuleCheck:
         """Let go of the facts."""
         self.facts.close()
 
-    def mendable(self) -> FileReport | None:
+    def fixable(self) -> FileReport | None:
         """What the rules find whose fixes may be applied, in order; None where all have to speak for it."""
         if is_notebook(self.path) or may_be_unused(self.source.data, self.rules):
             return None
-        entries = [entry for entry in self.rules if may_mend(entry, self.settings)]
+        entries = [entry for entry in self.rules if may_fix(entry, self.settings)]
         return FileReport(self.path, self._in_order(self._kept(self._found(entries))))
 
     def report(self, modules: Sequence[Source]) -> FileReport:
@@ -87,16 +87,16 @@ class ModuleCheck:
         kept = [finding for finding in found if not self.suppressions.silences(finding)]
         if not self.suppressions.mentioned:
             return kept
-        from fsdp_migrate.rules.unknown_codes import held
+        from fsdp_migrate.rules.unknown_codes import without_doubtful_fix
 
-        return [held(finding, self.suppressions) for finding in kept]
+        return [without_doubtful_fix(finding, self.suppressions) for finding in kept]
 
     def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         ordered = (graded(finding, self.settings) for finding in findings)
         return tuple(sorted(ordered, key=lambda finding: (finding.span.start, finding.code)))
 
 
-def may_mend(entry: Entry, settings: Settings) -> bool:
+def may_fix(entry: Entry, settings: Settings) -> bool:
     """Whether `rewrite` may apply a fix of the rule."""
     if not entry.fixes:
         return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.planning.parts import RewriteResult
-from fsdp_migrate.planning.passes import Progress, rewrite
+from fsdp_migrate.planning.passes import Draft, rewrite
 from fsdp_migrate.source import Source, SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
@@ -38,7 +38,7 @@ def rewrite_bytes(
     path: str,
     settings: Settings,
     project: ProjectModules | None = None,
-    progress: Progress | None = None,
+    progress: Draft | None = None,
 ) -> RewriteResult:
     """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project."""
 

@@ -4,7 +4,7 @@ import pytest
 
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.lint.module_check import may_mend
+from fsdp_migrate.lint.module_check import may_fix
 from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.entry import Entry
@@ -68,17 +68,17 @@ def test_the_fixes_of_examples_have_a_grade_that_the_card_names(rule: Rule) -> N
             assert finding.fix is None or finding.applicability.value in entry.fixes
 
 
-def test_a_rule_may_mend_what_its_card_or_the_settings_say() -> None:
+def test_a_rule_may_fix_what_its_card_or_the_settings_say() -> None:
     by_code = {entry.code: entry for entry in ENTRIES}
     assert [by_code[code].fixes for code in ("FSDP111", "FSDP202", "FSDP201")] == [(), ("safe",), ("unsafe",)]
     careful, bold = Settings(TorchRange.default()), Settings(TorchRange.default(), unsafe_fixes=True)
-    assert [may_mend(by_code[code], careful) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, False]
-    assert [may_mend(by_code[code], bold) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, True]
+    assert [may_fix(by_code[code], careful) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, False]
+    assert [may_fix(by_code[code], bold) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, True]
     graded = Settings(
         TorchRange.default(),
         grades=(("FSDP1", Applicability.SAFE), ("FSDP202", Applicability.UNSAFE), ("FSDP201", Applicability.SAFE)),
     )
-    assert [may_mend(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]
+    assert [may_fix(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]
 
 
 def test_long_marks_are_found_wherever_they_stand() -> None:

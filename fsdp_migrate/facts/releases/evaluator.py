@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases import calls, named_tests
-from fsdp_migrate.facts.releases.reach import Flow, ForeignModule, Held, Names
+from fsdp_migrate.facts.releases.reach import BoundValue, Flow, ForeignModule, Resolver
 from fsdp_migrate.facts.releases.values import ATTRIBUTES, METHODS, Present, TorchVersion, Unknown, allows
 from fsdp_migrate.torch_api import data
 
@@ -37,12 +37,12 @@ class Outcome(NamedTuple):
     varies: bool
 
 
-def truth(test: ast.expr, release: Version, names: Names) -> bool | None:
+def truth(test: ast.expr, release: Version, names: Resolver) -> bool | None:
     """Whether `test` is true when running on torch `release`, None when that takes more than the torch version."""
     return outcome(test, release, names).value
 
 
-def outcome(test: ast.expr, release: Version, names: Names, flow: Flow | None = None) -> Outcome:
+def outcome(test: ast.expr, release: Version, names: Resolver, flow: Flow | None = None) -> Outcome:
     """The outcome of `test` on `release`; `flow` lets it follow names that have several bindings."""
     found: set[bool] = set()
     for build in _BUILDS:
@@ -61,7 +61,7 @@ class Evaluator:
     `varies` becomes true once anything that differs between releases was looked at.
     """
 
-    def __init__(self, release: Version, build: str, names: Names, flow: Flow | None) -> None:
+    def __init__(self, release: Version, build: str, names: Resolver, flow: Flow | None) -> None:
         self.release = release
         self.build = build
         self.names = names
@@ -241,18 +241,18 @@ class Evaluator:
         inner._steps, inner._depth = self._steps, self._depth + 1
         return inner
 
-    def held(self, held: Held, env: Env) -> Any:
+    def bound(self, bound: BoundValue, env: Env) -> Any:
         """The value of one of the things that a name may hold.
 
         Raises:
             Unknown: as `value`.
         """
-        if held.target is not None:
-            return self.symbol(held.target)
-        if held.value is None:
+        if bound.target is not None:
+            return self.symbol(bound.target)
+        if bound.value is None:
             raise Unknown
-        value = self.followed(held.value, env)
-        return value if held.index is None else value[held.index]
+        value = self.followed(bound.value, env)
+        return value if bound.index is None else value[bound.index]
 
 
 def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) -> Env:
@@ -334,9 +334,9 @@ def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
 def _outcome(evaluator: Evaluator, module: ForeignModule, name: str) -> tuple[Any] | None:
     """The value that a name has at the end of its module, None when it is unknown or the same on every release."""
     inner = evaluator.within(module)
-    held, gated = module.gates.flags.held(module.names.exported(name), evaluator.release)
+    bound, gated = module.gates.flags.bound_to(module.names.exported(name), evaluator.release)
     try:
-        result = inner.agreed(inner.held(one, {}) for one in held)
+        result = inner.agreed(inner.bound(one, {}) for one in bound)
     except Exception:
         # The expression is the user's: whatever goes wrong in it would go wrong when it runs.
         result = MISSING
@@ -416,9 +416,9 @@ def _named(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
         return env[node.id]
     if evaluator.flow is None:
         raise Unknown
-    held, gated = evaluator.flow.in_force(node, evaluator.release)
+    bound, gated = evaluator.flow.in_force(node, evaluator.release)
     evaluator.varies = evaluator.varies or gated
-    return evaluator.agreed(evaluator.held(one, env) for one in held)
+    return evaluator.agreed(evaluator.bound(one, env) for one in bound)
 
 
 def _attribute(evaluator: Evaluator, node: ast.Attribute, env: Env) -> Any:

@@ -14,7 +14,7 @@ from fsdp_migrate.facts.scopes import Binding, Structure
 T = TypeVar("T")
 
 
-class Names(Protocol):
+class Resolver(Protocol):
     """What is asked of the resolver of a module; `project` answers for the other modules of its project."""
 
     @property
@@ -58,7 +58,7 @@ class ForeignModule(Protocol):
 
 
 @runtime_checkable
-class ScopedNames(Names, Protocol):
+class ScopedResolver(Resolver, Protocol):
     """A resolver that also lists the bindings of names that have several."""
 
     structure: Structure
@@ -73,13 +73,13 @@ class ScopedNames(Names, Protocol):
 class Flow(Protocol):
     """What is asked of the control flow of a module, for names and functions with several outcomes."""
 
-    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
+    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[BoundValue], bool]:
         """Everything that a name may hold on `release`, and whether that depends on the release.
 
         Nothing at all when one of the bindings is not understood.
         """
 
-    def held(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[Held], bool]:
+    def bound_to(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[BoundValue], bool]:
         """As `in_force`, of a name with these bindings."""
 
     def is_set(self, node: ast.Attribute, qualified: str) -> bool:
@@ -117,7 +117,7 @@ class Reach(Protocol):
 
     bits: Mapping[Version, int]
     everywhere: int
-    names: Names
+    names: Resolver
     parents: Mapping[ast.AST, ast.AST]
 
     @property
@@ -145,7 +145,7 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class BoundValue:
     """What a name may hold: the value of an expression (item `index` of it, in an unpacking), or an imported name."""
 
     value: ast.expr | None = None

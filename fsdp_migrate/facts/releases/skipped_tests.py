@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from packaging.version import InvalidVersion, Version
 
 from fsdp_migrate.facts.releases import named_tests
-from fsdp_migrate.facts.releases.reach import Reach, ScopedNames
+from fsdp_migrate.facts.releases.reach import Reach, ScopedResolver
 from fsdp_migrate.torch_api import data
 
 _MARKS = "pytestmark"
@@ -24,7 +24,7 @@ _VERSION_ARGUMENTS = ("version", "min_version")
 class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
-    def __init__(self, names: ScopedNames | None, gates: Reach) -> None:
+    def __init__(self, names: ScopedResolver | None, gates: Reach) -> None:
         """`names` tells what a class inherits from; without it each stands for itself."""
         self.names = names
         self.gates = gates

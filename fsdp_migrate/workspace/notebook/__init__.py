@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.source import Position, Source, SourceError, Span, parse, split_lines
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.workspace.notebook.document import RawCell, read_cells
-from fsdp_migrate.workspace.notebook.magics import View, python_view, without_first_line
+from fsdp_migrate.workspace.notebook.magics import PythonView, python_view, without_first_line
 
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement
@@ -195,9 +195,9 @@ class Notebook(Source):
         Raises:
             RewriteError: a change touches a magic or more than one cell.
         """
-        from fsdp_migrate.workspace.notebook.splicing import CellSource, Change, spliced
+        from fsdp_migrate.workspace.notebook.splicing import CellEdit, CellSource, spliced
 
-        by_cell: dict[int, list[Change]] = {}
+        by_cell: dict[int, list[CellEdit]] = {}
         for span, text, _ in sorted(changes, key=lambda change: (change.span, change.rank)):
             module, index = self.module_at(span.start), self._index(span.start)
             cell = self.cells[index]
@@ -205,7 +205,7 @@ class Notebook(Source):
             if not cell.span.contains(span) or any(module.masks(span)):
                 raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
             start = cell.characters(Span(cell.span.start, span.start))
-            by_cell.setdefault(index, []).append(Change(start, start + cell.characters(span), text))
+            by_cell.setdefault(index, []).append(CellEdit(start, start + cell.characters(span), text))
         sources = {index: CellSource(self.json, self.cells[index].raw.source) for index in by_cell}
         return (
             self.bom
@@ -216,7 +216,7 @@ class Notebook(Source):
         return max(0, bisect_right(self._starts, offset) - 1)
 
 
-def _cell(raw: RawCell, text: str, view: View, start: int) -> Cell:
+def _cell(raw: RawCell, text: str, view: PythonView, start: int) -> Cell:
     masked, commands = (
         tuple(Span(start + span.start, start + span.end) for span in spans) for spans in (view.masked, view.commands)
     )
@@ -261,7 +261,7 @@ class Program(Notebook):
         """The text of its cells, magics included."""
         return b"".join(self.cells[index].encoded for index in self.own)
 
-    def _read(self, notebook: Notebook, views: dict[int, View]) -> None:
+    def _read(self, notebook: Notebook, views: dict[int, PythonView]) -> None:
         data = bytearray(notebook.blank)
         self.cells = []
         for index, cell in enumerate(notebook.cells):

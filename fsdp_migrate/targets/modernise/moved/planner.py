@@ -17,7 +17,7 @@ from fsdp_migrate.code.torch_presence import (
     running,
     severity,
 )
-from fsdp_migrate.code.unused_imports import release, uses_of
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
@@ -181,7 +181,7 @@ def _renamed(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None
     while isinstance(root, ast.Attribute):
         root = root.value
     same = isinstance(root, ast.Name) and written.split(".")[0] == root.id
-    releases = (*followed.releases, *(() if same else release(facts, node)))
+    releases = (*followed.removed_uses, *(() if same else removed_use(facts, node)))
     verdict = Verdict(Fix(followed.edits, releases), below_floor=True)
     return _at_risk(verdict, told_apart(facts, [node], case))
 

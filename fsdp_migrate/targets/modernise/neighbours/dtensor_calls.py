@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.code.torch_presence import running, severity
-from fsdp_migrate.code.unused_imports import release, uses_of
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
@@ -47,7 +47,7 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = manual(compared)
         elif named is not None:
             edits = (Replace(facts.source.span(values[0]), f'"{named[1]}"'),)
-            verdict = Verdict(Fix(edits, releases=release(facts, values[0])))
+            verdict = Verdict(Fix(edits, removed_uses=removed_use(facts, values[0])))
         message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"
         strict = any(one >= _STRICT for one in facts.gates.alive(call))
         grade = Severity.BREAKS if strict else Severity.CHANGES
