@@ -25,41 +25,41 @@ _SUPPRESSING = (b"fsdp", b"FSDP")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _OPEN = re.compile(rb"import[\s\\]*\([^)]*\Z")
 _WIDEST_GAP = 200
-# In so many texts the needles are looked for before there are patterns for them, which take as long to make.
+# In so many texts the words are looked for before there are patterns for them, which take as long to make.
 _FEW = 32
 
 
-class Needles:
-    """Identifiers, each of which lets the text that it is written in pass."""
+class Words:
+    """Texts, each of which lets the text that it is written in pass."""
 
-    def __init__(self, needles: Iterable[bytes]) -> None:
-        self._needles = tuple(needles)
+    def __init__(self, words: Iterable[bytes]) -> None:
+        self._words = tuple(words)
         self._texts = 0
 
     def any_in(self, raw: bytes) -> bool:
         """Whether one of them is in the text, as a part of a longer word too."""
         self._texts += 1
         if self._texts <= _FEW:
-            return any(needle in raw for needle in self._needles)
+            return any(word in raw for word in self._words)
         patterns, others = self._found_by
-        return any(pattern.search(raw) for pattern in patterns) or any(needle in raw for needle in others)
+        return any(pattern.search(raw) for pattern in patterns) or any(word in raw for word in others)
 
     @cached_property
     def _found_by(self) -> tuple[list[re.Pattern[bytes]], list[bytes]]:
         from fsdp_migrate.scan.words import found_by
 
-        return found_by(self._needles)
+        return found_by(self._words)
 
 
 class Screen:
     """What the files that some rules can find something in have in common."""
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
-        everywhere = ENTRIES if any(entry.everywhere for entry in entries) else ()
-        self._own = _needles(entry for entry in (*entries, *everywhere) if not entry.neighbour)
-        self._neighbours = _needles(entry for entry in entries if entry.neighbour)
-        self._names = {name for entry in entries for name in entry.names}
-        self._changed = any(entry.changed for entry in entries)
+        everywhere = ENTRIES if any(entry.scope == "everywhere" for entry in entries) else ()
+        self._own = _words(entry for entry in (*entries, *everywhere) if not entry.is_neighbour)
+        self._neighbours = _words(entry for entry in entries if entry.is_neighbour)
+        self._names = {name for entry in entries for name in entry.names or ()}
+        self._changed = any(entry.names is None for entry in entries)
         self._unused = _finds_unused(entries)
 
     @cached_property
@@ -140,7 +140,7 @@ def _is_imported(raw: bytes, start: int) -> bool:
     return False
 
 
-def _needles(entries: Iterable[Entry]) -> Needles:
+def _words(entries: Iterable[Entry]) -> Words:
     """The identifiers that can trigger rules, without those that contain another one."""
-    every = {needle for entry in entries for needle in entry.needles}
-    return Needles(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))
+    every = {word for entry in entries for word in entry.words}
+    return Words(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))

@@ -163,4 +163,4 @@ def _screen(settings: Settings) -> Screen:
 def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     entries = (entry for entry in ENTRIES if settings.selected(entry.code))
-    return tuple(e._replace(neighbour=False) if e.neighbour and settings.asked_for(e.code) else e for e in entries)
+    return tuple(e._replace(scope="fsdp") if e.is_neighbour and settings.asked_for(e.code) else e for e in entries)

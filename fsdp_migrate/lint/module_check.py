@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.distributed import uses_distributed
+from fsdp_migrate.facts.distributed import LAUNCHER, uses_distributed
 from fsdp_migrate.findings import Applicability, FileReport, Finding
 from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.screen import may_be_unused
@@ -72,12 +72,12 @@ class ModuleCheck:
         return report._replace(consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
-        return [entry for entry in entries if not entry.neighbour or self._is_near(entry)]
+        return [entry for entry in entries if not entry.is_neighbour or self._uses_distributed(entry)]
 
-    def _is_near(self, entry: Entry) -> bool:
+    def _uses_distributed(self, entry: Entry) -> bool:
         """Whether the module has to do with torch.distributed, as far as one rule is concerned."""
-        names_it = entry.near is not None and entry.near.encode() in self.source.written
-        return names_it or uses_distributed(self.facts)
+        is_launched = entry.scope == "launched" and LAUNCHER in self.source.written
+        return is_launched or uses_distributed(self.facts)
 
     def _found(self, entries: Iterable[Entry]) -> list[Finding]:
         return [finding for entry in self._in_force(entries) for finding in findings_of(self.facts, entry)]

@@ -63,7 +63,7 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     return iter(())  # only when all others have spoken it is known what is not needed
 
 
-RULE = Rule(CARD, (), _check, marks=("noqa", "NOQA", "fsdp-migrate:"))
+RULE = Rule(CARD, (), _check, scope="everywhere")
 
 
 def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[str]) -> Iterator[Finding]:

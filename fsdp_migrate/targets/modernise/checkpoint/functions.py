@@ -331,7 +331,7 @@ Torch 2.2 and 2.3 leave values that are no tensors as they were in `load`: there
         leaves=(_DCP + "dcp.save(state, storage_writer=writer)\n", "optim.load_state_dict(state)\n"),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=(),
+    words=(),
     check=check,
     names=lambda: _TARGETS,
 )

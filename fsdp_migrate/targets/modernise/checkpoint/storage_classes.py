@@ -188,6 +188,6 @@ those with a base that is not visible and may have the methods.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=_CLASSES,
+    words=_CLASSES,
     check=check,
 )

@@ -271,7 +271,7 @@ opposite: there the function of `torch.nn.utils` is right.""",
         ),
         url=_URL,
     ),
-    needles=(_OLD_CLIP,),
+    words=(_OLD_CLIP,),
     check=check_clip,
 )
 
@@ -301,6 +301,6 @@ wraps in torch's FSDP become `FSDP.summon_full_params(model)`.""",
         ),
         url=_URL,
     ),
-    needles=(SUMMON,),
+    words=(SUMMON,),
     check=check_summon,
 )

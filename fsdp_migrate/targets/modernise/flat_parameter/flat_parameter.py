@@ -350,7 +350,7 @@ def has_flat(params):
         ),
         url="https://github.com/Lightning-AI/pytorch-lightning/issues/16732",
     ),
-    needles=(_NAME,),
+    words=(_NAME,),
     check=check_instances,
 )
 TYPE = Rule(
@@ -405,6 +405,6 @@ def sharded(params):
         ),
         url="https://github.com/pytorch/pytorch/pull/85038",
     ),
-    needles=(_NAME,),
+    words=(_NAME,),
     check=check_types,
 )

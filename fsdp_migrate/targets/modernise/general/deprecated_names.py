@@ -175,7 +175,7 @@ Names of distributed checkpointing are hints: they have no drop-in successor."""
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=("sharded_tensor",),  # the module of a class whose own name has not changed
+    words=("sharded_tensor",),  # the module of a class whose own name has not changed
     names=changed_names,
     check=check,
 )

@@ -144,7 +144,7 @@ in a `try` its handler runs. The fix imports from `{PACKAGE}` what every support
         leaves=(_IMPORT.format(PACKAGE),),
         url="https://github.com/pytorch/pytorch/releases/tag/v1.11.0",
     ),
-    needles=("distributed._fsdp", "distributed import _fsdp"),
+    words=("distributed._fsdp", "distributed import _fsdp"),
     check=check_nightly,
 )
 
@@ -171,7 +171,7 @@ which ask for the release.""",
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     names=changed_names,
     check=check_attempts,
 )

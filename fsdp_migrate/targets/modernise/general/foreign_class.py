@@ -86,7 +86,7 @@ def state(model):
 """,
         ),
     ),
-    needles=(),
+    words=(),
     check=check,
-    everywhere=True,
+    scope="everywhere",
 )

@@ -293,7 +293,7 @@ def local_rank():
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     names=changed_names,
     check=check,
 )

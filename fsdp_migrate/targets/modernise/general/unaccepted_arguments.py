@@ -216,7 +216,7 @@ def shard(model, **options):
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     check=check,
     names=changed_names,
 )

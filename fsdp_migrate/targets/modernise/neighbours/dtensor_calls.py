@@ -176,7 +176,7 @@ is accepted without a word up to 2.9, and fails when the tensor is redistributed
         leaves=(_PARTIAL_AFTER + 'placements = [Partial(), Partial("sum"), Partial(operation)]\n',),
         url=_URL,
     ),
-    needles=("ReduceOp",),
+    words=("ReduceOp",),
     check=check_partial,
 )
 
@@ -209,7 +209,7 @@ to be given are reported where such a release is supported.""",
         leaves=(_TWO.replace("(inputs", "(module, inputs") + _CALL,),
         url=_URL,
     ),
-    needles=("distribute_module",),
+    words=("distribute_module",),
     check=check_callbacks,
 )
 RULES = (PARTIAL_OF_REDUCE_OP, CALLBACKS)

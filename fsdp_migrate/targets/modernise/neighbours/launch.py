@@ -240,10 +240,9 @@ It breaks where the file itself names torch.distributed.launch, in a comment say
         leaves=(_IMPORT + 'parser.add_argument("--local_rank", "--local-rank", type=int)\n',),
         url="https://pytorch.org/docs/stable/elastic/run.html",
     ),
-    needles=(_UNDERSCORED,),
+    words=(_UNDERSCORED,),
     check=check_local_rank,
-    neighbour=True,
-    near=_LAUNCH,
+    scope="launched",
 )
 
 LAUNCH = Rule(
@@ -273,7 +272,7 @@ a log message, the text of an error, a parser's help) is a hint. Shell scripts b
         ),
         url="https://pytorch.org/docs/stable/elastic/run.html",
     ),
-    needles=(_LAUNCH, "distributed import launch"),
+    words=(_LAUNCH, "distributed import launch"),
     check=check_launch,
 )
 RULES = (LOCAL_RANK, LAUNCH)

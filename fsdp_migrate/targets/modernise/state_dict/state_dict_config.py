@@ -150,7 +150,7 @@ torch 2.1 in the supported range this is a hint.""",
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=_FULL_CLASSES,
+    words=_FULL_CLASSES,
     check=check_positional,
 )
 
@@ -187,8 +187,7 @@ def save(model):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=("OptimStateDictConfig",),
-    marks=("state_dict_type",),
+    words=("state_dict_type",),
     check=check_wrong_class,
 )
 
@@ -213,6 +212,6 @@ anyway and is dropped; `use_dtensor=True` needs a model that was built with a `d
         leaves=("from mylib import FullStateDictConfig\n\nconfig = FullStateDictConfig(use_dtensor=True)\n",),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=(_FIELD,),
+    words=(_FIELD,),
     check=check_use_dtensor,
 )

@@ -273,6 +273,6 @@ The parameter and its uses are renamed where the function goes straight into FSD
         ),
         url="https://github.com/pytorch/pytorch/pull/88450",
     ),
-    needles=(OLD,),
+    words=(OLD,),
     check=check,
 )
