@@ -8,12 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fsdp_migrate._version import __version__
+
 if TYPE_CHECKING:
     from fsdp_migrate.lint import lint_source
     from fsdp_migrate.planning.rewriting import rewrite_source
     from fsdp_migrate.runner.plans import plan
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "lint_source", "plan", "rewrite_source"]
 
 _HOMES = {"lint_source": "lint", "plan": "runner.plans", "rewrite_source": "planning.rewriting"}

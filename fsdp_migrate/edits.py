@@ -172,7 +172,7 @@ class ImportBinding:
     removable: bool
 
 
-class Release(NamedTuple):
+class RemovedUse(NamedTuple):
     """The use of an imported name, at `span`, that a fix takes away; the import goes with the last of them."""
 
     span: Span

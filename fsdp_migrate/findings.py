@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fsdp_migrate.edits import Edit, ImportBinding, Release
+    from fsdp_migrate.edits import Edit, ImportBinding, RemovedUse
     from fsdp_migrate.source import Span
 
 
@@ -36,7 +36,7 @@ class Fix(NamedTuple):
     """
 
     edits: tuple[Edit, ...]
-    releases: tuple[Release, ...] = ()
+    removed_uses: tuple[RemovedUse, ...] = ()
     moves: tuple[ImportBinding, ...] = ()
 
 

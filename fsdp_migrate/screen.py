@@ -19,47 +19,47 @@ if TYPE_CHECKING:
 
 _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for.
-_NEAR = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
+_DISTRIBUTED = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
 # One of these is in every suppression of this tool's rules; both are among the words above.
 _SUPPRESSING = (b"fsdp", b"FSDP")
 _COMMENT = re.compile(rb"#[^\r\n]*")
 _OPEN = re.compile(rb"import[\s\\]*\([^)]*\Z")
 _WIDEST_GAP = 200
-# In so many texts the needles are looked for before there are patterns for them, which take as long to make.
+# In so many texts the words are looked for before there are patterns for them, which take as long to make.
 _FEW = 32
 
 
-class Needles:
-    """Identifiers, each of which lets the text that it is written in pass."""
+class Words:
+    """Texts, each of which lets the text that it is written in pass."""
 
-    def __init__(self, needles: Iterable[bytes]) -> None:
-        self._needles = tuple(needles)
+    def __init__(self, words: Iterable[bytes]) -> None:
+        self._words = tuple(words)
         self._texts = 0
 
     def any_in(self, raw: bytes) -> bool:
         """Whether one of them is in the text, as a part of a longer word too."""
         self._texts += 1
         if self._texts <= _FEW:
-            return any(needle in raw for needle in self._needles)
+            return any(word in raw for word in self._words)
         patterns, others = self._found_by
-        return any(pattern.search(raw) for pattern in patterns) or any(needle in raw for needle in others)
+        return any(pattern.search(raw) for pattern in patterns) or any(word in raw for word in others)
 
     @cached_property
     def _found_by(self) -> tuple[list[re.Pattern[bytes]], list[bytes]]:
         from fsdp_migrate.scan.words import found_by
 
-        return found_by(self._needles)
+        return found_by(self._words)
 
 
 class Screen:
     """What the files that some rules can find something in have in common."""
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
-        everywhere = ENTRIES if any(entry.everywhere for entry in entries) else ()
-        self._own = _needles(entry for entry in (*entries, *everywhere) if not entry.neighbour)
-        self._neighbours = _needles(entry for entry in entries if entry.neighbour)
-        self._names = {name for entry in entries for name in entry.names}
-        self._changed = any(entry.changed for entry in entries)
+        everywhere = ENTRIES if any(entry.scope == "everywhere" for entry in entries) else ()
+        self._own = _words(entry for entry in (*entries, *everywhere) if not entry.is_neighbour)
+        self._neighbours = _words(entry for entry in entries if entry.is_neighbour)
+        self._names = {name for entry in entries for name in entry.names or ()}
+        self._changed = any(entry.names is None for entry in entries)
         self._unused = _finds_unused(entries)
 
     @cached_property
@@ -77,8 +77,8 @@ class Screen:
         """Whether a file can hold a finding; `loosely` if what it imports cannot be told from its lines."""
         if self._own.any_in(raw):
             return True
-        words = [word for word in _NEAR if word in raw]
-        near = bool(words) if loosely else is_near(raw, words)
+        words = [word for word in _DISTRIBUTED if word in raw]
+        near = bool(words) if loosely else may_use_distributed(raw, words)
         # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
         if near and (self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)):
             return True
@@ -102,7 +102,7 @@ def _finds_unused(entries: tuple[Entry, ...]) -> bool:
     return any(entry.code == UNUSED_SUPPRESSION for entry in entries)
 
 
-def is_near(raw: bytes, words: Iterable[bytes] = _NEAR) -> bool:
+def may_use_distributed(raw: bytes, words: Iterable[bytes] = _DISTRIBUTED) -> bool:
     """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP.
 
     `words` are those that it is known to have, where that is known.
@@ -140,7 +140,7 @@ def _is_imported(raw: bytes, start: int) -> bool:
     return False
 
 
-def _needles(entries: Iterable[Entry]) -> Needles:
+def _words(entries: Iterable[Entry]) -> Words:
     """The identifiers that can trigger rules, without those that contain another one."""
-    every = {needle for entry in entries for needle in entry.needles}
-    return Needles(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))
+    every = {word for entry in entries for word in entry.words}
+    return Words(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))

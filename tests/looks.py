@@ -19,7 +19,7 @@ class Whole(NamedTuple):
     found: FileReport
     source: Source | None = None
 
-    def mendable(self) -> FileReport:
+    def fixable(self) -> FileReport:
         return self.found
 
     def report(self) -> FileReport:

@@ -34,7 +34,7 @@ KINDS = {
 }
 
 
-def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: object = None) -> FileReport:
+def lint_bytes(raw: bytes, path: str, settings: Settings, project: object = None) -> FileReport:
     if b"CRASH" in raw:
         raise KeyError("no such\nscope")
     if b"UNDECODABLE" in raw:
@@ -54,7 +54,7 @@ def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
     return True
 
 
-def rewrite_bytes(raw: bytes, path: str, settings: Settings, elsewhere: object = None) -> RewriteResult:
+def rewrite_bytes(raw: bytes, path: str, settings: Settings, project: object = None) -> RewriteResult:
     before = lint_bytes(raw, path, settings)
     if before.failed:
         return RewriteResult(raw, left=before.findings, error=before.error)

@@ -43,10 +43,10 @@ def test_bad_ranges_and_texts_are_errors_of_one_line() -> None:
         fsdp_migrate.lint_source("# coding: nonsense\n" + TEXT)
 
 
-def test_importing_the_package_loads_nothing_of_it() -> None:
+def test_importing_the_package_loads_its_version_alone() -> None:
     code = "import sys, fsdp_migrate; print([m for m in sys.modules if m.startswith('fsdp_migrate.')])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed == "[]\n"
+    assert printed == "['fsdp_migrate._version']\n"
 
 
 def test_the_public_names_are_those_that_dir_shows() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fsdp_migrate"
-# Everything has the name and version of the package, whose two functions are loaded when they are asked for.
-OUTSIDE = {"__init__", "__main__"}
+# Not for the tables: the functions of the package are loaded when they are asked for, and its version is a constant.
+OUTSIDE = {"__init__", "__main__", "_version"}
 
 
 def table(folder: str) -> list[list[str]]:
@@ -27,18 +30,42 @@ def parts() -> list[str]:
     return sorted({*folders, *(path.stem for path in PACKAGE.glob("*.py"))} - OUTSIDE)
 
 
+def modules() -> dict[str, Path]:
+    """The files of the package by the names of their modules."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """What a file of the package imports of it, for types and in functions included: modules, and names in them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = ".".join(path.relative_to(ROOT).parts[:-1])
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            found |= {f"{module}.{alias.name}" for alias in node.names}
+    return frozenset(name for name in found if name.startswith("fsdp_migrate."))
+
+
 def imported(part: str) -> Iterator[str]:
     """The other parts that a part imports from, those for types only included."""
     for path in [PACKAGE / f"{part}.py", *(PACKAGE / part).rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())) if path.exists() else ():
-            names = [alias.name for alias in getattr(node, "names", ())]
-            if isinstance(node, ast.Import):
-                modules = names
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                modules = [f"{node.module}.{name}" for name in names]
-            else:
-                continue
-            yield from (module.split(".")[1] for module in modules if module.startswith("fsdp_migrate."))
+        yield from (name.split(".")[1] for name in (imports(path) if path.exists() else ()))
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    paths = modules()
+    graph = {
+        module: {name if name in paths else name.rpartition(".")[0] for name in imports(path)} - {module}
+        for module, path in paths.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 @pytest.mark.parametrize("folder", ["facts", "code", "targets/modernise"])

@@ -88,7 +88,7 @@ else:
     assert found == [("FSDP690", 5), ("FSDP101", 8)]
 
 
-def test_the_screen_passes_exactly_files_that_hold_a_needle() -> None:
+def test_the_screen_passes_exactly_files_that_have_a_word() -> None:
     assert Screen(ENTRIES).passes(b"x.full_optim_state_dict()")
     assert not Screen(ENTRIES).passes(b"import torch\nmodel.state_dict()")
     assert not Screen(()).passes(b"anything")

@@ -2,7 +2,7 @@
 
     python -m tools.build_rule_index
 
-Run it whenever a rule is added or changes its code, name, needles, names or grades of fixes.
+Run it whenever a rule is added or changes its code, name, words, names, scope or grades of fixes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import fsdp_migrate
@@ -21,8 +20,6 @@ from fsdp_migrate.rules.changed_names import changed_names
 
 COMMAND = "python -m tools.build_rule_index"
 TARGET = Path(__file__).resolve().parent.parent / "fsdp_migrate" / "rules" / "index.py"
-# They are written in nearly every file that a rule looks at.
-_COMMON = {"torch", "distributed", "fsdp", "tensor", "checkpoint"}
 # Where rules stand.
 _ROOMS = ("rules", "targets")
 _GRADES = (Applicability.SAFE, Applicability.UNSAFE)
@@ -69,46 +66,18 @@ def index_text(rules: Mapping[str, tuple[str, Rule]]) -> str:
 
 def row(rule: Rule, module: str) -> str:
     """The line of one rule that stands in `module`."""
-    fields = [_literal(rule.card.code), _literal(rule.card.name), _literal(module), _literal(rule.needles)]
-    marks = _marks(rule)
-    if marks:
-        fields.append(f"marks={_literal(marks)}")
-    if rule.neighbour:
-        fields.append("neighbour=True")
-    if rule.near is not None:
-        fields.append(f"near={_literal(rule.near)}")
-    if rule.names is changed_names:
-        fields.append("changed=True")
-    elif rule.names is not None:
-        fields.append(f"names={_literal(tuple(sorted(rule.names())))}")
-    if rule.everywhere:
-        fields.append("everywhere=True")
+    fields = [_literal(rule.card.code), _literal(rule.card.name), _literal(module)]
+    if rule.words:
+        fields.append(_literal(rule.words))
+    if rule.names is not None:
+        names = None if rule.names is changed_names else tuple(sorted(rule.names()))
+        fields.append(f"names={names if names is None else _literal(names)}")
+    if rule.scope != "fsdp":
+        fields.append(f"scope={_literal(rule.scope)}")
     fixes = tuple(grade.value for grade in _GRADES if re.search(rf"\b{grade.value}\b", rule.card.applicability))
     if fixes:
         fields.append(f"fixes={_literal(fixes)}")
     return f"Entry({', '.join(fields)})"
-
-
-def _marks(rule: Rule) -> tuple[str, ...]:
-    """What one of must be written where the rule finds something, the names of the API data apart."""
-    marks = rule.marks
-    if marks is None:
-        names = () if rule.names is None or rule.names is changed_names else rule.names()
-        # What stands in front of a name may be spelt in other ways, or on another line.
-        marks = (*(re.split(r"[. ]", text)[-1] for text in rule.needles), *_parts(names))
-    return tuple(sorted(m for m in set(marks) if not any(other != m and other in m for other in marks)))
-
-
-def _parts(names: Iterable[str]) -> set[str]:
-    """Few identifiers one of which is a part of each of the names; every part of a name is written where it is."""
-    left = {name: set(name.split(".")) - _COMMON for name in names}
-    chosen: set[str] = set()
-    while left:
-        counts = Counter(part for parts in left.values() for part in parts)
-        best = max(counts, key=lambda part: (counts[part], len(part), part))
-        chosen.add(best)
-        left = {name: parts for name, parts in left.items() if best not in parts}
-    return chosen
 
 
 def _literal(value: str | tuple[str, ...]) -> str:

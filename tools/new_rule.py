@@ -86,7 +86,7 @@ $since
         leaves=("from mylib import FSDP\\n\\nFSDP.$method(model)\\n",),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=(_METHOD,),
+    words=(_METHOD,),
     check=check,
 )
 ''')
@@ -303,7 +303,7 @@ def indexed(text: str, request: Request) -> str:
     method = f'("{request.method}",)'
     fixes = "" if request.rewrites is None else ', fixes=("safe",)'
     module = f"{request.folder}/{request.module}".replace("/", ".")
-    row = f'    Entry("{request.code}", "{request.name}", "{module}", {method}, marks={method}{fixes}),\n'
+    row = f'    Entry("{request.code}", "{request.name}", "{module}", {method}{fixes}),\n'
     lines = text.splitlines(keepends=True)
     rows = [line for line in lines if line.startswith("    Entry(")]
     start = lines.index(rows[0])

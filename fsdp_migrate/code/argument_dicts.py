@@ -46,7 +46,7 @@ class Construction(NamedTuple):
     doubt: str | None = None
 
 
-def held(facts: ModuleFacts, holder: ast.expr, one: Construction, doubt: str | None = None) -> Iterator[Given]:
+def given_in(facts: ModuleFacts, holder: ast.expr, one: Construction, doubt: str | None = None) -> Iterator[Given]:
     """The arguments that a dict display or a call of `dict` holds, by itself or merged with others."""
     doubt = one.doubt or doubt
     if isinstance(holder, ast.Dict):
@@ -56,7 +56,7 @@ def held(facts: ModuleFacts, holder: ast.expr, one: Construction, doubt: str | N
     elif isinstance(holder, ast.Call) and is_builtin_dict(facts, holder.func):
         yield from keywords(facts, holder, one, doubt)
     for part in merged(holder):
-        yield from held(facts, part, one, doubt)
+        yield from given_in(facts, part, one, doubt)
 
 
 def merged(holder: ast.expr) -> Sequence[ast.expr]:
@@ -94,7 +94,7 @@ def bound_to(facts: ModuleFacts, home: Scope, name: str, one: Construction, doub
         return
     for value in (*(binding.value for binding in bindings), *(union.value for union in unions)):
         if value is not None:
-            yield from held(facts, value, one, doubt)
+            yield from given_in(facts, value, one, doubt)
     for use in uses_in(home, name):
         yield from set_in(facts, use, one, doubt)
 
@@ -107,7 +107,7 @@ def returned_by(
         if not isinstance(node, ast.Return) or node.value is None or facts.function(node) is not function:
             continue
         if not isinstance(node.value, ast.Name):
-            yield from held(facts, node.value, one, doubt)
+            yield from given_in(facts, node.value, one, doubt)
         elif (home := dict_scope(facts, node.value)) is not None:
             yield from bound_to(facts, home, node.value.id, one, doubt)
 
@@ -136,7 +136,7 @@ def set_in(facts: ModuleFacts, use: ast.expr, one: Construction, doubt: str | No
             yield Given(key.value, values[0], facts.source.span(key), update, one.call, one.doubt or doubt)
     elif update is not None:
         for value in update.args:
-            yield from held(facts, value, one, doubt)
+            yield from given_in(facts, value, one, doubt)
         yield from keywords(facts, update, one, doubt)
     if not isinstance(target, ast.Subscript) or target.value is not use or not isinstance(target.ctx, ast.Store):
         return

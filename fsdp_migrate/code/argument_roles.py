@@ -31,7 +31,7 @@ def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
     elif isinstance(node, ast.Name) and (values := facts.names.definitions(node)):
         makers = [value for value in values if not is_literal(value, None)]
     else:
-        makers = [part for cls in facts.fsdp.held.all_classes(node) for part in options(cls)]
+        makers = [part for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)]
     if makers and all(_speaks_of_group(maker) or _last_name(maker) == _CLASS for maker in makers):
         return True
     return False if any(_is_dict(maker) for maker in makers) else None

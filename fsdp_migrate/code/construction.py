@@ -10,7 +10,7 @@ from fsdp_migrate.code.argument_dicts import (
     Given,
     bound_to,
     dict_scope,
-    held,
+    given_in,
     is_builtin_dict,
     keywords,
     returned_by,
@@ -113,7 +113,7 @@ def _unpacked_class(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
         if keyword.arg is None and isinstance(value, ast.Name):
             value = facts.names.value(value) or value
         if keyword.arg is None:
-            given_there = (one for one in held(facts, value, Construction(call)) if one.name == "wrapper_cls")
+            given_there = (one for one in given_in(facts, value, Construction(call)) if one.name == "wrapper_cls")
             if (found := next(given_there, None)) is not None:
                 return found.value
     return None
@@ -174,7 +174,7 @@ def _spread(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[
     elif isinstance(value, ast.Call) and not is_builtin_dict(facts, value.func):
         yield from _returned(facts, value, one)
     else:
-        yield from held(facts, value, one)
+        yield from given_in(facts, value, one)
         inner = value.values if isinstance(value, ast.Dict) else []
         for key, part in zip(getattr(value, "keys", ()), inner):
             if key is None and isinstance(part, ast.Name):
@@ -191,7 +191,7 @@ def _stored(facts: ModuleFacts, attribute: ast.Attribute, one: Construction) -> 
             continue
         parent = facts.structure.parents[node]
         if isinstance(parent, (ast.Assign, ast.AnnAssign)) and parent.value is not None:
-            yield from held(facts, parent.value, one, doubt)
+            yield from given_in(facts, parent.value, one, doubt)
         yield from set_in(facts, node, one, doubt)
 
 
@@ -221,8 +221,8 @@ def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
     }
     home = facts.scope(name).lookup(name.id)
     assert home is not None
-    elsewhere = facts.names.elsewhere
-    if home.is_module and elsewhere is not None and elsewhere.is_imported(name.id):
+    project = facts.project
+    if home.is_module and project is not None and project.is_imported(name.id):
         return f"another module imports `{name.id}`"
     for use in uses_in(home, name.id):
         parent = facts.structure.parents[use]

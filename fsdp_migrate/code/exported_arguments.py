@@ -13,8 +13,7 @@ from fsdp_migrate.code.argument_dicts import (
     merged,
     returned_by,
 )
-from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.other_modules import Use
+from fsdp_migrate.facts import ModuleFacts, Use
 
 # The arguments that rules speak of, each with a word that is in the file where they do.
 _TELLING = {
@@ -28,14 +27,14 @@ _NOWHERE = Construction(ast.Call(ast.Name("dict", ast.Load()), [], []))
 
 def exported(facts: ModuleFacts, constructions: Callable[[ModuleFacts], Sequence[Construction]]) -> Iterator[Given]:
     """The arguments in dicts that are bound or returned at the top level and unpacked into a construction elsewhere."""
-    elsewhere = facts.names.elsewhere
+    project = facts.project
     told = {name for name, word in _TELLING.items() if word in facts.source.data}
-    if elsewhere is None or not told:
+    if project is None or not told:
         return
     for name in facts.structure.module.bindings:
         if not any(one.name in told for one in _made(facts, name, _NOWHERE)):
             continue
-        for use in elsewhere.uses(name) or ():
+        for use in project.uses(name) or ():
             for one in constructions(use.facts):
                 if use.facts.reached(one.call) and _takes(use, one.call):
                     doubt = f"{use.shown}:{use.node.lineno} takes it from here, and others may"

@@ -74,11 +74,11 @@ def _is_shared_with_older(facts: ModuleFacts, origins: list[Binding], at: ast.AS
 
 def _is_optional(facts: ModuleFacts, origins: list[Binding], at: ast.AST, receiver: Receiver) -> bool:
     """Whether FSDP comes from a module of the project that has something else (None) where torch is not there."""
-    elsewhere, rest = facts.names.elsewhere, ""
+    project, rest = facts.project, ""
     if receiver.meanings and isinstance(receiver.node, ast.Attribute):  # a module is what is imported
         rest = "." + ast.unparse(receiver.node).partition(".")[2]
     names = [f"{one.target}{rest}" for one in origins if not _takes_from_torch(_joined(facts, one.node, at))]
-    return elsewhere is not None and any(elsewhere.is_optional(name) for name in names)
+    return project is not None and any(project.is_optional(name) for name in names)
 
 
 def spelled(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:

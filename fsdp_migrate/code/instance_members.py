@@ -34,9 +34,9 @@ STRATEGY = "torch.distributed.tensor._op_schema.TupleStrategy"
 _OWN = "set_"
 
 
-def members(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
+def members_used(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
     """Attributes read off such an object that changed between releases, with their full names, in order."""
-    return facts.memo(members, lambda: tuple(_members(facts)))
+    return facts.memo(members_used, lambda: tuple(_members(facts)))
 
 
 def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:

@@ -49,19 +49,19 @@ def _definitions(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFac
     for meaning in meanings or facts.names.meanings(node):
         if meaning.binding is not None and isinstance(meaning.binding.node, Definition):
             yield facts, meaning.binding.node
-        elif meaning.qualified is not None and facts.names.elsewhere is not None:
-            found = facts.names.elsewhere.definition(meaning.qualified)
+        elif meaning.qualified is not None and facts.project is not None:
+            found = facts.project.definition(meaning.qualified)
             if found is not None:
                 yield from ((found[0], one.node) for one in found[1] if isinstance(one.node, Definition))
 
 
 def _calls(facts: ModuleFacts, definition: Definition) -> Iterator[tuple[ModuleFacts, ast.Call]]:
     """The calls of a top-level function or class in its project, as far as they are visible."""
-    module, elsewhere = facts.structure.module, facts.names.elsewhere
+    module, project = facts.structure.module, facts.project
     scopes = [one for one in module.users.get(definition.name, ()) if one.lookup(definition.name) is module]
     uses: list[tuple[ModuleFacts, ast.AST]] = [(facts, use) for one in scopes for use in one.uses[definition.name]]
-    if elsewhere is not None:
-        uses += [(use.facts, use.node) for use in elsewhere.uses(definition.name) or ()]
+    if project is not None:
+        uses += [(use.facts, use.node) for use in project.uses(definition.name) or ()]
     for there, use in uses:
         parent = there.structure.parents[use]
         if isinstance(parent, ast.Call) and parent.func is use:

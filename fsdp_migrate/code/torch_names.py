@@ -137,7 +137,7 @@ def _chain(facts: ModuleFacts, root: ast.expr, attributes: list[ast.Attribute], 
         return None
     if meaning.qualified.split(".")[0] != "torch":
         # A module of the project may be what leads to torch.
-        through_project = facts.names.elsewhere is not None and len(attributes) > 1
+        through_project = facts.project is not None and len(attributes) > 1
         return _chain(facts, attributes[0], attributes[1:], patched) if through_project else None
     path = base = meaning.qualified
     links = []
@@ -211,11 +211,9 @@ def _find_names(facts: ModuleFacts) -> _Names:
         for binding in bindings
     ]
     imported = [(name, binding.target or "") for name, binding in bound if binding.kind is Kind.IMPORT]
-    elsewhere = facts.names.elsewhere
+    project = facts.project
     own = {
-        name
-        for name, target in imported
-        if target.startswith(".") or (elsewhere is not None and elsewhere.is_own(target))
+        name for name, target in imported if target.startswith(".") or (project is not None and project.is_own(target))
     }
     names = own.union(name for name, target in imported if target.split(".")[0] == "torch")
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from fsdp_migrate.edits import ImportBinding, Release
+from fsdp_migrate.edits import ImportBinding, RemovedUse
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
@@ -16,7 +16,7 @@ from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
 
 
-def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
+def removed_use(facts: ModuleFacts, node: ast.expr) -> tuple[RemovedUse, ...]:
     """The release of the imported name that the name or attribute chain `node` starts with, empty for others."""
     found = look_up(node)
     node = node if found is None else found.owner
@@ -27,7 +27,7 @@ def release(facts: ModuleFacts, node: ast.expr) -> tuple[Release, ...]:
     bindings = facts.names.bindings(node)
     if len(bindings) != 1 or not _is_import(bindings[0]):
         return ()
-    return (Release(facts.source.span(node), import_binding(facts, bindings[0])),)
+    return (RemovedUse(facts.source.span(node), import_binding(facts, bindings[0])),)
 
 
 def import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:
@@ -68,8 +68,8 @@ def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
     scope = binding.scope
     if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
         return True
-    elsewhere = facts.names.elsewhere
-    return elsewhere is not None and scope.is_module and elsewhere.is_imported(binding.name)
+    project = facts.project
+    return project is not None and scope.is_module and project.is_imported(binding.name)
 
 
 def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:

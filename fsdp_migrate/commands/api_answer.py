@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from packaging.version import Version
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.report.json_format import SCHEMA_VERSION
 from fsdp_migrate.spelling import closest
 from fsdp_migrate.torch_api import PUBLISHED, TorchRange, data
@@ -33,7 +33,7 @@ class UnknownName(ValueError):
 
 
 @dataclass(frozen=True)
-class Span:
+class ReleaseSpan:
     """Consecutive known releases; `last` is None when the newest known release is among them."""
 
     first: str
@@ -50,7 +50,7 @@ class Place:
     """A dotted name that can be imported or reached, and on which releases."""
 
     name: str
-    spans: tuple[Span, ...]
+    spans: tuple[ReleaseSpan, ...]
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Answer:
 
     name: str
     kind: str
-    spans: tuple[Span, ...]
-    optional: tuple[Span, ...]
-    signatures: tuple[tuple[Span, str | None], ...]
-    deprecations: tuple[tuple[Span, Deprecation], ...]
-    parameters: tuple[tuple[str, tuple[tuple[Span, Deprecation], ...]], ...]
+    spans: tuple[ReleaseSpan, ...]
+    optional: tuple[ReleaseSpan, ...]
+    signatures: tuple[tuple[ReleaseSpan, str | None], ...]
+    deprecations: tuple[tuple[ReleaseSpan, Deprecation], ...]
+    parameters: tuple[tuple[str, tuple[tuple[ReleaseSpan, Deprecation], ...]], ...]
     places: tuple[Place, ...]
     rules: tuple[tuple[str, str], ...]
 
@@ -215,7 +215,7 @@ def _order(answer: Answer) -> tuple[bool, bool, int, str]:
     return (private, all(span.last is not None for span in answer.spans), answer.name.count("."), answer.name)
 
 
-def _runs(values: Iterable[tuple[Version, _Value]]) -> Iterator[tuple[Span, _Value]]:
+def _runs(values: Iterable[tuple[Version, _Value]]) -> Iterator[tuple[ReleaseSpan, _Value]]:
     """Equal values of consecutive known releases together."""
     run: list[Version] = []
     held: _Value | None = None
@@ -230,28 +230,28 @@ def _runs(values: Iterable[tuple[Version, _Value]]) -> Iterator[tuple[Span, _Val
         yield _span(run), held  # type: ignore[misc]
 
 
-def _present(runs: Iterable[tuple[Span, _Value | None]]) -> Iterator[tuple[Span, _Value]]:
+def _present(runs: Iterable[tuple[ReleaseSpan, _Value | None]]) -> Iterator[tuple[ReleaseSpan, _Value]]:
     yield from ((span, value) for span, value in runs if value is not None)
 
 
-def _spans(releases: Iterable[Version]) -> Iterator[Span]:
+def _spans(releases: Iterable[Version]) -> Iterator[ReleaseSpan]:
     yield from (span for span, _ in _runs([(release, True) for release in releases]))
 
 
-def _span(run: list[Version]) -> Span:
+def _span(run: list[Version]) -> ReleaseSpan:
     """Minors, but where the data tells the releases of a minor apart, those."""
     siblings = [release for release in PUBLISHED if release.release[:2] == run[0].release[:2]]
     first = _minor(run[0]) if run[0] == siblings[0] else str(run[0])
     siblings = [release for release in PUBLISHED if release.release[:2] == run[-1].release[:2]]
     last = _minor(run[-1]) if run[-1] == siblings[-1] else str(run[-1])
-    return Span(first, None if run[-1] == PUBLISHED[-1] else last)
+    return ReleaseSpan(first, None if run[-1] == PUBLISHED[-1] else last)
 
 
 def _minor(release: Version) -> str:
     return f"{release.major}.{release.minor}"
 
 
-def _parameters(warned: list[tuple[Version, Any]]) -> Iterator[tuple[str, tuple[tuple[Span, Deprecation], ...]]]:
+def _parameters(warned: list[tuple[Version, Any]]) -> Iterator[tuple[str, tuple[tuple[ReleaseSpan, Deprecation], ...]]]:
     for name in sorted({name for _, found in warned for name in found or ()}):
         yield name, tuple(_present(_runs([(release, (found or {}).get(name)) for release, found in warned])))
 
@@ -308,7 +308,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (f"    {left:<{width}}  {right}" for left, right in listed)
 
 
-def _text(spans: Iterable[Span]) -> str:
+def _text(spans: Iterable[ReleaseSpan]) -> str:
     return ", ".join(map(str, spans))
 
 

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from fsdp_migrate import __version__, runner
+from fsdp_migrate import runner
+from fsdp_migrate._version import __version__
 from fsdp_migrate.commands.options import (
     CONFIG_FILE,
     SELECT,
@@ -27,7 +28,8 @@ from fsdp_migrate.commands.options import (
     watched,
 )
 from fsdp_migrate.commands.verify import verify
-from fsdp_migrate.planning.planner import CacheError, Effort
+from fsdp_migrate.planning.parts import CacheError
+from fsdp_migrate.planning.planner import Effort
 from fsdp_migrate.report import Run, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.torch_api import TorchRange

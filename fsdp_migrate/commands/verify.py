@@ -81,7 +81,7 @@ def verify(**options: Any) -> None:
     from fsdp_migrate import verify as harness
 
     _check(options)
-    settings = harness.Settings(
+    settings = harness.RunSettings(
         nproc=options["nproc"],
         device=options["device"],
         timeout=options["timeout"],

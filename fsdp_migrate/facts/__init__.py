@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from fsdp_migrate.facts.fsdp import Fsdp
 from fsdp_migrate.facts.names import Names
-from fsdp_migrate.facts.scopes import FunctionNode, Scope, Structure
+from fsdp_migrate.facts.other_modules import ImportedNames
+from fsdp_migrate.facts.scopes import Binding, FunctionNode, Scope, Structure
 from fsdp_migrate.facts.walk import build
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
@@ -17,8 +18,8 @@ from fsdp_migrate.torch_api import TorchRange
 if TYPE_CHECKING:
     from packaging.version import Version
 
-    from fsdp_migrate.facts.other_modules import Elsewhere
     from fsdp_migrate.facts.releases.gates import Gates
+    from fsdp_migrate.findings import Consulted
 
 T = TypeVar("T")
 
@@ -29,10 +30,10 @@ _COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
 class ModuleFacts:
     """The facts of one module for one torch range.
 
-    `path` is what findings name; `elsewhere` answers for other modules of the project (none by default).
+    `path` is what findings name; `project` answers for other modules of the project (none by default).
     """
 
-    def __init__(self, source: Source, path: str, torch: TorchRange, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, source: Source, path: str, torch: TorchRange, project: ProjectModules | None = None) -> None:
         """Parse `source`.
 
         Raises:
@@ -41,8 +42,9 @@ class ModuleFacts:
         self.source = source
         self.path = path
         self.torch = torch
+        self.project = project
         self.structure: Structure = build(source.tree)
-        self.names = Names(self.structure, elsewhere)
+        self.names = Names(self.structure, project)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)
         self._memo: dict[object, object] = {}
         self._gates: list[Gates] = []
@@ -156,3 +158,49 @@ class ModuleFacts:
         if starts and self.source.line_start(min(starts)) > start:
             return Span(start, self.source.line_start(min(starts)))
         return Span(start, span.end)
+
+
+class Use(NamedTuple):
+    """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
+
+    facts: ModuleFacts
+    node: ast.expr
+    shown: str
+
+
+class ProjectModules(ImportedNames, Protocol):
+    """Answers for the other modules of a project."""
+
+    asked_all: bool
+
+    @property
+    def asked_beyond(self) -> bool:
+        """Whether an answer so far depends on files of the project that the run does not look at."""
+
+    @property
+    def consulted(self) -> Sequence[Consulted]:
+        """The files that the answers so far depend on."""
+
+    def written(self, raw: bytes) -> bytes:
+        """A text of the asking module with a `direct_import` for each of its imports, found without a parse."""
+
+    def is_own(self, name: str) -> bool:
+        """Whether `name` is a module of the project or goes through one."""
+
+    def is_optional(self, name: str) -> bool:
+        """Whether a module of the project that `name` comes through has something else for want of torch's."""
+
+    def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
+        """The module of the project that defines or assigns `name`, and what binds it there."""
+
+    def is_imported(self, name: str) -> bool:
+        """Whether another module of the project takes the top-level `name` of the asking module."""
+
+    def is_written(self, word: str) -> bool:
+        """Whether another file of the project has a word."""
+
+    def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
+        """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
+
+    def uses(self, name: str) -> Sequence[Use] | None:
+        """Where other modules read the asking module's `name`, None when there may be more such places."""

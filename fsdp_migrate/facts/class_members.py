@@ -10,7 +10,7 @@ from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import Binding, Kind
 
 
-class Held:
+class ObjectClasses:
     """The classes that the names and attributes of one module are annotated with or built from."""
 
     def __init__(self, names: Names) -> None:
@@ -110,8 +110,8 @@ def all_members(cls: ast.ClassDef, names: Names) -> frozenset[str]:
         for meaning in (meaning for base in current.bases for meaning in names.meanings(base)):
             if meaning.binding is not None and isinstance(meaning.binding.node, ast.ClassDef):
                 waiting.append(meaning.binding.node)
-            elif meaning.qualified is not None and names.elsewhere is not None:
-                found.update(names.elsewhere.members(meaning.qualified))
+            elif meaning.qualified is not None and names.project is not None:
+                found.update(names.project.members(meaning.qualified))
     return frozenset(found)
 
 
@@ -121,8 +121,8 @@ def members_behind(names: Names, bindings: Iterable[Binding]) -> frozenset[str]:
     for binding in bindings:
         if isinstance(binding.node, ast.ClassDef):
             found.update(all_members(binding.node, names))
-        elif binding.target is not None and names.elsewhere is not None:
-            found.update(names.elsewhere.members(binding.target))
+        elif binding.target is not None and names.project is not None:
+            found.update(names.project.members(binding.target))
     return frozenset(found)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fsdp_migrate.facts import ModuleFacts
 
 DISTRIBUTED = "torch.distributed"
+LAUNCHER = b"torch.distributed.launch"
 _FSDP = ("fsdp", "fullyshardeddataparallel")
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.class_members import Held, all_members, instance_of_class, is_super
+from fsdp_migrate.facts.class_members import ObjectClasses, all_members, instance_of_class, is_super
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in_package
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
@@ -63,7 +63,7 @@ class Fsdp:
         """`reached` tells whether some supported release runs a node."""
         self.structure = structure
         self.names = names
-        self.held = Held(names)
+        self.object_classes = ObjectClasses(names)
         self.reached = reached
         self._imports: dict[Scope, tuple[Binding, ...]] = {}
         self._settings: dict[str, list[TypeSetting]] = {}
@@ -102,9 +102,9 @@ class Fsdp:
 
     def _foreign(self, symbol: str | None) -> ForeignClass | None:
         """The subclass of FSDP in another module of the project that a name stands for."""
-        if symbol is None or self.names.elsewhere is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
+        if symbol is None or self.names.project is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
             return None
-        return self.names.elsewhere.subclass(symbol)
+        return self.names.project.subclass(symbol)
 
     def is_subclass(self, symbol: str) -> bool:
         """Whether a canonical name is that of a subclass of FSDP, in this file or elsewhere in its project."""
@@ -193,7 +193,7 @@ class Fsdp:
 
     def _other_fsdps(self, node: ast.expr) -> list[str]:
         """The classes called FSDP and not known to be torch's, if the object in `node` can only be of such."""
-        meanings = [meaning for cls in self.held.all_classes(node) for meaning in self.names.meanings(cls)]
+        meanings = [meaning for cls in self.object_classes.all_classes(node) for meaning in self.names.meanings(cls)]
         named = [meaning.qualified or "" for meaning in meanings if not self._names_class(meaning)]
         if len(named) < len(meanings) or not all(name.endswith(_CLASS_NAMES) for name in named):
             return []
@@ -241,8 +241,8 @@ class Fsdp:
         root, _, rest = name.partition(".")
         if root == LOCAL:
             return "." in rest  # what a class holds
-        elsewhere = self.names.elsewhere
-        return elsewhere is not None and root not in ("torch", "builtins") and elsewhere.is_variable(name)
+        project = self.names.project
+        return project is not None and root not in ("torch", "builtins") and project.is_variable(name)
 
     @cached_property
     def _uses_fsdp(self) -> bool:
@@ -255,8 +255,8 @@ class Fsdp:
         chains = (node for node in self.structure.attributes if node.attr == "fsdp")
         if any(self.names.qualified(node) == PACKAGE for node in chains):
             return True
-        elsewhere = self.names.elsewhere
-        return elsewhere is not None and any(elsewhere.names_fsdp(target) for target in sorted(targets))
+        project = self.names.project
+        return project is not None and any(project.names_fsdp(target) for target in sorted(targets))
 
     def _defined_here(self, method: str) -> bool:
         return any(function.name == method for function in self.structure.functions)
@@ -280,7 +280,7 @@ class Fsdp:
         if isinstance(node, ast.Subscript):
             return not isinstance(node.slice, ast.Slice) and self._narrowing(method).yields_models(node.value)
         if isinstance(node, ast.Attribute):
-            built = any(self.is_class(cls, method) for cls in self.held.classes(node))
+            built = any(self.is_class(cls, method) for cls in self.object_classes.classes(node))
         elif isinstance(node, ast.Name):
             built = any(self._binds_instance(binding, method) for binding in self.names.bindings(node))
         else:
@@ -302,7 +302,7 @@ class Fsdp:
     def _binds_instance(self, binding: Binding, method: str | None) -> bool:
         if isinstance(binding.value, ast.Subscript):
             return self.is_instance(binding.value, method)
-        if any(self.is_class(cls, method) for cls in self.held.of_binding(binding)):
+        if any(self.is_class(cls, method) for cls in self.object_classes.of_binding(binding)):
             return True
         cls = self._class_of_self(binding) if binding.kind is Kind.PARAMETER else None
         return cls is not None and not (method and method in all_members(cls, self.names))

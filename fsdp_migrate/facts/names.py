@@ -15,7 +15,7 @@ from fsdp_migrate.facts.looked_up_names import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.other_modules import Elsewhere
+    from fsdp_migrate.facts.other_modules import ImportedNames
 
 _MAX_DEPTH = 20
 _MANY = 10
@@ -94,21 +94,15 @@ class Meaning(NamedTuple):
 UNKNOWN = Meaning(None)
 
 
-def own_class(meaning: Meaning) -> ast.ClassDef | None:
-    """The class of this module that something means."""
-    node = None if meaning.binding is None else meaning.binding.node
-    return node if isinstance(node, ast.ClassDef) else None
-
-
 class Names:
     """Resolves the expressions of one module.
 
-    `elsewhere` is asked what names of other modules of the project stand for; without it nothing is known of them.
+    `project` is asked what names of other modules of the project stand for; without it nothing is known of them.
     """
 
-    def __init__(self, structure: Structure, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, structure: Structure, project: ImportedNames | None = None) -> None:
         self.structure = structure
-        self.elsewhere = elsewhere
+        self.project = project
         self._places: dict[tuple[Scope, str], list[tuple[int, int]]] = {}
         self._known: dict[ast.expr | tuple[Scope, str], tuple[Meaning, ...]] = {}
         self._known_in_part: dict[tuple[ast.expr | tuple[Scope, str], int], tuple[Meaning, ...]] = {}
@@ -118,6 +112,11 @@ class Names:
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
         """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
         return self._meanings(node, 0)
+
+    def own_classes(self, node: ast.expr) -> list[ast.ClassDef]:
+        """The classes of this module that `node` may refer to."""
+        found = [meaning.binding.node for meaning in self.meanings(node) if meaning.binding is not None]
+        return [cls for cls in found if isinstance(cls, ast.ClassDef)]
 
     def symbols(self, node: ast.expr) -> frozenset[str | None]:
         """The canonical names that `node` may refer to, None among them for anything else."""
@@ -241,7 +240,7 @@ class Names:
         if base.qualified is None:
             return (UNKNOWN,)
         qualified = f"{base.qualified}.{node.attr}"
-        found = self._elsewhere(qualified)
+        found = self._through_project(qualified)
         if found is None:
             return (Meaning(qualified, base.binding, node.value),)
         return tuple(Meaning(other, base.binding) for other in found)
@@ -288,7 +287,7 @@ class Names:
         """The full names that an import may bring, followed through the project; empty for other bindings."""
         if binding.target is None:
             return ()
-        found = self._elsewhere(binding.target)
+        found = self._through_project(binding.target)
         return (binding.target,) if found is None else found
 
     def brings(self, binding: Binding, symbol: str) -> bool:
@@ -299,8 +298,8 @@ class Names:
     @cached_property
     def direct_imports(self) -> str:
         """Imports that bring from torch what this module's imports may bring through the project; nothing is parsed."""
-        elsewhere = self.elsewhere
-        if elsewhere is None:
+        project = self.project
+        if project is None:
             return ""
         scopes = list(self.structure.module.nested())
         bindings = (binding for scope in scopes for found in scope.bindings.values() for binding in found)
@@ -308,10 +307,10 @@ class Names:
         plain = [alias for node in self.structure.imports if isinstance(node, ast.Import) for alias in node.names]
         named |= {(alias.name, alias.name) for alias in plain if alias.asname is None and "." in alias.name}
         named = {(name, target) for name, target in named if target.split(".")[0] != "torch"}
-        lines = [elsewhere.direct_import(name, target, self._reads) for name, target in sorted(named)]
+        lines = [project.direct_import(name, target, self._reads) for name, target in sorted(named)]
         stars = [module for scope in scopes for module in scope.star_imports]
         words = {name for scope in scopes for name in scope.uses} | {"*"} if stars else set()
-        return "".join([*lines, *(elsewhere.direct_import("*", module, words.__contains__) for module in stars)])
+        return "".join([*lines, *(project.direct_import("*", module, words.__contains__) for module in stars)])
 
     def _reads(self, name: str) -> bool:
         """Whether the module reads an attribute of this name off something."""
@@ -334,10 +333,10 @@ class Names:
         """What star imports at the top level make of a name that nothing else binds there."""
         return tuple(self._from_stars(self.structure.module, name))
 
-    def _elsewhere(self, target: str) -> Sequence[str | None] | None:
-        if self.elsewhere is None or target.split(".")[0] in _NOT_IMPORTED:
+    def _through_project(self, target: str) -> Sequence[str | None] | None:
+        if self.project is None or target.split(".")[0] in _NOT_IMPORTED:
             return None
-        return self.elsewhere.meanings(target)
+        return self.project.meanings(target)
 
     def _unbound(self, scope: Scope, name: str) -> tuple[Meaning, ...]:
         return tuple(self._from_stars(scope, name)) or (Meaning(f"builtins.{name}"),)
@@ -355,8 +354,8 @@ class Names:
                 found: Sequence[str | None] | None = [f"{module}.{name}"] if name in _STARRED.get(module, ()) else None
             else:
                 path = module + name if module.endswith(".") else f"{module}.{name}"
-                found = self._elsewhere(path)
-                there = None if self.elsewhere is None else self.elsewhere.defines(path)
+                found = self._through_project(path)
+                there = None if self.project is None else self.project.defines(path)
                 found = [path] if found is None and there else found
                 hidden = hidden or there is None
             if found is not None:

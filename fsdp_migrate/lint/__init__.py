@@ -15,7 +15,7 @@ from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.other_modules import Elsewhere
+    from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.lint.module_check import ModuleCheck
     from fsdp_migrate.rules.entry import Entry
 
@@ -40,13 +40,13 @@ def lint_source(
     return tuple(f for f in report.findings if hints or f.severity is not Severity.HINT)
 
 
-def lint_bytes(raw: bytes, path: str, settings: Settings, elsewhere: Elsewhere | None = None) -> FileReport:
+def lint_bytes(raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None) -> FileReport:
     """The findings of one file, hints included, in order of place.
 
-    A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `elsewhere` answers
+    A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `project` answers
     for names of other modules of the project.
     """
-    with closing(FileCheck(raw, path, settings, elsewhere)) as check:
+    with closing(FileCheck(raw, path, settings, project)) as check:
         return check.report()
 
 
@@ -62,13 +62,13 @@ class FileCheck:
         raw: bytes,
         path: str,
         settings: Settings,
-        elsewhere: Elsewhere | None = None,
+        project: ProjectModules | None = None,
         source: Source | None = None,
     ) -> None:
         self.source = source
         self._path = path
         self._settings = settings
-        self._elsewhere = elsewhere
+        self._project = project
         self._checks: list[ModuleCheck] | None = None
         self._report = self._read(raw)
 
@@ -78,13 +78,13 @@ class FileCheck:
             check.close()
         self._checks = None
 
-    def mendable(self) -> FileReport:
+    def fixable(self) -> FileReport:
         """What the rules find whose fixes may be applied, as in `report`; more where that cannot be told apart."""
         if self._report is not None:
             return self._report
         try:
             checks = self._opened()
-            found = checks[0].mendable() if len(checks) == 1 else None
+            found = checks[0].fixable() if len(checks) == 1 else None
         except RecursionError:
             found = None
         return self.report() if found is None else found
@@ -111,7 +111,7 @@ class FileCheck:
         """Read and parse the file; gives the report where no rule is needed for it."""
         path, settings = self._path, self._settings
         if not worth_linting(raw, path, settings) and not (
-            self._elsewhere is not None and worth_linting(self._elsewhere.written(lines_of(raw, path)), path, settings)
+            self._project is not None and worth_linting(self._project.written(lines_of(raw, path)), path, settings)
         ):
             return FileReport(path)
         try:
@@ -137,7 +137,7 @@ class FileCheck:
             assert self.source is not None
             settings, rules = self._settings, selected_rules(self._settings)
             self._checks = [
-                ModuleCheck(module, self._path, settings, rules, self._elsewhere)
+                ModuleCheck(module, self._path, settings, rules, self._project)
                 for module in self.source.modules
                 if module is self.source or self._passes(module.written)
             ]
@@ -145,8 +145,8 @@ class FileCheck:
 
     def _passes(self, code: bytes) -> bool:
         """Whether code in the file can hold a finding, what it takes from its project included."""
-        screen, elsewhere = _screen(self._settings), self._elsewhere
-        return screen.passes(code) or (elsewhere is not None and screen.passes(elsewhere.written(code)))
+        screen, project = _screen(self._settings), self._project
+        return screen.passes(code) or (project is not None and screen.passes(project.written(code)))
 
 
 def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
@@ -163,4 +163,4 @@ def _screen(settings: Settings) -> Screen:
 def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     entries = (entry for entry in ENTRIES if settings.selected(entry.code))
-    return tuple(e._replace(neighbour=False) if e.neighbour and settings.asked_for(e.code) else e for e in entries)
+    return tuple(e._replace(scope="fsdp") if e.is_neighbour and settings.asked_for(e.code) else e for e in entries)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.distributed import uses_distributed
+from fsdp_migrate.facts.distributed import LAUNCHER, uses_distributed
 from fsdp_migrate.findings import Applicability, FileReport, Finding
 from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.screen import may_be_unused
@@ -15,7 +15,7 @@ from fsdp_migrate.source import is_notebook
 from fsdp_migrate.suppressions import Suppressions
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.other_modules import Elsewhere
+    from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
     from fsdp_migrate.workspace.settings import Settings
@@ -25,7 +25,7 @@ class ModuleCheck:
     """One module with its facts; each rule runs once, when it is first asked for. Close it to let go of the facts."""
 
     def __init__(
-        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], elsewhere: Elsewhere | None
+        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], project: ProjectModules | None
     ) -> None:
         """Take in the module.
 
@@ -36,19 +36,19 @@ class ModuleCheck:
         self.path = path
         self.settings = settings
         self.rules = tuple(rules)
-        self.elsewhere = elsewhere
-        self.facts = ModuleFacts(source, path, settings.torch, elsewhere)
+        self.project = project
+        self.facts = ModuleFacts(source, path, settings.torch, project)
         self.suppressions = Suppressions(source)
 
     def close(self) -> None:
         """Let go of the facts."""
         self.facts.close()
 
-    def mendable(self) -> FileReport | None:
+    def fixable(self) -> FileReport | None:
         """What the rules find whose fixes may be applied, in order; None where all have to speak for it."""
         if is_notebook(self.path) or may_be_unused(self.source.data, self.rules):
             return None
-        entries = [entry for entry in self.rules if may_mend(entry, self.settings)]
+        entries = [entry for entry in self.rules if may_fix(entry, self.settings)]
         return FileReport(self.path, self._in_order(self._kept(self._found(entries))))
 
     def report(self, modules: Sequence[Source]) -> FileReport:
@@ -65,19 +65,19 @@ class ModuleCheck:
 
             kept = reviewed(self.source, modules, self.path, kept)
         report = FileReport(self.path, self._in_order(kept), suppressed)
-        if self.elsewhere is None:
+        if self.project is None:
             return report
-        elsewhere = self.elsewhere
-        consulted, asked_all, asked_beyond = elsewhere.consulted, elsewhere.asked_all, elsewhere.asked_beyond
+        project = self.project
+        consulted, asked_all, asked_beyond = project.consulted, project.asked_all, project.asked_beyond
         return report._replace(consulted=tuple(consulted), asked_all=asked_all, asked_beyond=asked_beyond)
 
     def _in_force(self, entries: Iterable[Entry]) -> list[Entry]:
-        return [entry for entry in entries if not entry.neighbour or self._is_near(entry)]
+        return [entry for entry in entries if not entry.is_neighbour or self._uses_distributed(entry)]
 
-    def _is_near(self, entry: Entry) -> bool:
+    def _uses_distributed(self, entry: Entry) -> bool:
         """Whether the module has to do with torch.distributed, as far as one rule is concerned."""
-        names_it = entry.near is not None and entry.near.encode() in self.source.written
-        return names_it or uses_distributed(self.facts)
+        is_launched = entry.scope == "launched" and LAUNCHER in self.source.written
+        return is_launched or uses_distributed(self.facts)
 
     def _found(self, entries: Iterable[Entry]) -> list[Finding]:
         return [finding for entry in self._in_force(entries) for finding in findings_of(self.facts, entry)]
@@ -87,16 +87,16 @@ class ModuleCheck:
         kept = [finding for finding in found if not self.suppressions.silences(finding)]
         if not self.suppressions.mentioned:
             return kept
-        from fsdp_migrate.rules.unknown_codes import held
+        from fsdp_migrate.rules.unknown_codes import without_doubtful_fix
 
-        return [held(finding, self.suppressions) for finding in kept]
+        return [without_doubtful_fix(finding, self.suppressions) for finding in kept]
 
     def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         ordered = (graded(finding, self.settings) for finding in findings)
         return tuple(sorted(ordered, key=lambda finding: (finding.span.start, finding.code)))
 
 
-def may_mend(entry: Entry, settings: Settings) -> bool:
+def may_fix(entry: Entry, settings: Settings) -> bool:
     """Whether `rewrite` may apply a fix of the rule."""
     if not entry.fixes:
         return False

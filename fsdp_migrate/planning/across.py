@@ -13,7 +13,7 @@ from typing import Protocol
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.planning.parts import FilePlan, Part
-from fsdp_migrate.planning.passes import Progress, carried_out
+from fsdp_migrate.planning.passes import Draft, carried_out
 from fsdp_migrate.planning.selection import Claims
 from fsdp_migrate.planning.tracking import first_seen
 from fsdp_migrate.planning.transactions import NewText, Transaction
@@ -60,7 +60,7 @@ class Across:
         self.left: list[Finding] = []
         self.suppressed: dict[str, int] = {}
         self._files = {file.shown: file for file in files}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, Draft] = {}
         for rounds in range(1, _MOST_ROUNDS + 1):
             self.suppressed.clear()
             proposed = [kept for one in target.transactions(self.workspace) if (kept := self._in_force(one))]
@@ -75,7 +75,7 @@ class Across:
         """Whether there is something to say of a file, whatever its bytes are."""
         return file.shown in self._progress or any(finding.path == file.shown for finding in self.left)
 
-    def progress(self, file: SourceFile) -> Progress | None:
+    def progress(self, file: SourceFile) -> Draft | None:
         """What the transactions made of a file, None where they leave it as it is."""
         return self._progress.get(file.shown)
 
@@ -167,7 +167,7 @@ class Across:
             progress.change(new, [one.finding for one in made if one.finding.path == path])
             self._progress[path] = progress
         for one in made:
-            progress = self._progress.setdefault(one.finding.path, Progress(self._read(one.finding.path)))
+            progress = self._progress.setdefault(one.finding.path, Draft(self._read(one.finding.path)))
             if one.finding not in progress.fixed:
                 progress.fixed.append(one.finding)
         self.made += made
@@ -176,18 +176,21 @@ class Across:
     def _read(self, path: str) -> bytes:
         return self.workspace.read(self._files[path])
 
-    def _texts(self, together: Sequence[Transaction]) -> dict[str, tuple[Progress, NewText]]:
+    def _texts(self, together: Sequence[Transaction]) -> dict[str, tuple[Draft, NewText]]:
         """What transactions that are made together make of their files.
 
         Raises:
             RefusedError: a text does not parse, lacks a comment, or has a finding that none of them declares.
         """
-        texts: dict[str, tuple[Progress, NewText]] = {}
+        texts: dict[str, tuple[Draft, NewText]] = {}
         try:
             for path in dict.fromkeys(path for one in together for path in one.fixes):
                 source = read_source(self._read(path), path)
                 fixes = [one.fixes[path] for one in together if path in one.fixes]
-                texts[path] = self._progress.get(path) or Progress(self._read(path)), carried_out(source, path, fixes)
+                texts[path] = (
+                    self._progress.get(path) or Draft(self._read(path)),
+                    carried_out(source, path, fixes),
+                )
         except RewriteError as error:
             raise RefusedError(error.reason) from None
         except (FileError, SourceError, SyntaxError) as error:
@@ -223,7 +226,7 @@ def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
     return chosen
 
 
-def _brought(progress: Progress, new: NewText, findings: Iterable[Finding]) -> list[Finding]:
+def _brought(progress: Draft, new: NewText, findings: Iterable[Finding]) -> list[Finding]:
     """The findings of a new text that the old one does not have."""
     known = {id(origin) for _, origin in progress.live}
     pairs = first_seen(progress.live, new.replacements, findings)

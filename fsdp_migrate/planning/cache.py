@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.planning.planner import CacheError
+from fsdp_migrate.planning.parts import CacheError
 from fsdp_migrate.source import Span
 from fsdp_migrate.workspace.disk import digest
 

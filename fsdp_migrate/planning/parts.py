@@ -59,3 +59,7 @@ class Part(NamedTuple):
 
     files: tuple[FilePlan, ...]
     transactions: tuple[Transaction, ...] = ()
+
+
+class CacheError(Exception):
+    """A folder for the cache that cannot be used; the message is one line for the user."""

@@ -24,14 +24,14 @@ from fsdp_migrate.workspace.settings import Settings
 SPARE_PASSES = 20
 
 
-class FileCheck(Protocol):
+class OpenCheck(Protocol):
     """What lint finds in one text."""
 
     @property
     def source(self) -> Source | None:
         """The text, if it was read."""
 
-    def mendable(self) -> FileReport:
+    def fixable(self) -> FileReport:
         """The findings of rules whose fixes may be applied, and maybe others."""
 
     def report(self) -> FileReport:
@@ -42,10 +42,10 @@ class FileCheck(Protocol):
 
 
 # Looks at a file's bytes; the text in them is given if it was read already.
-Lint = Callable[[bytes, "Source | None"], FileCheck]
+Lint = Callable[[bytes, "Source | None"], OpenCheck]
 
 
-class Progress:
+class Draft:
     """One text on its way: what was fixed in it so far, and every finding with what it was when it was first seen."""
 
     def __init__(self, raw: bytes) -> None:
@@ -60,24 +60,24 @@ class Progress:
         """Take the findings of the text as it is now."""
         self.live = first_seen(self._waiting, self._replacements, findings)
 
-    def change(self, new: NewText, mended: Collection[Finding]) -> None:
+    def change(self, new: NewText, removed: Collection[Finding]) -> None:
         """Go on with another text, in which these findings are gone."""
-        gone = set(mended)
+        gone = set(removed)
         self.fixed += [origin for finding, origin in self.live if finding in gone]
         self._waiting = [pair for pair in self.live if pair[0] not in gone]
         self.raw, self.source, self._replacements = new
 
 
-def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Progress | None = None) -> RewriteResult:
+def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Draft | None = None) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
-    Hints are mended only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
+    Hints are removed only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
     turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
     `progress`.
     """
     raw = raw if progress is None else progress.raw
     try:
-        return _Rewriting(progress or Progress(raw), path, settings, lint).run()
+        return _Rewriting(progress or Draft(raw), path, settings, lint).run()
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
@@ -92,7 +92,7 @@ class _Rewriting:
     text.
     """
 
-    def __init__(self, progress: Progress, path: str, settings: Settings, lint: Lint) -> None:
+    def __init__(self, progress: Draft, path: str, settings: Settings, lint: Lint) -> None:
         self.text = progress
         self.path = path
         self.settings = settings
@@ -114,14 +114,14 @@ class _Rewriting:
         for _ in range(most_passes):
             if not chosen:
                 return self._result()
-            mended = self._pass(chosen)
-            chosen = self._look() if mended is None else mended
+            removed = self._pass(chosen)
+            chosen = self._look() if removed is None else removed
         raise RewriteError(f"the text still changes after {most_passes} passes")
 
     def _look(self, all_rules: bool = False) -> list[Finding]:
         """Look at the text; gives the findings to mend next."""
         with closing(self.lint(self.text.raw, self.text.source)) as check:
-            self._take(check.report() if all_rules else check.mendable(), all_rules)
+            self._take(check.report() if all_rules else check.fixable(), all_rules)
             chosen = self._chosen()
             if not chosen and not all_rules:
                 self._take(check.report(), True)

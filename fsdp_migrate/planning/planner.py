@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from fsdp_migrate.planning.parts import FilePlan, Part, RewriteResult
+from fsdp_migrate.planning.parts import CacheError, FilePlan, Part, RewriteResult
 from fsdp_migrate.workspace.filesystem import FileError
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
@@ -55,10 +55,6 @@ class Follow(Protocol):
 def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item]:
     """The items; nobody watches."""
     return items
-
-
-class CacheError(Exception):
-    """A folder for the cache that cannot be used; the message is one line for the user."""
 
 
 # What a process says of a file, and its new text, None where that is the old one.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import FileCheck
 from fsdp_migrate.planning.parts import RewriteResult
-from fsdp_migrate.planning.passes import Progress, rewrite
+from fsdp_migrate.planning.passes import Draft, rewrite
 from fsdp_migrate.source import Source, SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
-    from fsdp_migrate.facts.other_modules import Elsewhere
+    from fsdp_migrate.facts import ProjectModules
 
 Text = TypeVar("Text", str, bytes)
 
@@ -37,13 +37,13 @@ def rewrite_bytes(
     raw: bytes,
     path: str,
     settings: Settings,
-    elsewhere: Elsewhere | None = None,
-    progress: Progress | None = None,
+    project: ProjectModules | None = None,
+    progress: Draft | None = None,
 ) -> RewriteResult:
-    """Rewrite one file's bytes; `path` is what the findings name, `elsewhere` knows the rest of the project."""
+    """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project."""
 
     def check(data: bytes, source: Source | None) -> FileCheck:
-        return FileCheck(data, path, settings, elsewhere, source)
+        return FileCheck(data, path, settings, project, source)
 
     return rewrite(raw, path, settings, check, progress)
 

@@ -145,11 +145,11 @@ def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
     A name stays if its comment would stay behind alone, or if a fix edits the text of its statement.
     """
     fixes = list(fixes)
-    released: dict[ImportBinding, set[Span]] = {}
+    removed: dict[ImportBinding, set[Span]] = {}
     for fix in fixes:
-        for release in fix.releases:
-            released.setdefault(release.binding, set()).add(release.span)
-    unused = [b for b, spans in released.items() if b.removable and spans.issuperset(b.uses)]
+        for use in fix.removed_uses:
+            removed.setdefault(use.binding, set()).add(use.span)
+    unused = [b for b, spans in removed.items() if b.removable and spans.issuperset(b.uses)]
     names: dict[Span, list[str]] = {}
     for binding in unused:
         names.setdefault(binding.statement, []).append(binding.name)
@@ -165,9 +165,9 @@ def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
     found = {}
     for fix in fixes:
         added = {edit.span: edit.add for edit in fix.edits if isinstance(edit, EditImport) and len(edit.add) == 1}
-        for release in fix.releases:
-            if (names := added.get(release.binding.statement)) is not None:
-                found[release.binding.statement, release.binding.name] = names[0]
+        for use in fix.removed_uses:
+            if (names := added.get(use.binding.statement)) is not None:
+                found[use.binding.statement, use.binding.name] = names[0]
     return found
 
 

@@ -20,7 +20,7 @@ def first_seen(
     is known by its place, another by its code and the order in which it occurs.
     """
     found = list(after)
-    places = moved([finding.span.start for finding, _ in before], replacements)
+    places = shifted([finding.span.start for finding, _ in before], replacements)
     by_place = {(pair[0].code, place): number for number, (pair, place) in enumerate(zip(before, places))}
     known = [by_place.pop((finding.code, finding.span.start), None) for finding in found]
     waiting: defaultdict[str, deque[Finding]] = defaultdict(deque)
@@ -36,7 +36,7 @@ def first_seen(
     return pairs
 
 
-def moved(offsets: Iterable[int], replacements: Iterable[Replacement]) -> list[int | None]:
+def shifted(offsets: Iterable[int], replacements: Iterable[Replacement]) -> list[int | None]:
     """Where offsets of the old text are in the new one, None for those whose text was replaced."""
     ordered = sorted(replacements)
     ends = [span.end for span, _, _ in ordered]

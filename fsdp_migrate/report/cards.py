@@ -21,7 +21,7 @@ and `state_dict()` has no effect, that the call of torch returns, and that model
 shows them to be. docs/safe.md has the whole contract; `fsdp-migrate verify --rewrite` compares before and after."""
 # Columns of prose where nobody renders it.
 _WIDTH = 100
-_NEIGHBOURS = frozenset(entry.code for entry in ENTRIES if entry.neighbour)
+_NEIGHBOURS = frozenset(entry.code for entry in ENTRIES if entry.is_neighbour)
 
 
 def facts(card: RuleCard, severity: Severity) -> Iterator[tuple[str, str]]:

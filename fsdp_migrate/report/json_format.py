@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.report import Run
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.rules.card import RuleCard
-    from fsdp_migrate.rules.catalogue import Change
+    from fsdp_migrate.rules.catalogue import TorchChange
 
 SCHEMA_VERSION = 1
 
@@ -62,7 +62,7 @@ def ranges_report(run: Run) -> str:
     return _dump({key: document[key] for key in wanted} | {"torch_sources": sources})
 
 
-def rules_report(cards: Iterable[RuleCard], changes: Iterable[Change]) -> str:
+def rules_report(cards: Iterable[RuleCard], changes: Iterable[TorchChange]) -> str:
     """The rules, one object each, and the changes of torch with the codes that tell them."""
     rules = [
         {

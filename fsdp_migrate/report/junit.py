@@ -40,7 +40,7 @@ def report(run: Run) -> str:
 
 def _add_finding(suite: Element, finding: Finding, *, failing: bool) -> None:
     outcome = "error" if finding.code == UNPARSABLE else "failure" if failing else "skipped"
-    name = f"{finding.code} {finding.name} at {plain.place(finding).removeprefix(f'{finding.path}:')}"
+    name = f"{finding.code} {finding.name} at {plain.shown_place(finding).removeprefix(f'{finding.path}:')}"
     case = SubElement(suite, "testcase", {"name": name, "classname": _clean(finding.path)})
     attributes = {"message": _clean(finding.message), "type": finding.severity.value}
     SubElement(case, outcome, attributes).text = _clean(plain.finding_line(finding))

@@ -19,12 +19,12 @@ RUFF_NOTE = (
 
 def finding_line(finding: Finding) -> str:
     """`path:line:column: CODE message [how severe, what can be done]`."""
-    return f"{place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
+    return f"{shown_place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
 
 
 def fixed_line(finding: Finding) -> str:
     """The line of a finding that a rewrite mended."""
-    return f"{place(finding)}: {finding.code} {printable(finding.message)} [fixed]"
+    return f"{shown_place(finding)}: {finding.code} {printable(finding.message)} [fixed]"
 
 
 def failure_line(failure: Failure) -> str:
@@ -32,7 +32,7 @@ def failure_line(failure: Failure) -> str:
     return f"error: {failure.path}: {printable(failure.message)}"
 
 
-def place(finding: Finding) -> str:
+def shown_place(finding: Finding) -> str:
     """`path:line:column`, as terminals and editors link it; in a notebook `path:cell N:line:column`."""
     cell = "" if finding.cell is None else f"cell {finding.cell}:"
     return f"{finding.path}:{cell}{finding.line}:{finding.column}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_from_bytes
 
-from fsdp_migrate import __version__
+from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.report import Run, plain

@@ -84,7 +84,9 @@ def _print_framed(to: Console, findings: Iterable[Finding], run: Run) -> None:
 
 def _head(finding: Finding) -> Text:
     style = _SEVERITY_STYLE[finding.severity]
-    return Text.assemble((plain.place(finding), "bold"), ": ", (finding.code, style), f" {printable(finding.message)}")
+    return Text.assemble(
+        (plain.shown_place(finding), "bold"), ": ", (finding.code, style), f" {printable(finding.message)}"
+    )
 
 
 def _remedy(finding: Finding) -> Text:

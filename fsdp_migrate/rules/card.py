@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.source import Span
+
+# In which files a rule is in force: in all; in those that use torch.distributed or FSDP, unless it is asked for by its
+# code; as that, and in those that name the launcher; in all that another rule looks at, whatever is written in them.
+Scope = Literal["fsdp", "distributed", "launched", "everywhere"]
 
 
 class Example(NamedTuple):
@@ -70,25 +74,17 @@ class RuleCard(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A card with the identifiers that can trigger it and the function that finds its places.
+    """A card with what can trigger it and the function that finds its places.
 
-    A `neighbour` is about something beside FSDP: it is in force in files that use torch.distributed or FSDP, in those
-    that have the text `near` anywhere, and in all files only where it is asked for by its code. `names` gives full
-    names of torch that can trigger the rule as well as `needles` can; `fsdp_migrate.scan.written_names` looks for
-    them. A rule that is `everywhere` has no needles of its own: it looks at the files that rules about FSDP look at.
-
-    Whatever brings a file to the rules, this one finds nothing in it unless one of its `marks` is written there: the
-    last parts of its needles and names where it does not say others.
+    It finds nothing in a file unless one of the `words` is written there, or one of the `names`: full names of torch,
+    which `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force: see `Scope`.
     """
 
     card: RuleCard
-    needles: tuple[str, ...]
+    words: tuple[str, ...]
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
-    neighbour: bool = False
-    near: str | None = None
     names: Callable[[], Iterable[str]] | None = None
-    everywhere: bool = False
-    marks: tuple[str, ...] | None = None
+    scope: Scope = "fsdp"
 
 
 class Verdict(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Change(NamedTuple):
+class TorchChange(NamedTuple):
     """A change of torch with the codes that report it; `beyond` says what of it, or that all of it, is not reported."""
 
     entry: str
@@ -19,8 +19,8 @@ class Change(NamedTuple):
     beyond: str | None = None
 
 
-def _change(entry: str, title: str, codes: str = "", beyond: str | None = None) -> Change:
-    return Change(entry, title, tuple(f"FSDP{code}" for code in codes.split()), beyond)
+def _change(entry: str, title: str, codes: str = "", beyond: str | None = None) -> TorchChange:
+    return TorchChange(entry, title, tuple(f"FSDP{code}" for code in codes.split()), beyond)
 
 
 _PRIVATE_NAMES = (
@@ -198,7 +198,7 @@ _LOADING = (
     _change("load-weights-only", "the default of `weights_only`", "841"),
     _change("optim-scripted", "functional optimizers for TorchScript", "610 600"),
 )
-CHANGES: tuple[Change, ...] = (
+CHANGES: tuple[TorchChange, ...] = (
     *_PRIVATE_NAMES,
     *_WRAPPING,
     *_CONSTRUCTOR,

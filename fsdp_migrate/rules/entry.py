@@ -6,28 +6,28 @@ import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fsdp_migrate.rules.card import Rule
+    from fsdp_migrate.rules.card import Rule, Scope
 
 
 class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule, by its name in the package.
 
-    `needles`, `neighbour`, `near`, `names` and `everywhere` are the rule's own; `changed` says that all names of the
-    API data which changed between releases can trigger it too. The rule finds nothing where none of the `marks` is
-    written and none of those names. `fixes` are the grades that its fixes can have.
+    `words`, `names` and `scope` are the rule's own; `names` is None where all names that changed between releases can
+    trigger it. `fixes` are the grades that its fixes can have.
     """
 
     code: str
     name: str
     module: str
-    needles: tuple[str, ...]
-    marks: tuple[str, ...] = ()
-    neighbour: bool = False
-    near: str | None = None
-    names: tuple[str, ...] = ()
-    changed: bool = False
-    everywhere: bool = False
+    words: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = ()
+    scope: Scope = "fsdp"
     fixes: tuple[str, ...] = ()
+
+    @property
+    def is_neighbour(self) -> bool:
+        """Whether the rule is about something beside FSDP."""
+        return self.scope in ("distributed", "launched")
 
     def load(self) -> Rule:
         """The rule itself, from its module."""

@@ -30,10 +30,10 @@ def replaced_at(facts: ModuleFacts, node: object) -> str | None:
 
 
 def _replaced_elsewhere(facts: ModuleFacts, name: str) -> str | None:
-    elsewhere = facts.names.elsewhere
-    if elsewhere is None or not name.startswith("torch."):
+    project = facts.project
+    if project is None or not name.startswith("torch."):
         return None
-    for other, shown in elsewhere.setters(name.rpartition(".")[2]):
+    for other, shown in project.setters(name.rpartition(".")[2]):
         line = _lines(other, False).get(name)
         if line is not None:
             return f"{shown}:{line}"

@@ -33,7 +33,7 @@ def in_words(codes: tuple[str, ...]) -> str:
     return f"no rule is called {' or '.join(code + closest_rule(code, _RULES) for code in codes)}"
 
 
-def held(finding: Finding, suppressions: Suppressions) -> Finding:
+def without_doubtful_fix(finding: Finding, suppressions: Suppressions) -> Finding:
     """The finding, without its fix where a comment with an unknown code may be there to silence it."""
     if finding.fix is None:
         return finding

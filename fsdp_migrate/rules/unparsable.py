@@ -63,4 +63,4 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     return iter(())  # the finding is made where parsing fails
 
 
-RULE = Rule(CARD, (), _check, everywhere=True)
+RULE = Rule(CARD, (), _check, scope="everywhere")

@@ -63,7 +63,7 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     return iter(())  # only when all others have spoken it is known what is not needed
 
 
-RULE = Rule(CARD, (), _check, marks=("noqa", "NOQA", "fsdp-migrate:"))
+RULE = Rule(CARD, (), _check, scope="everywhere")
 
 
 def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[str]) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[s
     """
     if any(d.whole_file and (d.codes is None or _names_this(d)) for d in suppressions.directives):
         return
-    if facts.names.elsewhere is None and _imports_more_than_torch(facts):
+    if facts.project is None and _imports_more_than_torch(facts):
         return
     for entry in ENTRIES:
         if entry.code not in checked and any(d.matching(entry.code, entry.name) for d in suppressions.directives):

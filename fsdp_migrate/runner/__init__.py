@@ -49,9 +49,9 @@ def lint(
     run = gathered.run()
     if not gathered.baselines:
         return run
-    from fsdp_migrate.runner.baseline import Scope
+    from fsdp_migrate.runner.baseline import RunScope
 
-    scope = Scope.of(discovery, configuration, run)
+    scope = RunScope.of(discovery, configuration, run)
     return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
@@ -66,7 +66,7 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
     run = lint(discovery, alone, {path: old}, follow=follow)
-    known = old.renew(baseline.Scope.of(discovery, configuration, run))
+    known = old.renew(baseline.RunScope.of(discovery, configuration, run))
     left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
     return replace(run, findings=left, known=(known,))
 

@@ -28,7 +28,7 @@ VERSION = 1
 _LONGEST_TEXT = 80
 
 
-class Entry(NamedTuple):
+class Recorded(NamedTuple):
     """What makes two findings the same; `path` is relative to the baseline's folder, with slashes."""
 
     path: str
@@ -39,13 +39,13 @@ class Entry(NamedTuple):
 class Baseline:
     """What a file says is known, compared with what a run finds, file by file."""
 
-    def __init__(self, file: str, counts: Mapping[Entry, int], texts: Mapping[Entry, str]) -> None:
+    def __init__(self, file: str, counts: Mapping[Recorded, int], texts: Mapping[Recorded, str]) -> None:
         """`counts` says how often each entry occurs, `texts` what its statement looks like to people."""
         self.file = file
         self.counts = counts
         self.texts = dict(texts)
-        self.occurring: Counter[Entry] = Counter()
-        self.hidden: set[Entry] = set()
+        self.occurring: Counter[Recorded] = Counter()
+        self.hidden: set[Recorded] = set()
         self.met = 0
 
     def unknown(self, path: str, raw: bytes, findings: Sequence[Finding], *, hints: bool) -> tuple[Finding, ...]:
@@ -54,11 +54,11 @@ class Baseline:
         left = []
         for finding, key, _ in numbered(sorted(findings, key=lambda finding: finding.place), source):
             # A file that does not parse is never known: nothing is said about it, so it must not pass for clean.
-            if finding.code == UNPARSABLE or self._is_new(Entry(where, finding.code, key), finding, source, hints):
+            if finding.code == UNPARSABLE or self._is_new(Recorded(where, finding.code, key), finding, source, hints):
                 left.append(finding)
         return tuple(left)
 
-    def _is_new(self, entry: Entry, finding: Finding, source: Source | None, hints: bool) -> bool:
+    def _is_new(self, entry: Recorded, finding: Finding, source: Source | None, hints: bool) -> bool:
         shown = hints or finding.severity is not Severity.HINT
         self.occurring[entry] += 1
         if entry not in self.texts:
@@ -70,11 +70,11 @@ class Baseline:
         self.met += shown
         return False
 
-    def known(self, scope: Scope | None = None) -> Known:
+    def known(self, scope: RunScope | None = None) -> Known:
         """What there is to say of the run; only with a `scope` which entries no longer occur."""
         return Known(_shown(self.file), self.met, () if scope is None else self._gone(scope.covers(self.file)))
 
-    def renew(self, scope: Scope) -> Known:
+    def renew(self, scope: RunScope) -> Known:
         """Make the file know all that the run found and shows, and forget what no longer occurs.
 
         Hints that are not shown stay if they were known, and so do entries where the run did not look.
@@ -88,7 +88,7 @@ class Baseline:
         write_text(self.file, _document({**kept, **taken}, self.texts))
         return Known(_shown(self.file), sum(taken.values()), self._gone(covered))
 
-    def _gone(self, covered: Callable[[Entry], bool]) -> tuple[str, ...]:
+    def _gone(self, covered: Callable[[Recorded], bool]) -> tuple[str, ...]:
         """A line for each entry that occurs less often than it did, or no more."""
         lines = []
         for entry, count in sorted(self.counts.items()):
@@ -100,7 +100,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Scope:
+class RunScope:
     """What a run looked at, where alone it can say that something is gone.
 
     `files` were looked at and `failed` could not be; in `folders` all files were found; `settings` say for which rules.
@@ -112,7 +112,7 @@ class Scope:
     settings: Settings
 
     @classmethod
-    def of(cls, discovery: Discovery, configuration: Configuration, run: Run) -> Scope:
+    def of(cls, discovery: Discovery, configuration: Configuration, run: Run) -> RunScope:
         """What `run` looked at; a rule that a configuration file turns off finds nothing for good, so that counts."""
         options = configuration.options
         failed = {failure.path for failure in run.failures} | {f.path for f in run.findings if f.code == UNPARSABLE}
@@ -123,11 +123,11 @@ class Scope:
             Settings(TorchRange.default(), options.select or (), options.ignore or ()),
         )
 
-    def covers(self, file: str) -> Callable[[Entry], bool]:
+    def covers(self, file: str) -> Callable[[Recorded], bool]:
         """Whether an entry of the baseline `file` would have been found if it still occurred."""
         home = _home(file)
 
-        def covered(entry: Entry) -> bool:
+        def covered(entry: Recorded) -> bool:
             path = os.path.normpath(os.path.join(home, entry.path))
             if path in self.failed or not self.settings.selected(entry.rule):
                 return False
@@ -191,20 +191,20 @@ def _path(path: str, file: str) -> str:
     return below(_absolute(path), _home(file)) or _absolute(path).replace(os.sep, "/")
 
 
-def _document(counts: Mapping[Entry, int], texts: Mapping[Entry, str]) -> str:
+def _document(counts: Mapping[Recorded, int], texts: Mapping[Recorded, str]) -> str:
     # Not in order of place: code that moves within its file changes nothing here.
     ordered = sorted(counts, key=lambda entry: (entry.path, entry.rule, texts.get(entry, ""), entry.key))
     entries = [{**entry._asdict(), "count": counts[entry], "text": texts.get(entry, "")} for entry in ordered]
     return json.dumps({"version": VERSION, "findings": entries}, indent=2, ensure_ascii=False)
 
 
-def _read(document: Any) -> tuple[dict[Entry, int], dict[Entry, str]]:
+def _read(document: Any) -> tuple[dict[Recorded, int], dict[Recorded, str]]:
     if document["version"] != VERSION:
         raise ValueError("another version")
-    counts: dict[Entry, int] = {}
-    texts: dict[Entry, str] = {}
+    counts: dict[Recorded, int] = {}
+    texts: dict[Recorded, str] = {}
     for row in document["findings"]:
-        entry = Entry(*(_string(row[name]) for name in Entry._fields))
+        entry = Recorded(*(_string(row[name]) for name in Recorded._fields))
         counts[entry] = counts.get(entry, 0) + int(row["count"])
         texts[entry] = _string(row.get("text", ""))
     return counts, texts

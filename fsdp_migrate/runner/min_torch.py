@@ -87,7 +87,7 @@ def lines(found: Iterable[Answer]) -> Iterator[str]:
         why = "is the lowest floor on which nothing is missing" if one.deciding else "misses nothing"
         yield f"{one.root}: torch>={one.floor} {why}{stated}"
         for finding in one.deciding[:_MOST_PLACES]:
-            yield f"  {plain.place(finding)}: {finding.code} {finding.message}"
+            yield f"  {plain.shown_place(finding)}: {finding.code} {finding.message}"
         if len(one.deciding) > _MOST_PLACES:
             yield f"  and {len(one.deciding) - _MOST_PLACES} more places that need torch>={one.floor}"
         if one.anyway:

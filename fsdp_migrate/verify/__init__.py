@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TextIO
 
 from fsdp_migrate.verify.fixtures import Fixture, FixtureError, Header, find_fixtures, fixtures_root, read_fixture
-from fsdp_migrate.verify.harness import Outcome, Progress, Result, Settings, verify
+from fsdp_migrate.verify.harness import Outcome, Progress, Result, RunSettings, verify
 from fsdp_migrate.verify.launch import Rendezvous
 from fsdp_migrate.verify.report import FORMATS, Bar
 from fsdp_migrate.verify.verdicts import Verdict
@@ -29,7 +29,7 @@ __all__ = [
     "Progress",
     "Rendezvous",
     "Result",
-    "Settings",
+    "RunSettings",
     "Verdict",
     "find_fixtures",
     "fixtures_root",
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def run(
-    settings: Settings,
+    settings: RunSettings,
     *,
     paths: Iterable[Path] = (),
     keyword: str | None = None,

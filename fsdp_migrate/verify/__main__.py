@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fsdp_migrate.verify import Settings, run
+from fsdp_migrate.verify import RunSettings, run
 
 
 def main() -> int:
@@ -16,12 +16,12 @@ def main() -> int:
     parser.add_argument("-k", dest="keyword", help="part of a fixture's name, a pattern with *, or a rule code")
     parser.add_argument("--nproc", type=int, help="number of ranks")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--timeout", type=float, default=Settings.timeout, help="seconds per scenario")
+    parser.add_argument("--timeout", type=float, default=RunSettings.timeout, help="seconds per scenario")
     parser.add_argument("--full", action="store_true", help="all strategies and optimizers")
     parser.add_argument("--torch", action="append", default=[], help="another interpreter that has torch")
     parser.add_argument("--output-format", choices=("text", "json", "markdown"), default="text")
     given = parser.parse_args()
-    settings = Settings(
+    settings = RunSettings(
         nproc=given.nproc,
         device=given.device,
         timeout=given.timeout,

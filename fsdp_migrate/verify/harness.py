@@ -20,7 +20,7 @@ GROUP_TIMEOUT = 20.0  # seconds a collective waits for a rank
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """How to run: see the options of `fsdp-migrate verify`.
 
     `nproc` is the number of ranks (per machine, if there are several); None means 2, and more for fixtures that need
@@ -98,7 +98,7 @@ class _Job:
     axis: Axis
 
 
-def verify(fixtures: Sequence[Fixture], settings: Settings, progress: Progress | None = None) -> Outcome:
+def verify(fixtures: Sequence[Fixture], settings: RunSettings, progress: Progress | None = None) -> Outcome:
     """Run `fixtures` before and after rewriting and compare what every rank observed.
 
     A lane that cannot be used (torch is not installed, no GPU where one was asked for) is told in `Outcome.errors`.
@@ -115,7 +115,7 @@ def verify(fixtures: Sequence[Fixture], settings: Settings, progress: Progress |
     return outcome
 
 
-def _jobs(fixtures: Iterable[Fixture], settings: Settings) -> Iterator[_Job]:
+def _jobs(fixtures: Iterable[Fixture], settings: RunSettings) -> Iterator[_Job]:
     for fixture in fixtures:
         if settings.nproc is not None or settings.rendezvous.nnodes > 1:
             worlds = [(settings.nproc or DEFAULT_WORLD) * settings.rendezvous.nnodes]
@@ -127,7 +127,7 @@ def _jobs(fixtures: Iterable[Fixture], settings: Settings) -> Iterator[_Job]:
             yield from (_Job(fixture, axis) for axis in points(world, full=settings.full))
 
 
-def _device(lane: Lane, world: int, settings: Settings) -> str:
+def _device(lane: Lane, world: int, settings: RunSettings) -> str:
     """Where `world` ranks of `lane` run.
 
     Raises:
@@ -143,7 +143,7 @@ def _device(lane: Lane, world: int, settings: Settings) -> str:
 
 
 def _run_world(
-    jobs: list[_Job], lane: Lane, world: int, settings: Settings, outcome: Outcome, progress: Progress
+    jobs: list[_Job], lane: Lane, world: int, settings: RunSettings, outcome: Outcome, progress: Progress
 ) -> None:
     """Run what belongs to one lane and world size, in one launch.
 
@@ -184,7 +184,7 @@ class _Launcher:
     lane: Lane
     world: int
     device: str
-    settings: Settings
+    settings: RunSettings
     progress: Progress
 
     @property
@@ -259,7 +259,7 @@ def _facts(job: _Job, lane: Lane, device: str) -> dict[str, object]:
     return {**job.axis.facts(), "torch": lane.torch, "device": device}
 
 
-def _skip(job: _Job, facts: Mapping[str, object], lane: Lane, settings: Settings) -> str | None:
+def _skip(job: _Job, facts: Mapping[str, object], lane: Lane, settings: RunSettings) -> str | None:
     """Why this job cannot run here, if it cannot."""
     per_node = job.axis.world // settings.rendezvous.nnodes
     if facts["device"] == "cuda" and lane.gpus < per_node:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.code.instance_members import FSDP2, MESH, MESHES, SHARDED, STRATEGY, members
+from fsdp_migrate.code.instance_members import FSDP2, MESH, MESHES, SHARDED, STRATEGY, members_used
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.rules.changed_names import changed_words, has_changed
@@ -19,7 +19,7 @@ model = FSDP(net)
 
 def read(text: str) -> list[str]:
     facts = ModuleFacts(Source(text.encode()), "x.py", TorchRange.default())
-    return [path for path, _ in members(facts)]
+    return [path for path, _ in members_used(facts)]
 
 
 @pytest.mark.parametrize(

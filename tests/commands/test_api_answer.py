@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fsdp_migrate.commands import api_answer
-from fsdp_migrate.commands.api_answer import Span, UnknownName, answers, document, lines
+from fsdp_migrate.commands.api_answer import ReleaseSpan, UnknownName, answers, document, lines
 from fsdp_migrate.torch_api import PUBLISHED, TorchRange
 
 PACKAGE = "torch.distributed.fsdp"
@@ -16,11 +16,11 @@ def test_answer_has_everything_about_a_method() -> None:
     (found,) = answers("optim_state_dict_to_load")
     assert found.name == f"{FSDP}.optim_state_dict_to_load"
     assert found.kind == "staticmethod"
-    assert found.spans == (Span("2.0", None),)
+    assert found.spans == (ReleaseSpan("2.0", None),)
     assert found.signatures == (
-        (Span("2.0", "2.0"), "optim_state_dict, model, optim, is_named_optimizer=False, group=None"),
+        (ReleaseSpan("2.0", "2.0"), "optim_state_dict, model, optim, is_named_optimizer=False, group=None"),
         (
-            Span("2.1", None),
+            ReleaseSpan("2.1", None),
             "model, optim, optim_state_dict, is_named_optimizer=False, load_directly=False, group=None",
         ),
     )
@@ -133,7 +133,7 @@ def test_a_long_list_ends_with_how_many_more(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_range_limits_the_answer() -> None:
     (found,) = answers("FSDP.full_optim_state_dict", TorchRange.parse("<2.0"))
-    assert found.spans == (Span("1.12", "1.13"),)
+    assert found.spans == (ReleaseSpan("1.12", "1.13"),)
     assert found.deprecations == ()
     assert [str(span) for span, _ in found.signatures] == ["1.12", "1.13"]
     with pytest.raises(UnknownName, match=r"^torch>=2\.2 has no 'flat_param'; it is in torch 1\.13 to 2\.1$"):
@@ -148,7 +148,7 @@ def test_what_changed_inside_a_minor_is_told_by_release() -> None:
 def test_names_that_some_builds_lack_say_so() -> None:
     (found,) = answers("torch.distributed.ProcessGroupMPI")
     assert found.spans == ()
-    assert found.optional == (Span("1.11", None),)
+    assert found.optional == (ReleaseSpan("1.11", None),)
     assert "  In some builds of torch 1.11 and newer" in list(lines((found,)))
 
 

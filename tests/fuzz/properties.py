@@ -91,9 +91,9 @@ def _check_remainder(result: RewriteResult, settings: Settings, file: str) -> No
     assert [_told(finding) for finding in report.findings] == [_told(finding) for finding in result.left]
     if report.error is not None or report.failed:
         return
-    mendable = {Applicability.SAFE, Applicability.UNSAFE} if settings.unsafe_fixes else {Applicability.SAFE}
+    fixable = {Applicability.SAFE, Applicability.UNSAFE} if settings.unsafe_fixes else {Applicability.SAFE}
     shown = (f for f in result.left if settings.hints or f.severity is not Severity.HINT)
-    assert not [finding for finding in shown if finding.applicability in mendable]
+    assert not [finding for finding in shown if finding.applicability in fixable]
 
 
 def _told(finding: Finding) -> tuple[str, int, int, str]:
@@ -134,7 +134,7 @@ def _claimed(finding: Finding) -> Iterator[Span]:
         return
     for edit in finding.fix.edits:
         yield from touched(edit)
-    for binding in (*(release.binding for release in finding.fix.releases), *finding.fix.moves):
+    for binding in (*(use.binding for use in finding.fix.removed_uses), *finding.fix.moves):
         yield binding.statement
 
 

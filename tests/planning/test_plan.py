@@ -84,6 +84,6 @@ def test_a_patched_workspace_leaves_the_other_as_it_was() -> None:
     file = workspace.files[0]
     patched = workspace.patched({file: b"new\n"})
     assert (patched.read(file), workspace.read(file)) == (b"new\n", TREE["a.py"].encode())
-    assert patched.modules.raw(str(Path("a.py").absolute())) == b"new\n"
+    assert patched.modules.texts.raw(str(Path("a.py").absolute())) == b"new\n"
     Path("a.py").write_text("written\n")
     assert (patched.read(file), workspace.read(file)) == (b"new\n", b"written\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fsdp_migrate.edits import Argument, Context, Edit, EditImport, Hoist, Release, Replace, RewriteCall, Wrap
+from fsdp_migrate.edits import Argument, Context, Edit, EditImport, Hoist, RemovedUse, Replace, RewriteCall, Wrap
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rewrite.materialise import replacements
 from fsdp_migrate.source import Source, Span
@@ -109,7 +109,7 @@ def finding(
     *edits: Edit,
     code: str = "FSDP101",
     applicability: Applicability = Applicability.SAFE,
-    releases: tuple[Release, ...] = (),
+    removed_uses: tuple[RemovedUse, ...] = (),
 ) -> Finding:
     """A finding at `place` that these edits fix."""
     start, end = source.position(place.start), source.position(place.end)
@@ -127,5 +127,5 @@ def finding(
         column=start.column,
         end_line=end.line,
         end_column=end.column,
-        fix=Fix(edits, releases) if edits else None,
+        fix=Fix(edits, removed_uses) if edits else None,
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
+from fsdp_migrate.edits import Edit, EditImport, ImportBinding, RemovedUse, Replace
 from fsdp_migrate.findings import UNPARSABLE, Applicability, FileReport
 from fsdp_migrate.planning import passes as engine
 from fsdp_migrate.planning.parts import RewriteResult
@@ -206,7 +206,7 @@ def test_an_import_goes_in_the_pass_that_takes_its_last_use() -> None:
         source = Source(raw)
         uses = [Span(*match.span()) for match in re.finditer(rb"\bB\b", source.data)][1:]
         binding = ImportBinding(Span(0, 18), "B", tuple(uses), True)
-        findings = [finding(source, use, Replace(use, "b"), releases=(Release(use, binding),)) for use in uses]
+        findings = [finding(source, use, Replace(use, "b"), removed_uses=(RemovedUse(use, binding),)) for use in uses]
         return FileReport(path, tuple(findings))
 
     result = rewrite(b"from m import A, B\nx(A, B)\ny(B)\n", "x.py", SETTINGS, lint)
@@ -259,7 +259,7 @@ class Stepwise(NamedTuple):
     asked: list[str]
     source: Source | None = None
 
-    def mendable(self) -> FileReport:
+    def fixable(self) -> FileReport:
         self.asked.append("some")
         return Rules(old="new", broken="(")(self.text, "x.py", SETTINGS)
 

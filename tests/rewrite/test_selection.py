@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fsdp_migrate.edits import Edit, EditImport, ImportBinding, Release, Replace
+from fsdp_migrate.edits import Edit, EditImport, ImportBinding, RemovedUse, Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.planning.selection import conflict, edits_of, selected, unused_imports
 from fsdp_migrate.source import Source, Span
@@ -99,7 +99,7 @@ def binding(source: Source, name: str, removable: bool = True) -> ImportBinding:
 
 def fixed(binding: ImportBinding, *uses: int) -> Fix:
     spans = [binding.uses[use] for use in uses]
-    return Fix(tuple(Replace(span, "z") for span in spans), tuple(Release(span, binding) for span in spans))
+    return Fix(tuple(Replace(span, "z") for span in spans), tuple(RemovedUse(span, binding) for span in spans))
 
 
 def test_an_import_goes_when_the_last_use_goes() -> None:

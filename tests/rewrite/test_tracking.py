@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.planning.tracking import first_seen, moved
+from fsdp_migrate.planning.tracking import first_seen, shifted
 from fsdp_migrate.source import Replacement, Source, Span
 
 from .plans import finding
@@ -15,7 +15,7 @@ def at(start: int, code: str = "FSDP101", source: Source = OLD) -> Finding:
 
 def test_offsets_move_with_the_text_before_them() -> None:
     made = [Replacement(Span(5, 9), "é"), Replacement(Span(10, 10), "xyz")]
-    assert moved((0, 4, 5, 8, 9, 10, 15), made) == [0, 4, None, None, 7, 11, 16]
+    assert shifted((0, 4, 5, 8, 9, 10, 15), made) == [0, 4, None, None, 7, 11, 16]
 
 
 def test_findings_outside_of_the_edits_are_known_by_their_place() -> None:

@@ -4,12 +4,12 @@ import pytest
 
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.lint.module_check import may_mend
+from fsdp_migrate.lint.module_check import may_fix
 from fsdp_migrate.rules import RULES, find
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.entry import Entry
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.rules.running import long_marks, may_find
+from fsdp_migrate.rules.running import may_find
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
@@ -35,7 +35,9 @@ def test_an_entry_of_a_module_without_the_rule_is_an_error() -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.code for entry in ENTRIES])
 def test_what_a_card_flags_passes_the_screen_of_the_rule_alone(entry: Entry) -> None:
     for example in entry.load().card.flags:
-        assert Screen((entry._replace(neighbour=False),)).passes(example.before.encode())
+        assert Screen((entry._replace(scope="everywhere" if entry.scope == "everywhere" else "fsdp"),)).passes(
+            example.before.encode()
+        )
 
 
 def test_a_card_is_found_by_code_and_by_name() -> None:
@@ -44,17 +46,17 @@ def test_a_card_is_found_by_code_and_by_name() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.code for entry in ENTRIES])
-def test_what_a_card_flags_bears_a_mark_of_the_rule(entry: Entry) -> None:
+def test_what_a_card_flags_has_a_word_of_the_rule(entry: Entry) -> None:
     for example in entry.load().card.flags:
         assert may_find(entry, example.before.encode())
 
 
-def test_a_rule_is_not_run_where_none_of_its_marks_is_written() -> None:
+def test_a_rule_is_not_run_where_none_of_its_words_is_written() -> None:
     by_code = {entry.code: entry for entry in ENTRIES}
     text = b"import torch as t\n\nmodel.full_optim_state_dict(x)\nt.ones(3)\n"
     assert may_find(by_code["FSDP101"], text)
     assert not may_find(by_code["FSDP104"], text)
-    assert may_find(by_code["FSDP841"], b"import torch as t\n\nt.load(path)\n")  # whose needle is `torch.load`
+    assert may_find(by_code["FSDP841"], b"import torch as t\n\nt.load(path)\n")  # whose word is `torch.load`
     assert not may_find(by_code["FSDP600"], text)
     assert may_find(by_code["FSDP600"], b"from torch.distributed.fsdp import fully_shard\n")
 
@@ -68,36 +70,14 @@ def test_the_fixes_of_examples_have_a_grade_that_the_card_names(rule: Rule) -> N
             assert finding.fix is None or finding.applicability.value in entry.fixes
 
 
-def test_a_rule_may_mend_what_its_card_or_the_settings_say() -> None:
+def test_a_rule_may_fix_what_its_card_or_the_settings_say() -> None:
     by_code = {entry.code: entry for entry in ENTRIES}
     assert [by_code[code].fixes for code in ("FSDP111", "FSDP202", "FSDP201")] == [(), ("safe",), ("unsafe",)]
     careful, bold = Settings(TorchRange.default()), Settings(TorchRange.default(), unsafe_fixes=True)
-    assert [may_mend(by_code[code], careful) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, False]
-    assert [may_mend(by_code[code], bold) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, True]
+    assert [may_fix(by_code[code], careful) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, False]
+    assert [may_fix(by_code[code], bold) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, True, True]
     graded = Settings(
         TorchRange.default(),
         grades=(("FSDP1", Applicability.SAFE), ("FSDP202", Applicability.UNSAFE), ("FSDP201", Applicability.SAFE)),
     )
-    assert [may_mend(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]
-
-
-def test_long_marks_are_found_wherever_they_stand() -> None:
-    marks = long_marks(b"")
-    assert len(marks) > 60
-    assert not any(marks.values())
-    for mark in marks:
-        for text in (
-            mark,
-            f"x{mark}x",
-            f"_{mark}_Z" * 3,
-            f"optim_state_dict {mark}",
-            f"_full_{mark}\n_optim_state_dict",
-        ):
-            found = long_marks(text.encode())
-            assert found == {other: other in text for other in marks}
-
-
-def test_marks_are_known_alike_in_the_first_modules_of_a_run_and_in_later_ones() -> None:
-    text = b"import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel\nshard(_set_fsdp_flattened)\n"
-    for entry in ENTRIES:
-        assert may_find(entry, text, long_marks(text)) == may_find(entry, text)
+    assert [may_fix(by_code[code], graded) for code in ("FSDP111", "FSDP202", "FSDP201")] == [False, False, True]

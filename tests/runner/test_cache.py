@@ -12,7 +12,8 @@ import fsdp_migrate
 from fsdp_migrate import lint as engine
 from fsdp_migrate import runner
 from fsdp_migrate.planning import cache, planner
-from fsdp_migrate.planning.planner import CacheError, Effort
+from fsdp_migrate.planning.parts import CacheError
+from fsdp_migrate.planning.planner import Effort
 from fsdp_migrate.report import Run
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import Layer

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsdp_migrate.rules.index import ENTRIES
-from fsdp_migrate.screen import Needles, Screen
+from fsdp_migrate.screen import Screen, Words
 
 FEW_LETTERS = st.text("_Aab.", min_size=1, max_size=5).map(str.encode)
 
 
-def used(words: list[bytes]) -> Needles:
-    """Needles that were looked for so often that the patterns are used."""
-    found = Needles(words)
+def used(words: list[bytes]) -> Words:
+    """Words that were looked for so often that the patterns are used."""
+    found = Words(words)
     for _ in range(100):
         found.any_in(b"")
     return found
@@ -23,15 +23,15 @@ def test_the_patterns_find_what_looking_for_each_word_finds(words: list[bytes], 
     assert used(words).any_in(text) == any(word in text for word in words)
 
 
-NEEDLES = sorted({needle.encode() for entry in ENTRIES for needle in entry.needles})
+WORDS = sorted({word.encode() for entry in ENTRIES for word in entry.words})
 
 
-@pytest.mark.parametrize("needle", NEEDLES)
-def test_every_needle_is_found_within_a_word_and_in_any_bytes(needle: bytes) -> None:
-    words = used(NEEDLES)
-    assert words.any_in(b"\xff\n(my_" + needle + b"_A\x00")
-    for text in (needle[:-1], needle[1:], needle.swapcase()):
-        assert words.any_in(text) == any(other in text for other in NEEDLES)
+@pytest.mark.parametrize("word", WORDS)
+def test_every_word_is_found_within_a_word_and_in_any_bytes(word: bytes) -> None:
+    words = used(WORDS)
+    assert words.any_in(b"\xff\n(my_" + word + b"_A\x00")
+    for text in (word[:-1], word[1:], word.swapcase()):
+        assert words.any_in(text) == any(other in text for other in WORDS)
 
 
 def test_a_start_that_is_written_twice_in_a_word_hides_nothing() -> None:

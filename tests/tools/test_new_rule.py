@@ -103,7 +103,7 @@ def test_a_method_that_torch_removed_makes_a_rule_and_a_fixture_that_say_since_w
 
 def test_a_rule_that_is_named_after_no_method_starts_with_one_that_no_fixture_of_others_calls() -> None:
     assert checked(FREE, "started-for-something-else", "x").method == SOME_METHOD
-    theirs = {rule.card.code for rule in RULES if SOME_METHOD not in rule.needles}
+    theirs = {rule.card.code for rule in RULES if SOME_METHOD not in rule.words}
     fixtures = [fixture for fixture in find_fixtures() if theirs.issuperset(fixture.header.rules)]
     assert not [f.name for f in fixtures if f".{SOME_METHOD}(" in f.before.read_text(encoding="utf-8")]
 

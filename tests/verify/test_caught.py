@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.verify import Settings, find_fixtures, verify
+from fsdp_migrate.verify import RunSettings, find_fixtures, verify
 from tests.verify.misbehaving import CHANGING, ENDING
 from tests.verify.programs import ALIKE, DIFFERENT, FAILING, FINE, HANGING, Caught
 
@@ -21,7 +21,7 @@ def judge_all(programs: list[Caught], folder: Path, timeout: float) -> dict[str,
         case.mkdir()
         for name, text in program.files().items():
             (case / name).write_text(text.replace("# expect", "# needs: use_orig_params=True\n# expect"))
-    outcome = verify(find_fixtures([folder]), Settings(device="cpu", timeout=timeout))
+    outcome = verify(find_fixtures([folder]), RunSettings(device="cpu", timeout=timeout))
     if outcome.errors:
         pytest.skip(outcome.errors[0])
     ran = [result for result in outcome.results if result.axis.use_orig_params]

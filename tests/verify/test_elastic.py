@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.verify import Outcome, Rendezvous, Settings, find_fixtures, verify
+from fsdp_migrate.verify import Outcome, Rendezvous, RunSettings, find_fixtures, verify
 from tests.verify.programs import FAILING, FINE, SAVE_OLD, TRAINED, Caught
 
 if importlib.util.find_spec("torch") is None:
@@ -40,7 +40,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def on_machine(number: int, port: int, cases: Path) -> Outcome:
     rendezvous = Rendezvous(nnodes=2, node_rank=number, endpoint=f"127.0.0.1:{port}")
-    outcome = verify(find_fixtures([cases]), Settings(nproc=1, device="cpu", rendezvous=rendezvous))
+    outcome = verify(find_fixtures([cases]), RunSettings(nproc=1, device="cpu", rendezvous=rendezvous))
     outcome.results = [result for result in outcome.results if result.axis.use_orig_params]
     return outcome
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsdp_migrate.verify import Fixture, Result, Settings, find_fixtures, verify
+from fsdp_migrate.verify import Fixture, Result, RunSettings, find_fixtures, verify
 from fsdp_migrate.verify.axes import Axis, points
 from fsdp_migrate.verify.harness import DEFAULT_WORLD
 
@@ -15,7 +15,7 @@ CASES = [(fixture, axis) for fixture in FIXTURES for axis in points(max(DEFAULT_
 @pytest.fixture(scope="module")
 def results() -> dict[tuple[Fixture, Axis], Result]:
     """All fixtures in one launch per world size; torch is imported by its processes, never by the tests."""
-    outcome = verify(FIXTURES, Settings(device="cpu"))
+    outcome = verify(FIXTURES, RunSettings(device="cpu"))
     if outcome.errors:
         pytest.skip(outcome.errors[0])
     return {(result.fixture, result.axis): result for result in outcome.results}
@@ -39,7 +39,7 @@ FOUR_RANKS = ("full-optim-state-dict/plain-statement", "shard-full-optim-state-d
 def test_a_few_fixtures_are_fine_on_four_ranks_in_every_configuration() -> None:
     fixtures = [fixture for fixture in FIXTURES if fixture.name in FOUR_RANKS]
     assert len(fixtures) == len(FOUR_RANKS)
-    outcome = verify(fixtures, Settings(nproc=4, device="cpu", full=True))
+    outcome = verify(fixtures, RunSettings(nproc=4, device="cpu", full=True))
     if outcome.errors:
         pytest.skip(outcome.errors[0])
     told = [f"{r.verdict.value} {r.fixture.name} {r.axis}: {r.judgement.detail}" for r in outcome.results]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fsdp_migrate.verify import Fixture, Outcome, Rendezvous, Settings, harness, verify
+from fsdp_migrate.verify import Fixture, Outcome, Rendezvous, RunSettings, harness, verify
 from fsdp_migrate.verify.fixtures import Condition, Header
 from fsdp_migrate.verify.lanes import Lane
 from fsdp_migrate.verify.worker.protocol import Plan, RankRecord, Side
@@ -67,32 +67,32 @@ def skipped(outcome: Outcome) -> dict[str, str]:
 
 
 def test_two_ranks_and_one_launch_for_each_world_size_that_fixtures_need(plans: list[Plan]) -> None:
-    verify([FOUR, ANY], Settings(device="cpu"))
+    verify([FOUR, ANY], RunSettings(device="cpu"))
     assert [(plan.world, plan.device, len(plan.points)) for plan in plans] == [(2, "cpu", 2), (4, "cpu", 2)]
 
 
 def test_a_fixed_number_of_ranks_skips_what_needs_more(plans: list[Plan]) -> None:
-    outcome = verify([FOUR, ANY], Settings(device="cpu", nproc=2))
+    outcome = verify([FOUR, ANY], RunSettings(device="cpu", nproc=2))
     assert skipped(outcome) == {"rule/four": "needs world>=4, this run has 2 ranks"}
     assert [len(plan.points) for plan in plans] == [2]
 
 
 def test_full_means_two_and_four_ranks_and_every_configuration(plans: list[Plan]) -> None:
-    verify([ANY], Settings(device="cpu", full=True))
+    verify([ANY], RunSettings(device="cpu", full=True))
     assert [(plan.world, len(plan.points)) for plan in plans] == [(2, 12), (4, 16)]
 
 
 def test_too_few_gpus_are_a_reason_where_gpus_were_asked_for_and_mean_the_cpu_otherwise(plans: list[Plan]) -> None:
-    outcome = verify([FOUR], Settings(device="cuda"))
+    outcome = verify([FOUR], RunSettings(device="cuda"))
     assert skipped(outcome) == {"rule/four": "needs 4 GPUs, this machine has 1"}
-    verify([FOUR], Settings())
+    verify([FOUR], RunSettings())
     assert [(plan.world, plan.device) for plan in plans] == [(4, "cpu")]
-    verify([ANY], Settings(nproc=1))
+    verify([ANY], RunSettings(nproc=1))
     assert (plans[-1].world, plans[-1].device) == (1, "cuda")
 
 
 def test_needs_that_are_not_met_are_reasons(plans: list[Plan]) -> None:
-    outcome = verify([CUDA, OLD], Settings(device="cpu"))
+    outcome = verify([CUDA, OLD], RunSettings(device="cpu"))
     assert skipped(outcome) == {
         "rule/cuda": "needs device=cuda, this is cpu",
         "rule/old": "needs torch<2.4, this is 2.13.0",
@@ -102,5 +102,5 @@ def test_needs_that_are_not_met_are_reasons(plans: list[Plan]) -> None:
 
 
 def test_ranks_are_counted_for_each_machine(plans: list[Plan]) -> None:
-    verify([FOUR], Settings(device="cpu", nproc=2, rendezvous=Rendezvous(nnodes=2, endpoint="there:1")))
+    verify([FOUR], RunSettings(device="cpu", nproc=2, rendezvous=Rendezvous(nnodes=2, endpoint="there:1")))
     assert [plan.world for plan in plans] == [4]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.verify import Settings, run
+from fsdp_migrate.verify import RunSettings, run
 from fsdp_migrate.verify.lanes import LaneError, probe
 
 
@@ -33,7 +33,7 @@ def test_a_python_without_torch_is_told_in_one_line(bare: str) -> None:
 def test_this_python_without_torch_says_what_to_install(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", bare)
     out, err = io.StringIO(), io.StringIO()
-    assert run(Settings(), out=out, err=err) == 2
+    assert run(RunSettings(), out=out, err=err) == 2
     assert out.getvalue() == ""
     assert err.getvalue() == f"error: {bare}: torch is not installed; pip install torch numpy\n"
 
@@ -53,11 +53,11 @@ def test_gpus_that_are_not_there_are_told_in_one_line() -> None:
     if lane.gpus:
         pytest.skip("this machine has a GPU")
     err = io.StringIO()
-    assert run(Settings(device="cuda"), keyword="plain-statement", out=io.StringIO(), err=err) == 2
+    assert run(RunSettings(device="cuda"), keyword="plain-statement", out=io.StringIO(), err=err) == 2
     assert err.getvalue() == f"error: {sys.executable}: its torch {lane.torch} sees no GPU; use --device cpu\n"
 
 
 def test_a_keyword_that_matches_nothing_is_told_in_one_line() -> None:
     err = io.StringIO()
-    assert run(Settings(), keyword="no-such-fixture", out=io.StringIO(), err=err) == 2
+    assert run(RunSettings(), keyword="no-such-fixture", out=io.StringIO(), err=err) == 2
     assert err.getvalue() == "error: no fixture matches 'no-such-fixture'; without -k all of them run\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fsdp_migrate.verify import Fixture, Settings, read_fixture, run
+from fsdp_migrate.verify import Fixture, RunSettings, read_fixture, run
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -58,7 +58,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], dic
         pair(folder, "own-axis", f"with {NEW}", "use_orig_params=False"),
     ]
     out = io.StringIO()
-    assert run(Settings(device="cpu"), pairs=pairs, output_format="json", out=out) == 1
+    assert run(RunSettings(device="cpu"), pairs=pairs, output_format="json", out=out) == 1
     return {(r["fixture"], r["axis"]["use_orig_params"]): r for r in json.loads(out.getvalue())["results"]}
 
 

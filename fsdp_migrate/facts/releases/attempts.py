@@ -37,7 +37,7 @@ _FALLBACKS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Functio
 
 @dataclass(frozen=True)
 class Need:
-    """Names of torch that must exist where `node` runs.
+    """Resolver of torch that must exist where `node` runs.
 
     `module` is what `names` are imported from; without any names it is unknown what the import needs. `index` counts
     the statements of the try body, `sure` says that nothing inside the statement can skip `node`.
@@ -287,7 +287,7 @@ def _behind(block: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    """Names and their module, for each thing that may be missing; no names where the data cannot help."""
+    """Resolver and their module, for each thing that may be missing; no names where the data cannot help."""
     found: list[tuple[str, str | None]] = []
     if isinstance(node, ast.Import):
         found.extend((alias.name, None) for alias in node.names)

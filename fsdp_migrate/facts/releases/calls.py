@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases import named_tests
-from fsdp_migrate.facts.releases.reach import Names
+from fsdp_migrate.facts.releases.reach import Resolver
 from fsdp_migrate.facts.releases.values import (
     Distribution,
     LooseVersion,
@@ -26,7 +26,7 @@ class Evaluator(Protocol):
     """Evaluates expressions on one build of one release; see `evaluator.Evaluator`."""
 
     release: Version
-    names: Names
+    names: Resolver
     varies: bool
 
     def value(self, node: ast.expr, env: Mapping[str, object]) -> Any:

@@ -10,17 +10,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases import calls, named_tests
-from fsdp_migrate.facts.releases.reach import Held, Names
+from fsdp_migrate.facts.releases.reach import BoundValue, Flow, ForeignModule, Resolver
 from fsdp_migrate.facts.releases.values import ATTRIBUTES, METHODS, Present, TorchVersion, Unknown, allows
 from fsdp_migrate.torch_api import data
-
-if TYPE_CHECKING:
-    from fsdp_migrate.facts import ModuleFacts
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.
 _BUILDS = ("", "+cu118")
@@ -33,31 +30,6 @@ MISSING = object()
 Env = Mapping[str, object]
 
 
-class Flow(Protocol):
-    """What the evaluator asks of the control flow of a module, for names and functions with several outcomes."""
-
-    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
-        """Everything that a name may hold on `release`, and whether that depends on the release.
-
-        Nothing at all when one of the bindings is not understood.
-        """
-
-    def is_set(self, node: ast.Attribute, qualified: str) -> bool:
-        """Whether the file gives the attribute that `node` reads, by its full name, another value."""
-
-    def is_changed(self, node: ast.Name) -> bool:
-        """Whether the file changes a list by one of its names."""
-
-    def is_plain(self, function: ast.FunctionDef) -> bool:
-        """Whether a call runs the body of a function and returns what it returns."""
-
-    def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
-        """Everything that a function may return on `release`, and whether that depends on the release.
-
-        Nothing at all when it may also end without a value.
-        """
-
-
 class Outcome(NamedTuple):
     """A condition's value on a release (None: unknown), and whether another release could give another one."""
 
@@ -65,12 +37,12 @@ class Outcome(NamedTuple):
     varies: bool
 
 
-def truth(test: ast.expr, release: Version, names: Names) -> bool | None:
+def truth(test: ast.expr, release: Version, names: Resolver) -> bool | None:
     """Whether `test` is true when running on torch `release`, None when that takes more than the torch version."""
     return outcome(test, release, names).value
 
 
-def outcome(test: ast.expr, release: Version, names: Names, flow: Flow | None = None) -> Outcome:
+def outcome(test: ast.expr, release: Version, names: Resolver, flow: Flow | None = None) -> Outcome:
     """The outcome of `test` on `release`; `flow` lets it follow names that have several bindings."""
     found: set[bool] = set()
     for build in _BUILDS:
@@ -89,7 +61,7 @@ class Evaluator:
     `varies` becomes true once anything that differs between releases was looked at.
     """
 
-    def __init__(self, release: Version, build: str, names: Names, flow: Flow | None) -> None:
+    def __init__(self, release: Version, build: str, names: Resolver, flow: Flow | None) -> None:
         self.release = release
         self.build = build
         self.names = names
@@ -262,25 +234,25 @@ class Evaluator:
             home.varies = home.varies or gated
         return home.agreed(home.value(node, inner) for node in returned)
 
-    def within(self, facts: ModuleFacts) -> Evaluator:
+    def within(self, module: ForeignModule) -> Evaluator:
         """An evaluator for another module, which goes on with the same budget."""
-        gates = facts.gates
+        gates = module.gates
         inner = Evaluator(self.release, self.build, gates.names, gates.flags)
         inner._steps, inner._depth = self._steps, self._depth + 1
         return inner
 
-    def held(self, held: Held, env: Env) -> Any:
+    def bound(self, bound: BoundValue, env: Env) -> Any:
         """The value of one of the things that a name may hold.
 
         Raises:
             Unknown: as `value`.
         """
-        if held.target is not None:
-            return self.symbol(held.target)
-        if held.value is None:
+        if bound.target is not None:
+            return self.symbol(bound.target)
+        if bound.value is None:
             raise Unknown
-        value = self.followed(held.value, env)
-        return value if held.index is None else value[held.index]
+        value = self.followed(bound.value, env)
+        return value if bound.index is None else value[bound.index]
 
 
 def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) -> Env:
@@ -351,25 +323,25 @@ def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
     found = _home(evaluator, qualified)
     if found is None or _is_settled(*found):
         raise Unknown
-    facts, name = found
-    outcome = facts.memo((_imported_value, name, evaluator.build), lambda: _outcome(evaluator, facts, name))
+    module, name = found
+    outcome = module.memo((_imported_value, name, evaluator.build), lambda: _outcome(evaluator, module, name))
     if outcome is None:
         raise Unknown
     evaluator.varies = True
     return outcome[0]
 
 
-def _outcome(evaluator: Evaluator, facts: ModuleFacts, name: str) -> tuple[Any] | None:
+def _outcome(evaluator: Evaluator, module: ForeignModule, name: str) -> tuple[Any] | None:
     """The value that a name has at the end of its module, None when it is unknown or the same on every release."""
-    inner = evaluator.within(facts)
-    held, gated = facts.gates.flags.held(facts.names.exported(name), evaluator.release)
+    inner = evaluator.within(module)
+    bound, gated = module.gates.flags.bound_to(module.names.exported(name), evaluator.release)
     try:
-        result = inner.agreed(inner.held(one, {}) for one in held)
+        result = inner.agreed(inner.bound(one, {}) for one in bound)
     except Exception:
         # The expression is the user's: whatever goes wrong in it would go wrong when it runs.
         result = MISSING
     if not (gated or inner.varies):
-        _settled(facts).add(name)
+        _settled(module).add(name)
         return None
     return None if result is MISSING else (result,)
 
@@ -383,34 +355,34 @@ def _imported_call(evaluator: Evaluator, qualified: str, call: ast.Call, env: En
     found = _home(evaluator, qualified)
     if found is None or _is_settled(*found):
         raise Unknown
-    facts, name = found
-    bindings = facts.names.exported(name)
-    inner = evaluator.within(facts)
+    module, name = found
+    bindings = module.names.exported(name)
+    inner = evaluator.within(module)
     try:
         if len(bindings) != 1 or not isinstance(bindings[0].node, ast.FunctionDef):
             raise Unknown
         result = evaluator.called(bindings[0].node, call, env, inner)
     finally:
         if not inner.varies:
-            _settled(facts).add(name)
+            _settled(module).add(name)
     if not inner.varies:
         raise Unknown
     evaluator.varies = True
     return result
 
 
-def _settled(facts: ModuleFacts) -> set[str]:
+def _settled(module: ForeignModule) -> set[str]:
     """The names of a module that were seen not to ask for torch's version."""
-    return facts.memo(_settled, set[str])
+    return module.memo(_settled, set[str])
 
 
-def _is_settled(facts: ModuleFacts, name: str) -> bool:
-    return name in _settled(facts)
+def _is_settled(module: ForeignModule, name: str) -> bool:
+    return name in _settled(module)
 
 
-def _home(evaluator: Evaluator, qualified: str) -> tuple[ModuleFacts, str] | None:
-    elsewhere = evaluator.names.elsewhere
-    return None if elsewhere is None else elsewhere.home(qualified)
+def _home(evaluator: Evaluator, qualified: str) -> tuple[ForeignModule, str] | None:
+    project = evaluator.names.project
+    return None if project is None else project.home(qualified)
 
 
 _Handler = Callable[["Evaluator", Any, Env], Any]
@@ -444,9 +416,9 @@ def _named(evaluator: Evaluator, node: ast.Name, env: Env) -> Any:
         return env[node.id]
     if evaluator.flow is None:
         raise Unknown
-    held, gated = evaluator.flow.in_force(node, evaluator.release)
+    bound, gated = evaluator.flow.in_force(node, evaluator.release)
     evaluator.varies = evaluator.varies or gated
-    return evaluator.agreed(evaluator.held(one, env) for one in held)
+    return evaluator.agreed(evaluator.bound(one, env) for one in bound)
 
 
 def _attribute(evaluator: Evaluator, node: ast.Attribute, env: Env) -> Any:

@@ -1,4 +1,4 @@
-"""Names that are bound several times and functions that return in several places, followed per torch release."""
+"""Resolver that are bound several times and functions that return in several places, followed per torch release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases.evaluator import is_plain, is_undecorated
-from fsdp_migrate.facts.releases.reach import Held, Names, Reach, ScopedNames
+from fsdp_migrate.facts.releases.reach import BoundValue, Reach, Resolver, ScopedResolver
 from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.torch_api import data
 
@@ -26,35 +26,35 @@ _CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "re
 class Flags:
     """What names and functions of one module come to, given which releases reach each of its nodes."""
 
-    def __init__(self, names: Names, gates: Reach) -> None:
-        self.names = names if isinstance(names, ScopedNames) else None
+    def __init__(self, names: Resolver, gates: Reach) -> None:
+        self.names = names if isinstance(names, ScopedResolver) else None
         self.gates = gates
         self._plain: dict[ast.FunctionDef, bool] = {}
         self._returns: dict[ast.FunctionDef, tuple[list[ast.Return], bool]] = {}
 
-    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[Held], bool]:
+    def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[BoundValue], bool]:
         """Everything that a name may hold on `release`, and whether that depends on the release.
 
         Nothing at all when one of the bindings is not understood. The last binding that surely runs on the release
         hides the ones before it.
         """
-        return self.held(self.names.bindings(node) if self.names is not None else (), release)
+        return self.bound_to(self.names.bindings(node) if self.names is not None else (), release)
 
-    def held(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[Held], bool]:
+    def bound_to(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[BoundValue], bool]:
         """As `in_force`, of a name with these bindings."""
         # A function may bind a global at any time, or never.
         ordered = len({binding.scope for binding in bindings}) == 1
         gated = any(self._is_gated(binding) for binding in bindings)
-        found: list[Held] = []
+        found: list[BoundValue] = []
         for binding in reversed(bindings):
             if not self._reached(binding.node, release):
                 continue
-            held = self._held(binding)
-            if held is None:
+            bound = self._bound_value(binding)
+            if bound is None:
                 return (), gated
-            if held.target is not None and data.exists(held.target, release) is False:
+            if bound.target is not None and data.exists(bound.target, release) is False:
                 continue
-            found.append(held)
+            found.append(bound)
             if ordered and self.surely(binding.node, release):
                 break
         return found, gated
@@ -143,18 +143,18 @@ class Flags:
         target = binding.target
         return target is not None and any(data.exists(target, release) is False for release in self.gates.bits)
 
-    def _held(self, binding: Binding) -> Held | None:
+    def _bound_value(self, binding: Binding) -> BoundValue | None:
         if binding.value is not None:
-            return Held(value=binding.value)
+            return BoundValue(value=binding.value)
         if binding.kind is Kind.IMPORT:
-            return Held(target=binding.target)
+            return BoundValue(target=binding.target)
         target = self.gates.parents.get(binding.node)
         if not isinstance(target, (ast.Tuple, ast.List)) or not isinstance(binding.node, ast.Name):
             return None
         assignment = self.gates.parents.get(target)
         if not isinstance(assignment, ast.Assign) or any(isinstance(e, ast.Starred) for e in target.elts):
             return None
-        return Held(value=assignment.value, index=target.elts.index(binding.node))
+        return BoundValue(value=assignment.value, index=target.elts.index(binding.node))
 
     def surely(self, node: ast.AST, release: Version) -> bool:
         """Whether control is sure to reach `node` once it runs the function, class or module around it."""

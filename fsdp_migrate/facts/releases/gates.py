@@ -12,7 +12,7 @@ from packaging.version import Version
 from fsdp_migrate.facts.releases.attempts import Attempt, attempts_around, is_question
 from fsdp_migrate.facts.releases.evaluator import outcome
 from fsdp_migrate.facts.releases.flags import Flags
-from fsdp_migrate.facts.releases.reach import Names, Reach
+from fsdp_migrate.facts.releases.reach import Reach, Resolver
 from fsdp_migrate.facts.releases.skipped_tests import Skips
 from fsdp_migrate.torch_api import RELEASES
 
@@ -28,8 +28,8 @@ class Gates:
 
     A condition that does not depend on the torch version alone may go either way, and code that nothing reaches on
     any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError
-    or AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
-    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Names` does.
+    or AttributeError is for is known from the API data. Resolver with several bindings (`HAS_FSDP = True` in a try,
+    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Resolver` does.
 
     Inside, a set of releases is an integer with one bit for each known release, those outside the range included:
     what an old arm is for shows on the releases that take it.
@@ -38,7 +38,7 @@ class Gates:
     def __init__(
         self,
         tree: ast.Module,
-        names: Names,
+        names: Resolver,
         releases: tuple[Version, ...],
         parents: Mapping[ast.AST, ast.AST] | None = None,
         apart: Callable[[ast.AST, ast.AST], bool] | None = None,
@@ -51,7 +51,7 @@ class Gates:
         known = sorted({*RELEASES, *releases})
         self.bits: Mapping[Version, int] = {release: 1 << place for place, release in enumerate(known)}
         self.everywhere = sum(self.bits.values())
-        self.names: Names = _Remembered(names)
+        self.names: Resolver = _Remembered(names)
         self.parents = parents if parents is not None else _parents(tree)
         self._apart = apart
         self.flags = Flags(names, self)
@@ -278,9 +278,9 @@ class _Block:
 class _Remembered:
     """A resolver that resolves each expression once."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Resolver) -> None:
         self.definition = names.definition
-        self.elsewhere = names.elsewhere
+        self.project = names.project
         self._resolve = names.qualified
         self._known: dict[ast.expr, str | None] = {}
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from fsdp_migrate.facts.names import Meaning, own_class
 from fsdp_migrate.facts.releases import named_tests
-from fsdp_migrate.facts.releases.reach import Reach, ScopedNames
+from fsdp_migrate.facts.releases.reach import Reach, ScopedResolver
 from fsdp_migrate.torch_api import data
 
 _MARKS = "pytestmark"
@@ -25,7 +24,7 @@ _VERSION_ARGUMENTS = ("version", "min_version")
 class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
-    def __init__(self, names: ScopedNames | None, gates: Reach) -> None:
+    def __init__(self, names: ScopedResolver | None, gates: Reach) -> None:
         """`names` tells what a class inherits from; without it each stands for itself."""
         self.names = names
         self.gates = gates
@@ -52,12 +51,12 @@ class Skips:
         elif isinstance(outer, ast.ClassDef):
             found = [outer]
             for one in found:
-                own = (own_class(meaning) for base in one.bases for meaning in self._meanings(base))
-                found += [base for base in own if base is not None and base not in found]
+                own = (cls for base in one.bases for cls in self._own_classes(base))
+                found += [base for base in own if base not in found]
             yield from found
 
-    def _meanings(self, base: ast.expr) -> Sequence[Meaning]:
-        return () if self.names is None else self.names.meanings(base)
+    def _own_classes(self, base: ast.expr) -> Sequence[ast.ClassDef]:
+        return () if self.names is None else self.names.own_classes(base)
 
     def _marks_of(self, holder: ast.ClassDef | ast.Module) -> list[ast.expr]:
         if holder not in self._marks:
@@ -101,17 +100,17 @@ class Skips:
         """As `_mask`, for a mark that has a name, in this module or another one of the project."""
         definition = self.gates.names.definition(mark) if isinstance(mark, ast.Name) else None
         if definition is not None:
-            return self._defined(definition, depth)
-        elsewhere = self.gates.names.elsewhere
-        qualified = None if elsewhere is None else self.gates.names.qualified(mark)
-        home = None if elsewhere is None or qualified is None else elsewhere.home(qualified)
+            return self.defined(definition, depth)
+        project = self.gates.names.project
+        qualified = None if project is None else self.gates.names.qualified(mark)
+        home = None if project is None or qualified is None else project.home(qualified)
         bindings = [] if home is None else home[0].names.exported(home[1])
         if home is None or len(bindings) != 1:
             return self.gates.everywhere
         foreign = home[0].gates
-        return self.gates.translated(foreign, foreign.skips._defined(bindings[0].value or bindings[0].node, depth))
+        return self.gates.translated(foreign, foreign.skips.defined(bindings[0].value or bindings[0].node, depth))
 
-    def _defined(self, definition: ast.AST, depth: int) -> int:
+    def defined(self, definition: ast.AST, depth: int) -> int:
         """As `_mask`, for what a mark is bound to: a mark, or a decorator that ends with `return mark(function)`."""
         if isinstance(definition, ast.FunctionDef) and isinstance(definition.body[-1], ast.Return):
             value = definition.body[-1].value

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fsdp_migrate.source import lines_of
 from fsdp_migrate.workspace.filesystem import FileError
 from fsdp_migrate.workspace.modules.sketch import Sketch, split, stem
-from fsdp_migrate.workspace.modules.through import bound_modules
-from fsdp_migrate.workspace.modules.view import View, reads
+from fsdp_migrate.workspace.modules.view import View, bound_modules, reads
 
 if TYPE_CHECKING:
     from fsdp_migrate.workspace.filesystem import SourceFile
@@ -116,7 +115,7 @@ def _taken(view_of: Callable[[], View], sketch: Sketch, given: _Given) -> str:
     if not stars and not named:
         return ""
     view = view_of()
-    find = view.modules.finder.find
+    find = view.texts.finder.find
     stars = [star for star in stars if find(star, view.path) in given.paths]
     lines = [view.direct_import("*", star, partial(reads, sketch.raw, "*")) for star in stars]
     for bound, target in named:

@@ -44,12 +44,23 @@ _DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
 _VERSION_WORDS = re.compile("(?<!onv)ersion|VERSION|TORCH|hasattr|Requirement|signature|skip(?:if|If|Unless)")
 _FLAGS = ("True", "False")
 # A function without a `self` in front, or a name in an import, in an assignment or in quotes.
-_LATE = re.compile(
+_LAZY = re.compile(
     rb"""def[ \t]+__getattr__[ \t]*\((?!\s*self\b)|(?<![.\w])__getattr__[ \t]*(?:[,=:;)\]"'#\\\n]|as\b|\Z)"""
 )
 # What is behind one of these alone on its line is in a doctest.
 _PROMPTS = (b">>>", b"...")
 _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"AttributeError")
+# What a star import takes of a module that says so in an `__all__`.
+_GAP = rb"(?:[\s\\]|#[^\n]*\n)*"
+_STRING = rb"""(?:"\w+"|'\w+')"""
+# A list or tuple of plain strings, and nothing more on its last line.
+_PLAIN = re.compile(
+    rb"__all__[ \t]*(?::[^=\n]*)?=[ \t]*[\[(]"
+    + (_GAP + rb"(?:" + _STRING + _GAP + rb"," + _GAP + rb")*" + rb"(?:" + _STRING + _GAP + rb")?")
+    + rb"[\])][ \t]*(?:#[^\n]*)?(?:\n|\Z)"
+)
+_QUOTED = re.compile(rb"""["'](\w+)["']""")
+_QUOTES = (b'"""', b"'''")
 
 
 class Sketch:
@@ -130,13 +141,13 @@ class Sketch:
         return is_flag and any(word in self.raw for word in _ASKING)
 
     @cached_property
-    def gives_late(self) -> bool:
+    def loads_lazily(self) -> bool:
         """Whether something at the top level may be bound as `__getattr__`; the methods of classes are not."""
-        return b"__getattr__" in self.raw and _LATE.search(self.raw) is not None
+        return b"__getattr__" in self.raw and _LAZY.search(self.raw) is not None
 
-    def is_late(self, name: str) -> bool:
+    def is_lazy(self, name: str) -> bool:
         """Whether nothing binds the name, and a `__getattr__` may give it to who asks."""
-        return self.gives_late and self.is_function("__getattr__") and not self.tells(name)
+        return self.loads_lazily and self.is_function("__getattr__") and not self.tells(name)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -244,3 +255,24 @@ def joined(module: str, name: str) -> str:
 def is_torch(name: str) -> bool:
     """Whether a full name is torch or goes through it."""
     return name == "torch" or name.startswith("torch.")
+
+
+def exported(raw: bytes) -> frozenset[str] | None:
+    """The names in the `__all__` of a module; None when it has none, or one that is not plainly a list of names."""
+    if b"\r" in raw:
+        raw = raw.replace(b"\r\n", b"\n")
+    place = raw.find(b"__all__")
+    if place < 0 or raw.find(b"__all__", place + 1) >= 0 or b"\r" in raw:
+        return None
+    if place and (raw[place - 1 : place] != b"\n" or raw[place - 2 : place - 1] == b"\\"):
+        return None  # on some condition
+    match = _PLAIN.match(raw, place)
+    if match is None or any(_is_inside(raw, place, quotes) for quotes in _QUOTES):
+        return None
+    return frozenset(name.decode() for name in _QUOTED.findall(match[0]))
+
+
+def _is_inside(raw: bytes, place: int, quotes: bytes) -> bool:
+    """Whether a place may be in a string of several lines."""
+    start, end = (0, place) if place < len(raw) // 2 else (place, len(raw))
+    return raw.count(quotes, start, end) % 2 == 1

@@ -1,29 +1,75 @@
-"""What one file can learn of the other modules of its project: the answers to `facts.elsewhere.Elsewhere`."""
+"""What one file can learn of the other modules of its project: the answers to `facts.project.ProjectModules`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fsdp_migrate.facts.class_members import members_behind
-from fsdp_migrate.facts.other_modules import ForeignClass, Use
+from fsdp_migrate.facts import Use
+from fsdp_migrate.facts.class_members import all_members, members_behind
+from fsdp_migrate.facts.names import LOCAL, Meaning
+from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
-from fsdp_migrate.workspace.modules.classes import FSDP_CLASS, foreign_class
-from fsdp_migrate.workspace.modules.late import loaded_late
-from fsdp_migrate.workspace.modules.meanings import exported_meanings
-from fsdp_migrate.workspace.modules.reach import Reach, reach_of
 from fsdp_migrate.workspace.modules.sketch import Sketch, import_line, is_torch, joined, split
-from fsdp_migrate.workspace.modules.through import behind_modules
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.scopes import Binding
     from fsdp_migrate.torch_api import TorchRange
-    from fsdp_migrate.workspace.modules.project import Modules
+    from fsdp_migrate.workspace.modules.texts import Texts
 
 _MOST_STEPS = 10
+_FSDP_CLASS = "FullyShardedDataParallel"
+# The questions on the way here, each a file and a name in it or a base written there: classes may go in circles.
+_Seen = set[tuple[str, str]]
+
+
+class Importing(Protocol):
+    """Answers about those who import a module, by its path."""
+
+    def is_imported(self, path: str, name: str) -> bool:
+        """Whether another file takes the top-level `name` of the module, or puts something in its place."""
+
+    def uses(self, path: str, name: str, torch: TorchRange) -> Sequence[Use] | None:
+        """Where other files read the top-level `name` of the module; None when there may be more such places."""
+
+    def setters(self, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
+        """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
+
+
+class ParsedModules(Protocol):
+    """The modules of a project as `Modules` has them: their texts and facts, and what each can learn of the others."""
+
+    texts: Texts
+
+    @property
+    def importers(self) -> Importing:
+        """Who imports them."""
+
+    def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
+        """The facts of the module at `path`, None when it cannot be read or parsed."""
+
+    def view_at(self, path: str, torch: TorchRange) -> View:
+        """What the file at `path` can learn of the others."""
+
+    def entering(self, question: object) -> AbstractContextManager[bool]:
+        """Whether a question is new on the way here: modules may import one another in a circle."""
+
+
+class StarReach(NamedTuple):
+    """The files whose top-level names a module has by star imports, its own among them.
+
+    Of some it has no more than `names`; of the `others` it may have any name that they write. One that is `open` may
+    have any at all: from torch, or from a `__getattr__`.
+    """
+
+    paths: frozenset[str]
+    names: frozenset[str]
+    others: frozenset[str]
+    open: bool
 
 
 class View:
@@ -32,8 +78,9 @@ class View:
     Whatever is looked into is noted in `asked`.
     """
 
-    def __init__(self, modules: Modules, path: str, torch: TorchRange) -> None:
+    def __init__(self, modules: ParsedModules, path: str, torch: TorchRange) -> None:
         self.modules = modules
+        self.texts = modules.texts
         self.path = path
         self.torch = torch
         self.asked: set[str] = set()
@@ -43,27 +90,27 @@ class View:
         self._members: dict[str, frozenset[str]] = {}
         self._behind: dict[str, frozenset[str]] = {}
         self._homes: dict[str, tuple[ModuleFacts, str] | None] = {}
-        self._reach: Reach | None = None
+        self._reach: StarReach | None = None
 
     @property
     def asked_beyond(self) -> bool:
-        """See `Elsewhere.asked_beyond`."""
-        return self.asked_all and self.modules.is_in_part(self.path)
+        """See `ProjectModules.asked_beyond`."""
+        return self.asked_all and self.texts.is_in_part(self.path)
 
     @property
     def consulted(self) -> tuple[Consulted, ...]:
         """The other files that the answers so far depend on, in order of path; none where nobody wants to know."""
-        if not self.modules.noting:
+        if not self.texts.noting:
             return ()
         paths, waiting = {self.path}, [self.path]
         while waiting:
             for path in self.modules.view_at(waiting.pop(), self.torch).asked - paths:
                 paths.add(path)
                 waiting.append(path)
-        return tuple(Consulted(path, self.modules.digest(path)) for path in sorted(paths - {self.path}))
+        return tuple(Consulted(path, self.texts.digest(path)) for path in sorted(paths - {self.path}))
 
     def meanings(self, name: str) -> Sequence[str | None] | None:
-        """See `Elsewhere.meanings`."""
+        """See `ProjectModules.meanings`."""
         if name not in self._meanings:
             self._meanings[name] = None
             self._meanings[name] = self._found_meanings(name)
@@ -76,10 +123,10 @@ class View:
         path, inner = found
         with self.modules.entering((path, inner)) as first:
             facts = self.modules.facts(path, self.torch) if first else None
-            return None if facts is None else exported_meanings(facts, inner, name)
+            return None if facts is None else _exported_meanings(facts, inner, name)
 
     def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
-        """See `Elsewhere.direct_import`."""
+        """See `ProjectModules.direct_import`."""
         if is_torch(name):
             return ""
         behind: set[tuple[str, str]] = set()
@@ -89,7 +136,7 @@ class View:
         module = self._file_of(name)
         if module is not None:
             other = self._other(module)
-            behind |= other.everything_behind(reads) | behind_modules(other, reads)
+            behind |= other.everything_behind(reads) | _behind_modules(other, reads)
         return "".join(import_line(alias, target) for alias, target in sorted(behind))
 
     def behind(self, name: str) -> frozenset[str]:
@@ -100,7 +147,7 @@ class View:
         return self._behind[name]
 
     def _found_behind(self, name: str) -> Iterator[str]:
-        sketch = self.modules.sketch(self.path)
+        sketch = self.texts.sketch(self.path)
         if sketch is None or not self.may_bring(name):
             return
         brought = set(self._followed(sketch.imports.get(name, ())))
@@ -112,25 +159,25 @@ class View:
             yield from self._behind_dotted(sketch, alias, name)
         if name in sketch.unpacked:
             facts = self.modules.facts(self.path, self.torch)
-            found = () if facts is None else exported_meanings(facts, name, "")
+            found = () if facts is None else _exported_meanings(facts, name, "")
             yield from (target for target in found or () if target)
 
     def may_bring(self, name: str) -> bool:
         """Whether a top-level name is written here or where it may come from by star imports; most names are not."""
-        word, sketch = name.encode(), self.modules.sketch(self.path)
+        word, sketch = name.encode(), self.texts.sketch(self.path)
         if sketch is not None and word in sketch.raw:
             return True
         if self.reach.open or name in self.reach.names:
             return True
         self.asked |= self.reach.paths
-        sketches = (self.modules.sketch(path) for path in self.reach.others)
+        sketches = (self.texts.sketch(path) for path in self.reach.others)
         return any(one is not None and word in one.raw for one in sketches)
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> StarReach:
         """The files that the star imports of this one lead to, directly and through others."""
         if self._reach is None:
-            self._reach = reach_of(self)
+            self._reach = _star_reach(self)
         return self._reach
 
     def star_module(self, star: str) -> str | None:
@@ -141,7 +188,7 @@ class View:
         """The full names that a top-level name may have by the star imports of this file."""
         for star in sketch.stars:
             path = self.star_module(star)
-            taken = None if path is None else self.modules.starred(path)
+            taken = None if path is None else self.texts.starred(path)
             if path is not None:
                 self.asked.add(path)
             if taken is None or name in taken:
@@ -168,20 +215,20 @@ class View:
 
     def all_behind(self, name: str) -> frozenset[str]:
         """As `behind`, with what the classes of this name derive from."""
-        behind, sketch = self.behind(name), self.modules.sketch(self.path)
+        behind, sketch = self.behind(name), self.texts.sketch(self.path)
         bases = () if sketch is None or behind else sketch.bases(name)
         derived = (target for base in bases if sketch for target in self._behind_dotted(sketch, base, name))
         return behind.union(derived)
 
     def everything_behind(self, reads: Callable[[str], bool]) -> frozenset[tuple[str, str]]:
         """The names of this file that are read and may stand for something of torch, each with that; stars included."""
-        sketch = self.modules.sketch(self.path)
+        sketch = self.texts.sketch(self.path)
         if sketch is None:
             return frozenset()
         found = {(bound, target) for bound in sketch.names if reads(bound) for target in self.all_behind(bound)}
         with self.modules.entering((self.path, "*")) as first:
             for star in sketch.stars if first else ():
-                module = self.modules.finder.find(star, self.path)
+                module = self.texts.finder.find(star, self.path)
                 if is_torch(star):
                     found.add(("*", star))
                 elif module is not None:
@@ -190,7 +237,7 @@ class View:
 
     def gives(self, name: str) -> bool:
         """Whether this file itself gives something the name: takes it from torch, under another name, or assigns it."""
-        sketch = self.modules.sketch(self.path)
+        sketch = self.texts.sketch(self.path)
         targets = () if sketch is None else sketch.imports.get(name, ())
         return not targets or any(is_torch(target) or split(target)[1] != name for target in targets)
 
@@ -208,13 +255,13 @@ class View:
         return raw + "".join(self.direct_import(*one, partial(reads, raw, one[0])) for one in sorted(named)).encode()
 
     def is_own(self, name: str) -> bool:
-        """See `Elsewhere.is_own`."""
+        """See `ProjectModules.is_own`."""
         if is_torch(name):
             return False
-        return self.modules.finder.find(name, self.path) is not None or self.module_of(name) is not None
+        return self.texts.finder.find(name, self.path) is not None or self.module_of(name) is not None
 
     def defines(self, name: str) -> bool | None:
-        """See `Elsewhere.defines`."""
+        """See `ProjectModules.defines`."""
         found = self.module_of(name)
         if found is None:
             return None
@@ -224,18 +271,18 @@ class View:
         return found[1] in facts.structure.module.bindings
 
     def is_variable(self, name: str) -> bool:
-        """See `Elsewhere.is_variable`."""
+        """See `ProjectModules.is_variable`."""
         found = self.origin(name)
         if found is None:
             outer, inner = split(name)
             path = self.finds(outer) if outer.strip(".") else None
-            module = None if path is None else self.modules.sketch(path)
-            return self.module_of(outer) is not None if module is None else module.is_late(inner)
-        sketch = self.modules.sketch(found[0])
+            module = None if path is None else self.texts.sketch(path)
+            return self.module_of(outer) is not None if module is None else module.is_lazy(inner)
+        sketch = self.texts.sketch(found[0])
         return sketch is not None and bool(sketch.assigned(found[1])) and not sketch.is_function(found[1])
 
     def is_optional(self, name: str) -> bool:
-        """See `Elsewhere.is_optional`."""
+        """See `ProjectModules.is_optional`."""
         view, found = self, self.module_of(name)
         for _ in range(_MOST_STEPS):
             facts = None if found is None else self.modules.facts(found[0], self.torch)
@@ -248,34 +295,34 @@ class View:
             meanings = [facts.names.meanings_of(one) for one in assigned]
             if any(not known or any(one.qualified is None for one in known) for known in meanings):
                 return True
-            view, sketch = self.modules.view_at(path, self.torch), self.modules.sketch(path)
+            view, sketch = self.modules.view_at(path, self.torch), self.texts.sketch(path)
             stars = () if bindings or sketch is None else view.star_targets(sketch, inner)
             targets = (*(one.target for one in bindings if one.target is not None), *stars)
             found = next((one for target in targets if (one := view.module_of(target)) is not None), None)
         return False
 
     def names_fsdp(self, name: str) -> bool:
-        """See `Elsewhere.names_fsdp`."""
+        """See `ProjectModules.names_fsdp`."""
         found = None if is_torch(name) else self.origin(name) or self.module_of(name)
         path = self.finds(name) if found is None else found[0]
         if path is None or path == self.path:
             return False
         self.asked.add(path)
-        return FSDP_CLASS.encode() in (self.modules.raw(path) or b"")
+        return _FSDP_CLASS.encode() in (self.texts.raw(path) or b"")
 
     def finds(self, module: str) -> str | None:
         """The file of a module as this file imports it, None when it is not in the project."""
-        return self.modules.finder.find(module, self.path)
+        return self.texts.finder.find(module, self.path)
 
     def subclass(self, name: str) -> ForeignClass | None:
-        """See `Elsewhere.subclass`."""
+        """See `ProjectModules.subclass`."""
         if name not in self._subclasses:
             self._subclasses[name] = None
-            self._subclasses[name] = foreign_class(self, name)
+            self._subclasses[name] = _foreign_class(self, name)
         return self._subclasses[name]
 
     def members(self, name: str) -> frozenset[str]:
-        """See `Elsewhere.members`."""
+        """See `ProjectModules.members`."""
         if name not in self._members:
             self._members[name] = frozenset()
             if (found := self.module_of(name)) is not None:
@@ -286,13 +333,13 @@ class View:
         return self._members[name]
 
     def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
-        """See `Elsewhere.definition`."""
+        """See `ProjectModules.definition`."""
         found = self.origin(name)
         facts = None if found is None else self.modules.facts(found[0], self.torch)
         return None if found is None or facts is None else (facts, facts.names.exported(found[1]))
 
     def home(self, name: str) -> tuple[ModuleFacts, str] | None:
-        """See `Elsewhere.home`."""
+        """See `ProjectModules.home`."""
         if name not in self._homes:
             self._homes[name] = None
             self._homes[name] = self._found_home(name)
@@ -303,7 +350,7 @@ class View:
         if found is None:
             return None
         path, inner = found
-        sketch = self.modules.sketch(path)
+        sketch = self.texts.sketch(path)
         facts = self.modules.facts(path, self.torch) if sketch is not None and sketch.asks_version(inner) else None
         return None if facts is None else (facts, inner)
 
@@ -319,7 +366,7 @@ class View:
                 return None
             path, inner = found
             view.asked.add(path)
-            sketch = self.modules.sketch(path)
+            sketch = self.texts.sketch(path)
             if sketch is None or sketch.is_definition(inner) or sketch.assigned(inner):
                 return None if sketch is None else found
             view = self.modules.view_at(path, self.torch)
@@ -328,30 +375,24 @@ class View:
         return None
 
     def is_imported(self, name: str) -> bool:
-        """See `Elsewhere.is_imported`."""
-        from fsdp_migrate.workspace.modules.importers import is_imported
-
+        """See `ProjectModules.is_imported`."""
         self.asked_all = True
-        return is_imported(self.modules, self.path, name)
+        return self.modules.importers.is_imported(self.path, name)
 
     def is_written(self, word: str) -> bool:
-        """See `Elsewhere.is_written`."""
+        """See `ProjectModules.is_written`."""
         self.asked_all = True
-        return bool(self.modules.writers(self.path, word))
+        return bool(self.texts.writers(self.path, word))
 
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
-        """See `Elsewhere.setters`."""
-        from fsdp_migrate.workspace.modules.importers import setters
-
+        """See `ProjectModules.setters`."""
         self.asked_all = True
-        return tuple(setters(self.modules, self.path, name, self.torch))
+        return tuple(self.modules.importers.setters(self.path, name, self.torch))
 
     def uses(self, name: str) -> Sequence[Use] | None:
-        """See `Elsewhere.uses`."""
-        from fsdp_migrate.workspace.modules.importers import uses
-
+        """See `ProjectModules.uses`."""
         self.asked_all = True
-        return uses(self.modules, self.path, name, self.torch)
+        return self.modules.importers.uses(self.path, name, self.torch)
 
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""
@@ -359,15 +400,15 @@ class View:
         path = self._file_of(module) if module and not is_torch(name) else None
         if path is None:
             return None
-        sketch = self.modules.sketch(path)
-        if sketch is None or not sketch.is_late(inner):
+        sketch = self.texts.sketch(path)
+        if sketch is None or not sketch.is_lazy(inner):
             return path, inner
         self.asked.add(path)
-        return loaded_late(self.modules, path, sketch, inner) or (path, inner)
+        return _lazily_loaded(self.texts, path, sketch, inner) or (path, inner)
 
     def _file_of(self, module: str) -> str | None:
         """The file of another module of the project, None when it is none."""
-        path = self.modules.finder.find(module, self.path)
+        path = self.texts.finder.find(module, self.path)
         if path is None and module.strip("."):
             path = self._renamed_module(module)
         return None if path == self.path else path
@@ -376,15 +417,153 @@ class View:
         """The file of a module that a package has under another name (`from . import distributed as dist`)."""
         outer, inner = split(module)
         path = self._file_of(outer) if outer else None
-        sketch = None if path is None else self.modules.sketch(path)
+        sketch = None if path is None else self.texts.sketch(path)
         if path is None or sketch is None:
             return None
         self.asked.add(path)
         targets = [target for target in sketch.imports.get(inner, ()) if not is_torch(target)]
-        found = [self.modules.finder.find(target, path) for target in targets]
+        found = [self.texts.finder.find(target, path) for target in targets]
         return found[0] if len(found) == 1 else None
 
 
 def reads(raw: bytes, bound: str, name: str) -> bool:
     """Whether a text may read `name` off a module that is called `bound`, or by itself where it imports a star."""
     return (name if bound == "*" else f".{name}").encode() in raw or name == "*"
+
+
+def _star_reach(view: View) -> StarReach:
+    """The files that the star imports of one file lead to, directly and through others."""
+    texts, waiting, is_open = view.texts, [view], False
+    names: set[str] = set()
+    paths, others = {view.path}, {view.path}
+    while waiting:
+        current = waiting.pop()
+        sketch = texts.sketch(current.path)
+        for star in () if sketch is None else sketch.stars:
+            is_open = is_open or star.split(".")[0] == "torch"
+            found = current.star_module(star)
+            if found is None or found in paths:
+                continue
+            paths.add(found)
+            taken = texts.starred(found)
+            if taken is not None:
+                names |= taken
+                continue
+            others.add(found)
+            text = texts.sketch(found)
+            is_open = is_open or (text is not None and text.loads_lazily)
+            waiting.append(view.modules.view_at(found, view.torch))
+    return StarReach(frozenset(paths), frozenset(names), frozenset(others), is_open)
+
+
+def _behind_modules(view: View, reads: Callable[[str], bool]) -> set[tuple[str, str]]:
+    """What of torch is behind the names of modules that are read off a file, or off one of those in turn."""
+    found: set[tuple[str, str]] = set()
+    waiting, seen = [view], {view.path}
+    while waiting:
+        current = waiting.pop()
+        sketch = view.texts.sketch(current.path)
+        bound = () if sketch is None else bound_modules(current, sketch)
+        for path in {path for name, path in bound if reads(name)} - seen:
+            seen.add(path)
+            current.asked.add(path)
+            waiting.append(view.modules.view_at(path, view.torch))
+            found |= waiting[-1].everything_behind(reads)
+    return found
+
+
+def bound_modules(view: View, sketch: Sketch) -> Iterator[tuple[str, str]]:
+    """The names that a file binds to modules of its project, each with the file of the module."""
+    for bound, targets in sketch.imports.items():
+        for target in targets:
+            path = None if is_torch(target) else view.texts.finder.find(target, view.path)
+            if path is not None and path != view.path:
+                yield bound, path
+
+
+def _lazily_loaded(texts: Texts, path: str, sketch: Sketch, name: str) -> tuple[str, str] | None:
+    """The file from which the module at `path` takes a lazy name, with that name, as far as the texts in it tell."""
+    for text in sketch.texts:
+        for module in (f".{text}", text):
+            found = texts.finder.find(module, path) if text.strip(".") else None
+            other = None if found is None or found == path else texts.sketch(found)
+            if found is not None and other is not None and other.tells(name):
+                return found, name
+    return None
+
+
+def _exported_meanings(facts: ModuleFacts, name: str, asked: str) -> Sequence[str | None] | None:
+    """The full names behind a top-level name of a module; None when it is what the module itself defines."""
+    bindings = facts.names.exported(name)
+    if len(bindings) > 1:
+        bindings = [binding for binding in bindings if facts.reached(binding.node)] or bindings
+    meanings = [meaning for binding in bindings for meaning in facts.names.meanings_of(binding)]
+    if not bindings:
+        meanings = list(facts.names.starred(name))
+    names = [meaning.qualified for meaning in meanings]
+    if not any(qualified is not None and is_torch(qualified) for qualified in names):
+        return None
+    own = {binding for binding in bindings if binding.kind is Kind.DEFINITION}
+    return tuple(dict.fromkeys(asked if m.binding in own or _is_relative(m) else m.qualified for m in meanings))
+
+
+def _is_relative(meaning: Meaning) -> bool:
+    """Whether a name makes sense in its own module only."""
+    return meaning.qualified is not None and meaning.qualified.startswith((LOCAL, "."))
+
+
+def _foreign_class(view: View, name: str) -> ForeignClass | None:
+    """The subclass of FSDP that the file of `view` imports as `name`, None when it is none."""
+    found = _derived(view, name, set())
+    facts = None if found is None else view.modules.facts(found[0], view.torch)
+    if found is None or facts is None:
+        return None
+    inner = found[1]
+    cls = facts.fsdp.subclasses.get(inner)
+    if cls is None or not any(binding.node is cls for binding in facts.names.exported(inner)):
+        return None
+    return ForeignClass(inner, all_members(cls, facts.names))
+
+
+def _derived(view: View, name: str, seen: _Seen) -> tuple[str, str] | None:
+    """The file of a class that, as far as the bytes tell, derives from FSDP, and the name of the class there."""
+    found = view.module_of(name)
+    if found is None or found in seen:
+        return None
+    seen.add(found)
+    path, inner = found
+    view.asked.add(path)
+    sketch = view.texts.sketch(path)
+    other = view.modules.view_at(path, view.torch)
+    if sketch is None or not other.may_bring(inner):
+        return None
+    if any(_may_be_fsdp(other, base, seen) for base in sketch.bases(inner)):
+        return found
+    targets = (*sketch.imports.get(inner, ()), *other.star_targets(sketch, inner))
+    followed = (_derived(other, target, seen) for target in targets)
+    return next((one for one in followed if one is not None), None)
+
+
+def _may_be_fsdp(view: View, base: str, seen: _Seen) -> bool:
+    """Whether a base as it is written in the file of `view` may be FSDP or a subclass of it."""
+    sketch, question = view.texts.sketch(view.path), (view.path, f"base {base}")
+    if sketch is None or question in seen:
+        return False
+    seen.add(question)
+    if any(_may_be_fsdp(view, inner, seen) for inner in sketch.bases(base) if inner != base):
+        return True
+    head, _, rest = base.partition(".")
+    if any(alias == "FSDP" or alias.endswith(_FSDP_CLASS) for alias in sketch.aliases(head)):
+        return True
+    imported = [f"{target}.{rest}" if rest else target for target in sketch.imports.get(head, ())]
+    if any(is_torch(target) and target.endswith(_FSDP_CLASS) for target in imported):
+        return True
+    if any(is_torch(module) for module in sketch.stars):
+        return True
+    starred = [joined(module, base) for module in sketch.stars]
+    project = [target for target in (*imported, *starred) if not is_torch(target)]
+    return any(_derived(view, target, seen) is not None or _is_fsdp(view, target) for target in project)
+
+
+def _is_fsdp(view: View, name: str) -> bool:
+    return any(meaning is not None and meaning.endswith(_FSDP_CLASS) for meaning in view.meanings(name) or ())

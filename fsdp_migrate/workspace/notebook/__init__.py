@@ -1,23 +1,32 @@
-"""Notebooks: the Python cells of a `.ipynb` file as one module, and edits of it as edits of the file."""
+"""Notebooks: the Python cells of a `.ipynb` file as one module, and edits of it as edits of the file.
+
+Cells under `%%writefile train.py` are Python files that the notebook writes: each file is a module of its own.
+"""
 
 from __future__ import annotations
 
 import ast
 import codecs
+import os.path
 import re
+import shlex
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.source import Position, Source, SourceError, Span, split_lines
+from fsdp_migrate.source import Position, Source, SourceError, Span, parse, split_lines
+from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.workspace.notebook.document import RawCell, read_cells
-from fsdp_migrate.workspace.notebook.magics import View, python_view
+from fsdp_migrate.workspace.notebook.magics import PythonView, python_view, without_first_line
 
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement
 
+_WRITES = re.compile(r"\s*%%(?:write)?file[ \t]+([^\r\n]+)")
+_APPENDS = frozenset(["-a", "--append"])
+_PYTHON = (".py", ".pyi")
 _SHELL_COMMENT = re.compile(r"(?<![^\s;&|])#[^\r\n]*")
 
 
@@ -132,9 +141,7 @@ class Notebook(Source):
     def _programs(self) -> Sequence[Notebook]:
         if b"file" not in self.written:
             return ()
-        from fsdp_migrate.workspace.notebook.programs import programs_of
-
-        return programs_of(self)
+        return _programs_of(self)
 
     def module_at(self, offset: int) -> Source:
         """The module that the cell of an offset is part of."""
@@ -188,16 +195,119 @@ class Notebook(Source):
         Raises:
             RewriteError: a change touches a magic or more than one cell.
         """
-        from fsdp_migrate.workspace.notebook.splicing import spliced
+        from fsdp_migrate.workspace.notebook.splicing import CellEdit, CellSource, spliced
 
-        return self.bom + spliced(self, changes).encode()
+        by_cell: dict[int, list[CellEdit]] = {}
+        for span, text, _ in sorted(changes, key=lambda change: (change.span, change.rank)):
+            module, index = self.module_at(span.start), self._index(span.start)
+            cell = self.cells[index]
+            assert isinstance(module, Notebook)
+            if not cell.span.contains(span) or any(module.masks(span)):
+                raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
+            start = cell.characters(Span(cell.span.start, span.start))
+            by_cell.setdefault(index, []).append(CellEdit(start, start + cell.characters(span), text))
+        sources = {index: CellSource(self.json, self.cells[index].raw.source) for index in by_cell}
+        return (
+            self.bom
+            + spliced(self.json, (e for index, cell in by_cell.items() for e in sources[index].edited(cell))).encode()
+        )
 
     def _index(self, offset: int) -> int:
         return max(0, bisect_right(self._starts, offset) - 1)
 
 
-def _cell(raw: RawCell, text: str, view: View, start: int) -> Cell:
+def _cell(raw: RawCell, text: str, view: PythonView, start: int) -> Cell:
     masked, commands = (
         tuple(Span(start + span.start, start + span.end) for span in spans) for spans in (view.masked, view.commands)
     )
     return Cell(raw, text, Span(start, start + len(view.text.encode()) + 1), masked, view.error, commands)
+
+
+class Program(Notebook):
+    """One file that a notebook writes, in the place where its cells are in the notebook; all else is blank.
+
+    With an error in it, it is blank as a whole.
+    """
+
+    shows_values = False
+
+    def __init__(self, notebook: Notebook, own: Iterable[int]) -> None:
+        """`own` are the indices of its cells."""
+        self.bom, self.encoding, self.json = notebook.bom, notebook.encoding, notebook.json
+        self._starts = notebook._starts
+        self.own = tuple(own)
+        views = {index: without_first_line(notebook.cells[index].text) for index in self.own}
+        self._read(notebook, views)
+        try:
+            parse(self.text)
+        except SyntaxError as error:
+            broken = self._place(error)
+            self._read(notebook, {})
+            index, fault = broken
+            cell = self.cells[index]
+            self.cells[index] = Cell(cell.raw, cell.text, cell.span, cell.masked, fault)
+
+    @property
+    def modules(self) -> tuple[Source, ...]:
+        """Itself: it writes no files."""
+        return (self,)
+
+    def runs_apart(self, one: ast.AST, other: ast.AST) -> bool:
+        """Never: the file is run as a whole."""
+        return False
+
+    @property
+    def written(self) -> bytes:
+        """The text of its cells, magics included."""
+        return b"".join(self.cells[index].encoded for index in self.own)
+
+    def _read(self, notebook: Notebook, views: dict[int, PythonView]) -> None:
+        data = bytearray(notebook.blank)
+        self.cells = []
+        for index, cell in enumerate(notebook.cells):
+            masked: tuple[Span, ...] = (cell.span,)
+            if index in views:
+                data[cell.span.start : cell.span.end] = views[index].text.encode() + b"\n"
+                start = cell.span.start
+                masked = tuple(Span(start + mask.start, start + mask.end) for mask in views[index].masked)
+            self.cells.append(Cell(cell.raw, cell.text, cell.span, masked, None))
+        self.data = bytes(data)
+        self.text = self.data.decode()
+        self.__dict__.pop("line_starts", None)
+
+    def _place(self, error: SyntaxError) -> tuple[int, SyntaxError]:
+        """The index of the cell that an error is in, and the error as one of that cell."""
+        line = min(max(error.lineno or 1, 1), len(self.line_starts))
+        offset = self.line_starts[line - 1]
+        index = next((i for i in reversed(self.own) if self.cells[i].span.start <= offset), self.own[0])
+        cell_line = line - self.position(self.cells[index].span.start).line + 1
+        return index, SyntaxError(error.msg, ("<unknown>", cell_line, error.offset, error.text))
+
+
+def _programs_of(notebook: Notebook) -> list[Program]:
+    """The Python files that a notebook writes, in the order of their first cells."""
+    groups: list[list[int]] = []
+    by_name: dict[str, list[int]] = {}
+    for index, cell in enumerate(notebook.cells):
+        target = _target(cell.text)
+        if target is None:
+            continue
+        name, appends = os.path.normpath(target[0]), target[1]
+        if not appends or name not in by_name:
+            by_name[name] = []
+            groups.append(by_name[name])
+        by_name[name].append(index)
+    return [Program(notebook, group) for group in groups]
+
+
+def _target(cell: str) -> tuple[str, bool] | None:
+    """The Python file that a cell writes, and whether it adds to what is there; None if it writes none."""
+    magic = _WRITES.match(cell)
+    if magic is None:
+        return None
+    try:
+        words = shlex.split(magic[1])
+    except ValueError:
+        return None
+    names = [word for word in words if word not in _APPENDS]
+    return (names[0], len(names) < len(words)) if len(names) == 1 and names[0].endswith(_PYTHON) else None

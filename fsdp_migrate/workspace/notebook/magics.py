@@ -50,7 +50,7 @@ _MOST_OPERANDS = 50
 
 
 @dataclass(frozen=True)
-class View:
+class PythonView:
     """A cell as Python.
 
     `text` has as many bytes as the cell, and its lines; `prefix` goes in front of it. `masked` are the ranges of bytes
@@ -65,7 +65,7 @@ class View:
     error: SyntaxError | None = None
 
 
-def python_view(cell: str) -> View:
+def python_view(cell: str) -> PythonView:
     """The cell as a text that parses by itself, unless it has an error."""
     masked = _Mask(cell)
     if _error(masked.text) is None:
@@ -92,7 +92,7 @@ def python_view(cell: str) -> View:
     return masked.view(error=error)
 
 
-def without_first_line(cell: str) -> View:
+def without_first_line(cell: str) -> PythonView:
     """The body of a cell magic, as it is written to a file: nothing else in it is a magic."""
     masked = _Mask(cell)
     masked.hide(0, _line_end(cell, len(cell) - len(cell.lstrip())))
@@ -151,13 +151,13 @@ class _Mask:
     def _put(self, index: int, char: str) -> None:
         self.chars[index] = char + " " * (len(self.cell[index].encode()) - 1)
 
-    def view(self, prefix: str = "", error: SyntaxError | None = None) -> View:
+    def view(self, prefix: str = "", error: SyntaxError | None = None) -> PythonView:
         ends = [0, *accumulate(len(char.encode()) for char in self.chars)]
         masked, commands = (
             tuple(Span(ends[start], ends[end]) for start, end in sorted(places))
             for places in (self.hidden, self.commands)
         )
-        return View(self.text, masked, commands, prefix, error)
+        return PythonView(self.text, masked, commands, prefix, error)
 
 
 def _error(text: str) -> SyntaxError | None:
@@ -168,7 +168,7 @@ def _error(text: str) -> SyntaxError | None:
     return None
 
 
-def _blank(cell: str) -> View:
+def _blank(cell: str) -> PythonView:
     """A cell in another language, as nothing but commands where that is the one of a shell."""
     masked = _Mask(cell)
     masked.hide(0, len(cell))

@@ -50,8 +50,8 @@ def _allowed(notebook: Notebook, broken: Cell | None, finding: Finding) -> Findi
         trouble = f"cell {broken.number} does not parse: mend it first"
     if trouble is not None:
         return replace(finding, fix=None, applicability=Applicability.MANUAL, reason=trouble)
-    releases = tuple(r for r in fix.releases if not _follows_magic(notebook, r.binding.statement))
-    finding = replace(finding, fix=fix._replace(releases=releases))
+    removed_uses = tuple(r for r in fix.removed_uses if not _follows_magic(notebook, r.binding.statement))
+    finding = replace(finding, fix=fix._replace(removed_uses=removed_uses))
     if finding.applicability is Applicability.SAFE and any(_hides_value(notebook, edit) for edit in fix.edits):
         return replace(finding, applicability=Applicability.UNSAFE, reason=_NO_LONGER_SHOWN)
     return finding

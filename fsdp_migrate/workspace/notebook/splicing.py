@@ -12,9 +12,7 @@ from itertools import accumulate
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
-from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import RewriteError
-from fsdp_migrate.workspace.notebook import Notebook
 from fsdp_migrate.workspace.notebook.placed_json import Array, Literal
 
 # How one character is written inside a literal.
@@ -25,7 +23,7 @@ _BLANK_LINES = re.compile(r"(?:(?:\r\n|\r|\n)[ \t]*)+\Z")
 _MOST_TOKENS = 3000
 
 
-class Change(NamedTuple):
+class CellEdit(NamedTuple):
     """New text for a range of characters."""
 
     start: int
@@ -41,24 +39,8 @@ class _Character:
     ends_line: bool
 
 
-def spliced(notebook: Notebook, changes: Iterable[Replacement]) -> str:
-    """The JSON of a notebook after changes of its module.
-
-    Raises:
-        RewriteError: a change touches a magic or more than one cell, or two overlap.
-    """
-    by_cell: dict[int, list[Change]] = {}
-    cells = {cell.number: cell for cell in notebook.cells}
-    for span, text, _ in sorted(changes, key=lambda change: (change.span, change.rank)):
-        module, cell = notebook.module_at(span.start), notebook.cell_at(span.start)
-        assert isinstance(module, Notebook)
-        if not cell.span.contains(span) or any(module.masks(span)):
-            raise RewriteError(f"an edit of cell {cell.number} touches what it must not")
-        start = cell.characters(Span(cell.span.start, span.start))
-        change = Change(start, start + cell.characters(span), text)
-        by_cell.setdefault(cell.number, []).append(change)
-    json = notebook.json
-    edits = [e for number, found in by_cell.items() for e in CellSource(json, cells[number].raw.source).edited(found)]
+def spliced(json: str, edits: Iterable[CellEdit]) -> str:
+    """The JSON of a notebook after edits of it."""
     pieces, done = [], 0
     for edit in sorted(edits):
         pieces += [json[done : edit.start], edit.text]
@@ -76,7 +58,7 @@ class CellSource:
         self.literals: Sequence[Literal] = value if isinstance(value, Array) else [value]
         self.text = "".join(self.literals)
 
-    def edited(self, changes: Iterable[Change]) -> list[Change]:
+    def edited(self, changes: Iterable[CellEdit]) -> list[CellEdit]:
         """The edits of the JSON for `changes` of the cell's text, in which the end of the cell counts as a newline.
 
         Raises:
@@ -86,7 +68,7 @@ class CellSource:
         joined[-1:] = [self._within(change, joined[-2].end if joined[1:] else 0) for change in joined[-1:]]
         fine = [part for change in joined for part in _refined(self.text, change)]
         bounds = [0, *accumulate(len(literal) for literal in self.literals)]
-        groups: list[tuple[int, int, list[Change]]] = []
+        groups: list[tuple[int, int, list[CellEdit]]] = []
         for change in fine:
             first = _index(bounds, change.start)
             # A line whose newline goes is one with the next.
@@ -108,14 +90,14 @@ class CellSource:
         literal = self.literals[number]
         return literal.start + 1 + sum(map(len, self._units(literal)[: index - bounds[number]]))
 
-    def _joined(self, changes: Iterable[Change]) -> Iterator[Change]:
+    def _joined(self, changes: Iterable[CellEdit]) -> Iterator[CellEdit]:
         """The changes in order, those that touch as one."""
-        current: Change | None = None
+        current: CellEdit | None = None
         for change in sorted(changes, key=lambda one: one[:2]):
             if current is not None and change.start < current.end:
                 raise RewriteError(f"two edits overlap at character {change.start} of a cell")
             if current is not None and change.start == current.end:
-                current = Change(current.start, change.end, current.text + change.text)
+                current = CellEdit(current.start, change.end, current.text + change.text)
                 continue
             if current is not None:
                 yield current
@@ -123,19 +105,19 @@ class CellSource:
         if current is not None:
             yield current
 
-    def _within(self, change: Change, floor: int) -> Change:
+    def _within(self, change: CellEdit, floor: int) -> CellEdit:
         """`change` without the newline that the end of the cell stands for; text before `floor` is not free."""
         if change.end <= len(self.text):
             return change
         newline = _LAST_NEWLINE.search(change.text)
         if newline is not None:
-            return Change(change.start, len(self.text), change.text[: newline.start()])
+            return CellEdit(change.start, len(self.text), change.text[: newline.start()])
         above = _BLANK_LINES.search(self.text, floor, change.start)
         if change.text == "" and above is not None:
-            return Change(above.start(), len(self.text), "")
-        return Change(change.start, len(self.text), change.text)
+            return CellEdit(above.start(), len(self.text), "")
+        return CellEdit(change.start, len(self.text), change.text)
 
-    def _replaced(self, first: int, last: int, offset: int, changes: list[Change]) -> Change:
+    def _replaced(self, first: int, last: int, offset: int, changes: list[CellEdit]) -> CellEdit:
         """The literals from `first` to `last` with `changes`; the first of them starts at `offset` in the text."""
         lines = [""]
         for character in self._written(first, last, offset, changes):
@@ -146,14 +128,14 @@ class CellSource:
             lines.pop()
         start, end = self.literals[first].start, self.literals[last].end
         if lines:
-            return Change(start, end, self._separator.join(f'"{line}"' for line in lines))
+            return CellEdit(start, end, self._separator.join(f'"{line}"' for line in lines))
         if first > 0:
-            return Change(self.literals[first - 1].end, end, "")
+            return CellEdit(self.literals[first - 1].end, end, "")
         if last + 1 < len(self.literals):
-            return Change(start, self.literals[last + 1].start, "")
-        return Change(self.value.start + 1, self.value.end - 1, "")
+            return CellEdit(start, self.literals[last + 1].start, "")
+        return CellEdit(self.value.start + 1, self.value.end - 1, "")
 
-    def _written(self, first: int, last: int, offset: int, changes: list[Change]) -> Iterator[_Character]:
+    def _written(self, first: int, last: int, offset: int, changes: list[CellEdit]) -> Iterator[_Character]:
         old = [character for literal in self.literals[first : last + 1] for character in self._characters(literal)]
         done = 0
         for change in changes:
@@ -209,11 +191,11 @@ def _index(bounds: Sequence[int], position: int) -> int:
     return max(0, min(bisect_right(bounds, position) - 1, len(bounds) - 2))
 
 
-def _refined(text: str, change: Change) -> list[Change]:
+def _refined(text: str, change: CellEdit) -> list[CellEdit]:
     """The same change in parts that leave alone what is equal."""
     old, new = _TOKEN.findall(text[change.start : change.end]), _TOKEN.findall(change.text)
     if len(old) + len(new) > _MOST_TOKENS:
         return [change]
     starts = [change.start, *(change.start + length for length in accumulate(map(len, old)))]
     parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [Change(starts[i1], starts[i2], "".join(new[j1:j2])) for kind, i1, i2, j1, j2 in parts if kind != "equal"]
+    return [CellEdit(starts[i1], starts[i2], "".join(new[j1:j2])) for kind, i1, i2, j1, j2 in parts if kind != "equal"]

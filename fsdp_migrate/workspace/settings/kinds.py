@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Kind(NamedTuple):
+class OptionKind(NamedTuple):
     """A kind of values.
 
     `wanted` says to people what is expected; `schema` is a JSON schema, in which ``#/$defs/rule`` stands for
@@ -105,14 +105,14 @@ _GRADE_NAMES = tuple(grade.value for grade in Applicability)
 _SEVERITIES = tuple(severity.value for severity in Severity)
 _RULE_LIST = {"type": "array", "items": {"$ref": "#/$defs/rule"}}
 
-RANGE = Kind("a range such as '>=2.1'", {"type": "string"}, _range)
-RULES = Kind("a list of rules such as ['FSDP1', 'FSDP303']", _RULE_LIST, _rules)
-RULES_BY_PATTERN = Kind(
+RANGE = OptionKind("a range such as '>=2.1'", {"type": "string"}, _range)
+RULES = OptionKind("a list of rules such as ['FSDP1', 'FSDP303']", _RULE_LIST, _rules)
+RULES_BY_PATTERN = OptionKind(
     "a table of patterns such as { 'tests/' = ['FSDP1'] }",
     {"type": "object", "additionalProperties": _RULE_LIST},
     _rules_by_pattern,
 )
-GRADES = Kind(
+GRADES = OptionKind(
     "a table of rules such as { FSDP301 = 'unsafe' }",
     {
         "type": "object",
@@ -121,15 +121,15 @@ GRADES = Kind(
     },
     _grades,
 )
-BOOLEAN = Kind("true or false", {"type": "boolean"}, lambda value: _typed(value, bool, "true or false"))
-SEVERITY = Kind(
+BOOLEAN = OptionKind("true or false", {"type": "boolean"}, lambda value: _typed(value, bool, "true or false"))
+SEVERITY = OptionKind(
     f"one of {', '.join(_SEVERITIES)}",
     {"enum": list(_SEVERITIES)},
     lambda value: Severity(_choice(value, _SEVERITIES)),
 )
-PATTERNS = Kind(
+PATTERNS = OptionKind(
     "a list of patterns such as ['third_party/', '*_pb2.py']",
     {"type": "array", "items": {"type": "string", "minLength": 1}},
     _patterns,
 )
-PATH = Kind("a path", {"type": "string", "minLength": 1}, _path)
+PATH = OptionKind("a path", {"type": "string", "minLength": 1}, _path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsdp_migrate.source import SUFFIXES
 from fsdp_migrate.workspace.settings import kinds
-from fsdp_migrate.workspace.settings.kinds import Kind
+from fsdp_migrate.workspace.settings.kinds import OptionKind
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Setting:
     """
 
     key: str
-    kind: Kind
+    kind: OptionKind
     default: Any
     doc: str
     example: Any

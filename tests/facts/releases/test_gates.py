@@ -877,7 +877,7 @@ def test_parents_are_found_when_they_are_not_given() -> None:
 
 
 class _NoNames:
-    elsewhere = None
+    project = None
 
     def qualified(self, node: ast.expr) -> str | None:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.torch_api import TorchRange
-from fsdp_migrate.workspace.modules import project
+from fsdp_migrate.workspace.modules import project, texts
 from tests.workspace.modules.trees import PUBLIC, SAVE, grow, modules_of, report_of
 
 
@@ -83,12 +83,12 @@ def test_a_long_file_that_is_next_takes_the_room_of_parsed_modules(tmp_path: Pat
 def test_a_glance_at_a_file_keeps_nothing_of_it(tmp_path: Path) -> None:
     grow(tmp_path, {"b.py": "NEW = True\n"})
     modules, path = modules_of(tmp_path), str(tmp_path / "b.py")
-    assert modules.glance(path) == b"NEW = True\n"
+    assert modules.texts.glance(path) == b"NEW = True\n"
     (tmp_path / "b.py").write_text("NEW = False\n")
-    assert modules.raw(path) == modules.glance(path) == b"NEW = False\n"
+    assert modules.texts.raw(path) == modules.texts.glance(path) == b"NEW = False\n"
     (tmp_path / "b.py").unlink()
-    assert modules.glance(path) == b"NEW = False\n"
-    assert modules.glance(str(tmp_path / "c.py")) == b""
+    assert modules.texts.glance(path) == b"NEW = False\n"
+    assert modules.texts.glance(str(tmp_path / "c.py")) == b""
 
 
 def test_the_files_that_write_a_name_are_looked_for_once(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_the_files_that_write_a_name_are_looked_for_once(tmp_path: Path) -> None
     )
     modules, path = modules_of(tmp_path), str(tmp_path / "a.py")
     found = {str(tmp_path / "b.py"), str(tmp_path / "c.py")}
-    assert modules.writers(path, "_load") == found
+    assert modules.texts.writers(path, "_load") == found
     (tmp_path / "d.py").write_text("_load")
-    assert modules.writers(path, "_load") == found
-    assert modules.writers(str(tmp_path / "b.py"), "_load") == {path, str(tmp_path / "c.py")}
+    assert modules.texts.writers(path, "_load") == found
+    assert modules.texts.writers(str(tmp_path / "b.py"), "_load") == {path, str(tmp_path / "c.py")}
 
 
 def test_texts_are_let_go_when_they_are_many_and_reports_depend_on_what_was_read(
@@ -111,12 +111,12 @@ def test_texts_are_let_go_when_they_are_many_and_reports_depend_on_what_was_read
     modules = modules_of(tmp_path)
     first = report_of(tmp_path, "a.py", modules=modules)
     assert [finding.code for finding in first.findings] == ["FSDP101"]
-    sketch = modules.sketch(str(tmp_path / "b.py"))
+    sketch = modules.texts.sketch(str(tmp_path / "b.py"))
     modules.trim()
-    assert modules.sketch(str(tmp_path / "b.py")) is sketch
-    monkeypatch.setattr(project, "_MOST_READ", 1)
+    assert modules.texts.sketch(str(tmp_path / "b.py")) is sketch
+    monkeypatch.setattr(texts, "_MOST_READ", 1)
     modules.trim()
-    assert modules.sketch(str(tmp_path / "b.py")) is not sketch
+    assert modules.texts.sketch(str(tmp_path / "b.py")) is not sketch
     modules.trim()
     (tmp_path / "b.py").write_text("")
     second = report_of(tmp_path, "a2.py", modules=modules)

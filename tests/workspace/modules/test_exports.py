@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.workspace.modules.exports import exported
+from fsdp_migrate.workspace.modules.sketch import exported
 from tests.workspace.modules.trees import PUBLIC, SAVE, codes_of, grow, modules_of, report_of
 
 PLAIN = [
@@ -97,4 +97,4 @@ def test_a_module_is_not_sketched_for_names_that_are_not_in_its_list(tmp_path: P
     grow(tmp_path, {**tree, "lib/wrap.py": "__all__ = ['other']\nhelper = 1\n"})
     modules = modules_of(tmp_path)
     report_of(tmp_path, "a.py", modules=modules)
-    assert str(tmp_path / "lib" / "wrap.py") not in modules._sketches
+    assert str(tmp_path / "lib" / "wrap.py") not in modules.texts._sketches

@@ -48,7 +48,7 @@ def test_a_name_comes_through_a_star_import_from_a_module_that_gives_it_late(tmp
     ],
 )
 def test_a_module_may_give_names_late_in_many_ways(late: str) -> None:
-    assert Sketch(late.encode()).gives_late
+    assert Sketch(late.encode()).loads_lazily
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_module_may_give_names_late_in_many_ways(late: str) -> None:
     ],
 )
 def test_what_classes_give_late_the_module_does_not(text: str) -> None:
-    assert not Sketch(text.encode()).gives_late
+    assert not Sketch(text.encode()).loads_lazily
 
 
 def test_an_import_in_a_doctest_is_none() -> None:
@@ -82,7 +82,7 @@ def test_imports_are_told_apart_only_in_files_that_write_the_name(tmp_path: Path
     grow(tmp_path, {**tree, "lib/models.py": "import torch\nfrom torch import nn\n"})
     modules = modules_of(tmp_path)
     report_of(tmp_path, "a.py", modules=modules)
-    sketch = modules.sketch(str(tmp_path / "lib" / "models.py"))
+    sketch = modules.texts.sketch(str(tmp_path / "lib" / "models.py"))
     assert sketch is not None
     assert "imports" not in vars(sketch)
 

@@ -13,7 +13,7 @@ from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.workspace.notebook import Notebook
 from fsdp_migrate.workspace.notebook.document import read_cells
 from fsdp_migrate.workspace.notebook.placed_json import load
-from fsdp_migrate.workspace.notebook.splicing import CellSource, Change
+from fsdp_migrate.workspace.notebook.splicing import CellEdit, CellSource
 
 from .build import code, document
 
@@ -44,12 +44,12 @@ def _written(dice: random.Random, value: Any) -> str:
     return "".join(f"\\u{ord(char):04x}" if "\ud800" <= char <= "\udfff" else char for char in written)
 
 
-def _changes(dice: random.Random, length: int) -> list[Change]:
+def _changes(dice: random.Random, length: int) -> list[CellEdit]:
     places = sorted(dice.sample(range(length + 1), k=min(length + 1, 2 * dice.randrange(1, 4))))
-    return [Change(start, end, _text(dice, 8)) for start, end in zip(places[::2], places[1::2])]
+    return [CellEdit(start, end, _text(dice, 8)) for start, end in zip(places[::2], places[1::2])]
 
 
-def _applied(text: str, changes: list[Change]) -> str:
+def _applied(text: str, changes: list[CellEdit]) -> str:
     for change in reversed(changes):
         text = text[: change.start] + change.text + text[change.end :]
     return text

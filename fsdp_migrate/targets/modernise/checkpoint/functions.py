@@ -18,7 +18,7 @@ from fsdp_migrate.code.dropped_arguments import kept_comment
 from fsdp_migrate.code.fallback_arms import arms_beside
 from fsdp_migrate.code.import_texts import CannotSupply, fresh_name, is_alone
 from fsdp_migrate.code.torch_names import bindings_of, imports, may_end_in, reads, torch_path
-from fsdp_migrate.code.unused_imports import release, uses_of
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Argument, Edit, ImportBehind, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
@@ -152,8 +152,8 @@ def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> tuple[V
         Argument(None if name == "state_dict" and _is_position(call, one) else name, one.index) for name, one in keep
     )
     attribute = function.new if callee is None else None
-    released = release(facts, node) if isinstance(node, ast.Name) else ()
-    fix = Fix((RewriteCall(facts.source.span(call), attribute, arguments, callee), *edits), released)
+    removed = removed_use(facts, node) if isinstance(node, ast.Name) else ()
+    fix = Fix((RewriteCall(facts.source.span(call), attribute, arguments, callee), *edits), removed)
     if objects and function is _LOAD:
         floor = _STATEFUL_SINCE
     note = next((note for note in notes if note is not None), None)
@@ -331,7 +331,7 @@ Torch 2.2 and 2.3 leave values that are no tensors as they were in `load`: there
         leaves=(_DCP + "dcp.save(state, storage_writer=writer)\n", "optim.load_state_dict(state)\n"),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=(),
+    words=(),
     check=check,
     names=lambda: _TARGETS,
 )

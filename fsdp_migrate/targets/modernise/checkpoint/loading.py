@@ -141,7 +141,7 @@ the result of `ArgumentParser.parse_args`. Elsewhere what is loaded is not known
         ),
         url="https://pytorch.org/docs/stable/generated/torch.load.html",
     ),
-    needles=(_LOAD,),
+    words=(_LOAD,),
     check=check,
-    neighbour=True,
+    scope="distributed",
 )

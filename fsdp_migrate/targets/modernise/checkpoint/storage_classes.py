@@ -105,17 +105,17 @@ def _given(facts: ModuleFacts, cls: ast.ClassDef, seen: set[ast.ClassDef]) -> se
                 reached = reached or derives
             elif meaning.qualified in _TORCH:
                 reached = True
-            elif not reached and meaning.qualified is not None and facts.names.elsewhere is not None:
-                found |= facts.names.elsewhere.members(meaning.qualified)
+            elif not reached and meaning.qualified is not None and facts.project is not None:
+                found |= facts.project.members(meaning.qualified)
     return found
 
 
 def _is_completed_elsewhere(facts: ModuleFacts, cls: ast.ClassDef, missing: Sequence[str]) -> bool:
     """Whether a class of another module derives from this one and has what it lacks."""
-    elsewhere = facts.names.elsewhere
-    if elsewhere is None or not facts.scope(cls).is_module:
+    project = facts.project
+    if project is None or not facts.scope(cls).is_module:
         return False
-    parents = ((use, use.facts.structure.parents[use.node]) for use in elsewhere.uses(cls.name) or ())
+    parents = ((use, use.facts.structure.parents[use.node]) for use in project.uses(cls.name) or ())
     return any(
         isinstance(derived, ast.ClassDef)
         and use.node in derived.bases
@@ -128,8 +128,8 @@ def _is_known(facts: ModuleFacts, qualified: str | None) -> bool:
     """Whether it can be seen what a base has: it is of the project, or has nothing of the kind."""
     if qualified is None or qualified.startswith(LOCAL):
         return False
-    elsewhere = facts.names.elsewhere
-    return qualified in _HARMLESS or (elsewhere is not None and bool(elsewhere.members(qualified)))
+    project = facts.project
+    return qualified in _HARMLESS or (project is not None and bool(project.members(qualified)))
 
 
 def _is_made_to_derive_from(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
@@ -188,6 +188,6 @@ those with a base that is not visible and may have the methods.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=_CLASSES,
+    words=_CLASSES,
     check=check,
 )

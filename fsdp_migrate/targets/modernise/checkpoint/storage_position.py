@@ -74,7 +74,7 @@ has changed. The keywords are the same on every release that has these functions
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=(),
+    words=(),
     check=check,
     names=lambda: _STORAGE,
 )

@@ -72,7 +72,7 @@ supported: code that loads on one rank only gets right values from 2.12 on.""",
         leaves=(_HSDP.format("False"), _HSDP.format("True").replace(_HYBRID, "FULL_SHARD")),
         url=_URL,
     ),
-    needles=(_SYNC,),
+    words=(_SYNC,),
     check=check_hybrid,
 )
 
@@ -90,7 +90,7 @@ logged or compared.""",
         leaves=(_CLIPPED.format("norm = "), _CLIPPED.format("")),
         url=_URL,
     ),
-    needles=(_CLIP,),
+    words=(_CLIP,),
     check=check_clipped,
 )
 RULES = (HYBRID, CLIPPED)

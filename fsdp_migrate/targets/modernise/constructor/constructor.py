@@ -30,6 +30,7 @@ ORDER = ("module", "process_group", "sharding_strategy", "cpu_offload", POLICY, 
 NO_SHARD = "NO_SHARD"
 
 _FIRST_FREE = 2  # module and process_group have kept their places
+_CLASS = "FullyShardedDataParallel"
 _CLASSES = {
     "CPUOffload": "cpu_offload",
     "ShardingStrategy": "sharding_strategy",
@@ -229,8 +230,7 @@ alone.""",
         leaves=(f'plugin = Plugin({OLD_POLICY}="TRANSFORMER_BASED_WRAP")\n',),
         url=_URL,
     ),
-    needles=(OLD_POLICY,),
-    marks=("policy",),  # a key may be written in parts
+    words=(OLD_POLICY, _CLASS),
     check=check_policy,
 )
 
@@ -259,8 +259,7 @@ are reported.""",
         leaves=(f"session = CachedSession({OLD_IGNORED}=['key'])\n",),
         url="https://github.com/pytorch/pytorch/pull/102056",
     ),
-    needles=(OLD_IGNORED,),
-    marks=("ignored",),
+    words=(OLD_IGNORED, _CLASS),
     check=check_ignored,
 )
 
@@ -292,8 +291,7 @@ group get keywords.""",
         ),
         url=_URL,
     ),
-    needles=("CPUOffload", "BackwardPrefetch", "WrapPolicy", "wrap_policy", "MixedPrecision"),
-    marks=(*_CLASSES, "_policy"),
+    words=(_CLASS,),
     check=check_positions,
 )
 
@@ -320,7 +318,7 @@ clipping otherwise; so this is reported and not rewritten.""",
         ),
         url=_URL,
     ),
-    needles=(NO_SHARD,),
+    words=(NO_SHARD,),
     check=check_no_shard,
 )
 
@@ -338,6 +336,6 @@ lies on both sides of the change and the call does not choose.""",
         leaves=(_IMPORT + "model = FSDP(model)\n",),
         url=_URL,
     ),
-    needles=("FullyShardedDataParallel",),
+    words=(_CLASS,),
     check=check_defaults,
 )

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.code.construction import constructs
-from fsdp_migrate.code.unused_imports import release
+from fsdp_migrate.code.unused_imports import removed_use
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.binding import surely_bound
@@ -182,7 +182,7 @@ def _clip_verdict(facts: ModuleFacts, call: ast.Call, first: ast.expr | ast.keyw
         return manual(f"the parameters cannot be taken out of the call as it is written: {advice}")
     edits = (Replace(source.span(call.func), f"{model}.{CLIP}"), Replace(between, ""))
     unsafe = "gradients are clipped by another norm: the one of the whole model"
-    return Verdict(Fix(edits, releases=release(facts, call.func)), unsafe=unsafe)
+    return Verdict(Fix(edits, removed_uses=removed_use(facts, call.func)), unsafe=unsafe)
 
 
 def check_summon(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -271,7 +271,7 @@ opposite: there the function of `torch.nn.utils` is right.""",
         ),
         url=_URL,
     ),
-    needles=(_OLD_CLIP,),
+    words=(_OLD_CLIP,),
     check=check_clip,
 )
 
@@ -301,6 +301,6 @@ wraps in torch's FSDP become `FSDP.summon_full_params(model)`.""",
         ),
         url=_URL,
     ),
-    needles=(SUMMON,),
+    words=(SUMMON,),
     check=check_summon,
 )

@@ -69,6 +69,6 @@ class Sharded(FSDP):
         ),
         url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/fully_sharded_data_parallel.py",
     ),
-    needles=("full_optim_state_dict",),
+    words=("full_optim_state_dict",),
     check=check,
 )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from fsdp_migrate.code.unused_imports import release
+from fsdp_migrate.code.unused_imports import removed_use
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.class_members import instance_of_class
@@ -149,8 +149,8 @@ def _verdict(facts: ModuleFacts, test: _Test, classes: list[ast.expr]) -> Verdic
     if trouble is not None or difference is None:
         return manual(trouble or _MANUAL)
     edit = Replace(facts.source.span(test.node), _new_text(facts, test, others))
-    releases = tuple(one for node in flat for one in release(facts, node))
-    return Verdict(Fix((edit,), releases), unsafe=_WAKES if test.by_type else difference or None)
+    removed_uses = tuple(one for node in flat for one in removed_use(facts, node))
+    return Verdict(Fix((edit,), removed_uses), unsafe=_WAKES if test.by_type else difference or None)
 
 
 def _trouble(facts: ModuleFacts, test: _Test, flat: list[ast.expr], others: list[ast.expr]) -> str | None:
@@ -350,7 +350,7 @@ def has_flat(params):
         ),
         url="https://github.com/Lightning-AI/pytorch-lightning/issues/16732",
     ),
-    needles=(_NAME,),
+    words=(_NAME,),
     check=check_instances,
 )
 TYPE = Rule(
@@ -405,6 +405,6 @@ def sharded(params):
         ),
         url="https://github.com/pytorch/pytorch/pull/85038",
     ),
-    needles=(_NAME,),
+    words=(_NAME,),
     check=check_types,
 )

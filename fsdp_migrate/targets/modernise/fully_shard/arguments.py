@@ -174,7 +174,7 @@ While older releases are supported this is a hint; a file that mentions `{FACTOR
         ),
         url=_URL,
     ),
-    needles=(OLD_FACTOR,),
+    words=(OLD_FACTOR,),
     check=check_factor,
 )
 
@@ -202,7 +202,7 @@ on all.""",
         ),
         url=_URL,
     ),
-    needles=SETTERS,
+    words=SETTERS,
     check=check_recurse,
 )
 
@@ -225,6 +225,6 @@ equal; this is a hint, for a call behind a loop that shards the layers.""",
         ),
         url=_URL,
     ),
-    needles=(_RESHARD,),
+    words=(_RESHARD,),
     check=check_reshard,
 )

@@ -73,6 +73,6 @@ parameter group; since 2.6 it takes no arguments.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
     ),
-    needles=(_GROUP, _HANDLE),
+    words=(_GROUP, _HANDLE),
     check=check,
 )

@@ -149,4 +149,4 @@ def to_load(model, optim, osd):
 )
 
 # The old arms are what the rules about FSDP pass over.
-RULE = Rule(CARD, (), check, everywhere=True)
+RULE = Rule(CARD, (), check, scope="everywhere")

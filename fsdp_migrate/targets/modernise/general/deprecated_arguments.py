@@ -212,7 +212,7 @@ RULE = Rule(
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=(_DTYPE,),
+    words=(_DTYPE,),
     names=lambda: _BY_PATH,
     check=check,
 )

@@ -14,7 +14,7 @@ from functools import cache
 from packaging.version import Version
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
-from fsdp_migrate.code.instance_members import members
+from fsdp_migrate.code.instance_members import members_used
 from fsdp_migrate.code.torch_names import bindings_of, chains, imports, reads
 from fsdp_migrate.code.torch_presence import IMPORTING, READING, concerned, excused, having, running
 from fsdp_migrate.code.unused_imports import uses_of
@@ -22,7 +22,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
-from fsdp_migrate.targets.modernise.general.precedence import is_spoken_for
+from fsdp_migrate.targets.modernise.general.precedence import is_claimed
 from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind
 from fsdp_migrate.torch_api.words import since
@@ -57,7 +57,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if (known := _warning(facts, path, node)) and not excused(facts, node, errors, too_new=False)
     ]
     for path, place, node, known in found:
-        if not is_spoken_for(facts, place, hints=True):
+        if not is_claimed(facts, place, hints=True):
             severity = Severity.HINT if path.startswith(_LATER) else Severity.DEPRECATED
             message = f"`{path}` warns since torch {_first_warning(path)}"
             yield finding(facts, card, place, facts.statement(node), message, _advice(path, known), severity)
@@ -73,7 +73,7 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast
     for chain in chains(facts):
         yield from ((path, node, node, READING) for path, node in chain.links if path not in brought)
     looked_up = ((one.path, one.node) for one, _ in reads(facts))
-    yield from ((path, node, node, READING) for path, node in (*members(facts), *looked_up))
+    yield from ((path, node, node, READING) for path, node in (*members_used(facts), *looked_up))
 
 
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:
@@ -175,7 +175,7 @@ Names of distributed checkpointing are hints: they have no drop-in successor."""
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=("sharded_tensor",),  # the module of a class whose own name has not changed
+    words=("sharded_tensor",),  # the module of a class whose own name has not changed
     names=changed_names,
     check=check,
 )

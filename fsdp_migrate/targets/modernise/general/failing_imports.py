@@ -24,7 +24,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, m
 from fsdp_migrate.rules.changed_names import changed_names
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.general.missing_names import namesakes
-from fsdp_migrate.targets.modernise.general.precedence import is_spoken_for
+from fsdp_migrate.targets.modernise.general.precedence import is_claimed
 from fsdp_migrate.targets.modernise.moved.table import is_module
 from fsdp_migrate.torch_api.data import exists
 from fsdp_migrate.torch_api.words import minor, span_of
@@ -79,7 +79,7 @@ def check_attempts(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             or not _matters(facts, taken, handler)
         ):
             continue
-        if not is_spoken_for(facts, taken.alias, hints=True):
+        if not is_claimed(facts, taken.alias, hints=True):
             message = f"`{path}` is {gone(path)}: the handler at line {handler.lineno} runs on every supported torch"
             others = [one for one in namesakes(path, max(releases)) if is_module(one) == is_module(path)]
             severity = Severity.CHANGES if others else Severity.HINT
@@ -144,7 +144,7 @@ in a `try` its handler runs. The fix imports from `{PACKAGE}` what every support
         leaves=(_IMPORT.format(PACKAGE),),
         url="https://github.com/pytorch/pytorch/releases/tag/v1.11.0",
     ),
-    needles=("distributed._fsdp", "distributed import _fsdp"),
+    words=("distributed._fsdp", "distributed import _fsdp"),
     check=check_nightly,
 )
 
@@ -171,7 +171,7 @@ which ask for the release.""",
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     names=changed_names,
     check=check_attempts,
 )

@@ -50,8 +50,8 @@ def _is_called(facts: ModuleFacts, node: ast.Attribute) -> bool:
 
 
 def _is_foreign(facts: ModuleFacts, name: str) -> bool:
-    root, elsewhere = name.split(".")[0], facts.names.elsewhere
-    return root not in ("torch", "builtins", *_OTHERS) and not (elsewhere is not None and elsewhere.is_own(name))
+    root, project = name.split(".")[0], facts.project
+    return root not in ("torch", "builtins", *_OTHERS) and not (project is not None and project.is_own(name))
 
 
 RULE = Rule(
@@ -86,7 +86,7 @@ def state(model):
 """,
         ),
     ),
-    needles=(),
+    words=(),
     check=check,
-    everywhere=True,
+    scope="everywhere",
 )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from fsdp_migrate.code.instance_members import MESH, MESHES, members
+from fsdp_migrate.code.instance_members import MESH, MESHES, members_used
 from fsdp_migrate.code.torch_names import chains, imports, quoted
 from fsdp_migrate.code.torch_presence import (
     IMPORTING,
@@ -31,7 +31,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
-from fsdp_migrate.targets.modernise.general.precedence import is_spoken_for
+from fsdp_migrate.targets.modernise.general.precedence import is_claimed
 from fsdp_migrate.torch_api import data
 from fsdp_migrate.torch_api.words import minor, since
 
@@ -71,7 +71,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     told: set[tuple[str, tuple[Version, ...]]] = set()
     for together in _grouped(lacks):
         lack = together[0]
-        if is_spoken_for(facts, *(one.place for one in together)):
+        if is_claimed(facts, *(one.place for one in together)):
             continue
         grade = severity(facts, lack.node, lack.missing, lack.releases)
         if (lack.path, lack.missing) in told and not lack.gone:
@@ -164,7 +164,7 @@ def _looked_up(facts: ModuleFacts) -> Iterator[_Lack]:
 
 
 def _read_off_models(facts: ModuleFacts) -> Iterator[_Lack]:
-    for path, node in members(facts):
+    for path, node in members_used(facts):
         lack = _lack(facts, path, node, node)
         lack = None if lack is None else _past_import(path.rpartition(".")[0], lack)
         if lack is not None and not _is_excused(facts, lack, READING):
@@ -293,7 +293,7 @@ def local_rank():
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     names=changed_names,
     check=check,
 )

@@ -320,8 +320,7 @@ def clean(name):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/_common_utils.py",
     ),
-    needles=(_INNER, _FLAT, ".module.module", f"{_OUTER}.module"),
-    marks=(_INNER, _FLAT, "module"),
+    words=(_INNER, _FLAT, ".module.module", f"{_OUTER}.module"),
     check=check_wrappers,
 )
 
@@ -353,6 +352,6 @@ dot behind it nothing matches, without an error. The rewrite takes the second do
         leaves=(_IMPORT + f'def clean(name):\n    return name.replace({_PREFIX}, "")\n',),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py",
     ),
-    needles=(_PREFIX,),
+    words=(_PREFIX,),
     check=check_checkpoint_prefix,
 )

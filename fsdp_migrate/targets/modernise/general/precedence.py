@@ -21,15 +21,15 @@ _SPEAKS_FOR_ALL = re.compile(rb"(?:(?:from|import)\b|\w+[\"']).*|[\w.\s\\\x80-\x
 GENERAL = ("FSDP500", "FSDP600", "FSDP610", "FSDP691")
 
 
-def spoken_for(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
+def claimed_spans(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
     """The places of all findings that specific rules have in the file, selected or not, hints only if asked for."""
-    found = facts.memo(spoken_for, lambda: _spoken_for(facts))
+    found = facts.memo(claimed_spans, lambda: _claimed_spans(facts))
     return tuple(span for span, severity in found if hints or severity is not Severity.HINT)
 
 
-def is_spoken_for(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
+def is_claimed(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
     """Whether a specific rule has a finding at one of the places, or at a use of a name that is imported there."""
-    spans = facts.memo((is_spoken_for, hints), lambda: _Spans(facts, spoken_for(facts, hints=hints)))
+    spans = facts.memo((is_claimed, hints), lambda: _Spans(facts, claimed_spans(facts, hints=hints)))
     return any(spans.meet(facts.source.span(node)) for place in places for node in (place, *_used(facts, place)))
 
 
@@ -59,7 +59,7 @@ def _used(facts: ModuleFacts, place: ast.AST) -> list[ast.expr]:
     return [use for binding in bindings_of(facts, taken) for use in uses_of(binding)] if taken.binds_path else []
 
 
-def _spoken_for(facts: ModuleFacts) -> tuple[tuple[Span, Severity], ...]:
+def _claimed_spans(facts: ModuleFacts) -> tuple[tuple[Span, Severity], ...]:
     specific = (entry for entry in ENTRIES if entry.code not in (*GENERAL, COPIES))
     found = (finding for entry in specific for finding in findings_of(facts, entry))
     return tuple((finding.span, finding.severity) for finding in found)

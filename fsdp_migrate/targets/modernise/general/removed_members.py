@@ -214,6 +214,6 @@ def free(module, handles):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/fully_sharded_data_parallel.py",
     ),
-    needles=(*_BY_NAME, *(name.rpartition(".")[2] for name in OF_HANDLES)),
+    words=(*_BY_NAME, *(name.rpartition(".")[2] for name in OF_HANDLES)),
     check=check,
 )

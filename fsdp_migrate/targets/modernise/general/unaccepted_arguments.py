@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from fsdp_migrate.code.instance_members import members
+from fsdp_migrate.code.instance_members import members_used
 from fsdp_migrate.code.torch_names import may_end_in, torch_path
 from fsdp_migrate.code.torch_presence import CALLING, concerned, excused, lacking, running, severity
 from fsdp_migrate.facts import ModuleFacts
@@ -20,7 +20,7 @@ from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
-from fsdp_migrate.targets.modernise.general.precedence import spoken_for
+from fsdp_migrate.targets.modernise.general.precedence import claimed_spans
 from fsdp_migrate.torch_api import RELEASES, data
 from fsdp_migrate.torch_api.data import Parameter, ParameterKind
 from fsdp_migrate.torch_api.words import minor, since, span_of
@@ -56,7 +56,7 @@ def _parameters(path: str, bound: bool, release: Version) -> Sequence[Parameter]
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
-    methods: dict[ast.expr, str] = {node: path for path, node in members(facts)}
+    methods: dict[ast.expr, str] = {node: path for path, node in members_used(facts)}
     for call in facts.structure.calls:
         callee = _callee(facts, call, methods)
         if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
@@ -134,7 +134,7 @@ def _is_left_to_others(
         return True
     places = [facts.source.span(call.func), *(facts.source.span(m.argument) for m in misfits.values() if m.argument)]
     whole = facts.source.span(call)
-    return any(span == whole or any(span.overlaps(place) for place in places) for span in spoken_for(facts))
+    return any(span == whole or any(span.overlaps(place) for place in places) for span in claimed_spans(facts))
 
 
 def _finding(
@@ -216,7 +216,7 @@ def shard(model, **options):
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
-    needles=(),
+    words=(),
     check=check,
     names=changed_names,
 )

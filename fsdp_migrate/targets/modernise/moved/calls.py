@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fsdp_migrate.code.torch_names import imports, torch_path
-from fsdp_migrate.code.unused_imports import release, uses_of
-from fsdp_migrate.edits import Argument, Release, Replace, RewriteCall
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
+from fsdp_migrate.edits import Argument, RemovedUse, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.facts.scopes import Scope
@@ -26,12 +26,12 @@ _REDUCTIONS = frozenset({"SUM", "AVG", "MAX", "MIN", "PRODUCT"})
 class Followed(NamedTuple):
     """The edits that let one use go on with the new name.
 
-    `releases` are imported names that they take away, `before` statements that the import of the new name needs in
-    front of it.
+    `removed_uses` are the uses of imported names that they take away, `before` statements that the import of the new
+    name needs in front of it.
     """
 
     edits: tuple[Replace | RewriteCall, ...] = ()
-    releases: tuple[Release, ...] = ()
+    removed_uses: tuple[RemovedUse, ...] = ()
     before: tuple[str, ...] = ()
 
 
@@ -215,8 +215,8 @@ def _takes_keywords(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
     if any(isinstance(node, ast.FunctionDef) and node.name == "__init__" for node in cls.body):
         return True
     own = [binding for binding in facts.scope(cls).bindings[cls.name] if binding.node is cls]
-    elsewhere = facts.names.elsewhere
-    if elsewhere is not None and elsewhere.is_imported(cls.name):
+    project = facts.project
+    if project is not None and project.is_imported(cls.name):
         return False
     parents = [facts.structure.parents[use] for binding in own for use in uses_of(binding)]
     if not parents:  # Whoever builds it is in a file that this run may not see.
@@ -262,7 +262,7 @@ def _reduction(use: _Use) -> Followed | Stays:
     if found is None or case.guard:
         return stays
     value, name = found
-    return Followed((*use.renamed().edits, Replace(facts.source.span(value), f'"{name}"')), release(facts, value))
+    return Followed((*use.renamed().edits, Replace(facts.source.span(value), f'"{name}"')), removed_use(facts, value))
 
 
 def reads_reduction(facts: ModuleFacts) -> str | None:

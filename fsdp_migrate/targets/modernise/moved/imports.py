@@ -10,7 +10,7 @@ from fsdp_migrate.code.import_texts import for_type_checking
 from fsdp_migrate.code.torch_names import Import, bindings_of
 from fsdp_migrate.code.unused_imports import import_binding, uses_of
 from fsdp_migrate.code.version_style import version_test
-from fsdp_migrate.edits import Edit, EditImport, MoveImport, Release, Replace, RewriteCall
+from fsdp_migrate.edits import Edit, EditImport, MoveImport, RemovedUse, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
@@ -28,7 +28,7 @@ _PARTIAL = "partial"
 class Relocation(NamedTuple):
     """A name of a `from ... import` and its new full name; under `guard` the old one stays for older releases.
 
-    `text` is how the new import writes it. `edits` are what has to change where the name is used, `releases` the
+    `text` is how the new import writes it. `edits` are what has to change where the name is used, `removed_uses` the
     imported names that they take away; `before` are statements in front of the import, `then` those that run behind
     the new import only. `older` is a module that has the name on releases where the written one has not.
     """
@@ -38,7 +38,7 @@ class Relocation(NamedTuple):
     guard: bool
     text: str
     edits: tuple[Replace | RewriteCall, ...] = ()
-    releases: tuple[Release, ...] = ()
+    removed_uses: tuple[RemovedUse, ...] = ()
     before: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
     older: str | None = None
@@ -85,7 +85,7 @@ def relocation(facts: ModuleFacts, taken: Import, case: Case) -> Relocation | St
         case.guard or older is not None,
         _text(new, written or taken.bound),
         tuple(edit for one in moves for edit in one.edits),
-        tuple(release for one in moves for release in one.releases),
+        tuple(use for one in moves for use in one.removed_uses),
         tuple(line for one in moves for line in one.before),
         then,
         older,
@@ -152,8 +152,8 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     bindings = () if uses else (binding for one in relocations for binding in bindings_of(facts, one.taken))
     guarded = any(one.guard for one in relocations)
     moves = () if guarded else tuple(import_binding(facts, binding) for binding in bindings)
-    releases = tuple(release for one in relocations for release in one.releases)
-    return Verdict(Fix((*edits, *uses), releases, moves), below_floor=True)
+    removed_uses = tuple(use for one in relocations for use in one.removed_uses)
+    return Verdict(Fix((*edits, *uses), removed_uses, moves), below_floor=True)
 
 
 def _renamed(facts: ModuleFacts, statement: ast.ImportFrom, one: Relocation) -> Edit:

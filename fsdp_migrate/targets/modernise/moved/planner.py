@@ -17,7 +17,7 @@ from fsdp_migrate.code.torch_presence import (
     running,
     severity,
 )
-from fsdp_migrate.code.unused_imports import release, uses_of
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
@@ -181,7 +181,7 @@ def _renamed(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None
     while isinstance(root, ast.Attribute):
         root = root.value
     same = isinstance(root, ast.Name) and written.split(".")[0] == root.id
-    releases = (*followed.releases, *(() if same else release(facts, node)))
+    releases = (*followed.removed_uses, *(() if same else removed_use(facts, node)))
     verdict = Verdict(Fix(followed.edits, releases), below_floor=True)
     return _at_risk(verdict, told_apart(facts, [node], case))
 
@@ -350,15 +350,15 @@ def _read_verdict(facts: ModuleFacts, one: Quoted, case: Case) -> Verdict:
 
 def _passed_on(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find uses of what warns or is renamed, where a module of the project passes the name on."""
-    elsewhere, names = facts.names.elsewhere, old_names(card.code)
-    if elsewhere is None:
+    project, names = facts.project, old_names(card.code)
+    if project is None:
         return
     nodes: list[ast.expr] = []
     for scope in facts.structure.module.nested():
         for bindings in scope.bindings.values():
             for binding in bindings:
                 target = binding.target or ""
-                if binding.kind is Kind.IMPORT and (target.startswith(".") or elsewhere.is_own(target)):
+                if binding.kind is Kind.IMPORT and (target.startswith(".") or project.is_own(target)):
                     nodes += uses_of(binding)
     lasts = last_parts(card.code)
     for attribute in facts.structure.attributes:

@@ -157,9 +157,9 @@ for: 1.13 offloaded *instead of* recomputing, today `offload_wrapper(module)`; 1
         ),
         url=_URL,
     ),
-    needles=("checkpoint_wrapper",),
+    words=("checkpoint_wrapper",),
     check=check_offload,
-    neighbour=True,
+    scope="distributed",
 )
 
 APPLY = Rule(
@@ -183,9 +183,9 @@ No release has this name: it is from nightlies before torch 1.13, which released
         leaves=(f"from {_MODULE} import apply_activation_checkpointing\n\napply_activation_checkpointing(model)\n",),
         url=_URL,
     ),
-    needles=last_parts(APPLY_CHECKPOINTING),
+    words=last_parts(APPLY_CHECKPOINTING),
     check=check,
-    neighbour=True,
+    scope="distributed",
 )
 
 OLD_MODULE = Rule(
@@ -206,9 +206,9 @@ Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         leaves=(_IMPORT,),
         url=_URL,
     ),
-    needles=last_parts(CHECKPOINT_MODULE),
+    words=last_parts(CHECKPOINT_MODULE),
     check=check,
-    neighbour=True,
+    scope="distributed",
 )
 
 REENTRANT = Rule(
@@ -241,8 +241,8 @@ recommended one: choose it yourself.""",
         ),
         url=_URL,
     ),
-    needles=("utils.checkpoint", "utils import checkpoint"),
+    words=("utils.checkpoint", "utils import checkpoint"),
     check=check_reentrant,
-    neighbour=True,
+    scope="distributed",
 )
 RULES = (OFFLOAD, APPLY, OLD_MODULE, REENTRANT)

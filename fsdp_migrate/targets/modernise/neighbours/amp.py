@@ -141,4 +141,4 @@ tells the new ones the device.""",
     ),
 )
 
-RULES = tuple(Rule(card, last_parts(card.code), check, neighbour=True) for card in _CARDS)
+RULES = tuple(Rule(card, last_parts(card.code), check, scope="distributed") for card in _CARDS)

@@ -122,7 +122,7 @@ Where a file uses `torch.jit`, a question whether autocast is enabled is left: T
         ),
         url="https://pytorch.org/docs/stable/amp.html",
     ),
-    needles=tuple(sorted(path.rpartition(".")[2] for path in FUNCTIONS)),
+    words=tuple(sorted(path.rpartition(".")[2] for path in FUNCTIONS)),
     check=check,
-    neighbour=True,
+    scope="distributed",
 )

@@ -91,4 +91,4 @@ Deprecated in torch 1.13 and removed in 2.2. A process drives one GPU, and calls
     ),
 )
 
-RULES = tuple(Rule(card, last_parts(card.code), check, neighbour=True) for card in _CARDS)
+RULES = tuple(Rule(card, last_parts(card.code), check, scope="distributed") for card in _CARDS)

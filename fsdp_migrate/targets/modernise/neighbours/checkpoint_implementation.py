@@ -128,7 +128,7 @@ False is dropped where 2.0 is not supported. A call without it changes between 2
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.1.0/torch/distributed/_composable/checkpoint_activation.py",
     ),
-    needles=("_composable",),
+    words=("_composable",),
     check=check_composable,
 )
 
@@ -150,7 +150,7 @@ input with a gradient. An explicit `REENTRANT` warns from 2.1 to 2.10, and no mo
         leaves=(_WRAP + "layer = checkpoint_wrapper(layer, checkpoint_impl=CheckpointImpl.NO_REENTRANT)\n",),
         url="https://pytorch.org/docs/stable/checkpoint.html",
     ),
-    needles=("checkpoint_wrapper",),
+    words=("checkpoint_wrapper",),
     check=check_wrapper,
 )
 RULES = (COMPOSABLE, WRAPPER)

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.code.torch_presence import running, severity
-from fsdp_migrate.code.unused_imports import release, uses_of
+from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind
@@ -47,7 +47,7 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = manual(compared)
         elif named is not None:
             edits = (Replace(facts.source.span(values[0]), f'"{named[1]}"'),)
-            verdict = Verdict(Fix(edits, releases=release(facts, values[0])))
+            verdict = Verdict(Fix(edits, removed_uses=removed_use(facts, values[0])))
         message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"
         strict = any(one >= _STRICT for one in facts.gates.alive(call))
         grade = Severity.BREAKS if strict else Severity.CHANGES
@@ -113,9 +113,9 @@ def _needs_three(arguments: ast.arguments, bound: bool) -> bool:
 
 def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, value: ast.expr) -> Verdict:
     """The function with one more parameter in front, if nothing else calls it."""
-    elsewhere = facts.names.elsewhere
+    project = facts.project
     if isinstance(function, ast.FunctionDef):
-        imported = elsewhere is not None and function in facts.source.tree.body and elsewhere.is_imported(function.name)
+        imported = project is not None and function in facts.source.tree.body and project.is_imported(function.name)
         bindings = facts.names.bindings(value) if isinstance(value, ast.Name) else []
         uses = [use for binding in bindings for use in uses_of(binding)]
         if imported or function.decorator_list or not uses or not _only_callbacks(facts, uses):
@@ -176,7 +176,7 @@ is accepted without a word up to 2.9, and fails when the tensor is redistributed
         leaves=(_PARTIAL_AFTER + 'placements = [Partial(), Partial("sum"), Partial(operation)]\n',),
         url=_URL,
     ),
-    needles=("ReduceOp",),
+    words=("ReduceOp",),
     check=check_partial,
 )
 
@@ -209,7 +209,7 @@ to be given are reported where such a release is supported.""",
         leaves=(_TWO.replace("(inputs", "(module, inputs") + _CALL,),
         url=_URL,
     ),
-    needles=("distribute_module",),
+    words=("distribute_module",),
     check=check_callbacks,
 )
 RULES = (PARTIAL_OF_REDUCE_OP, CALLBACKS)

@@ -196,7 +196,7 @@ def _only_said(facts: ModuleFacts, target: ast.expr) -> bool:
     scope = facts.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
     if scope is None or not isinstance(target, ast.Name):
         return False
-    if scope.is_module and facts.names.elsewhere is not None and facts.names.elsewhere.is_imported(target.id):
+    if scope.is_module and facts.project is not None and facts.project.is_imported(target.id):
         return False
     uses = [use for user in scope.users.get(target.id, ()) for use in user.uses[target.id]]
     return bool(uses) and all(_is_said(facts, use, through_names=False) for use in uses)
@@ -240,10 +240,9 @@ It breaks where the file itself names torch.distributed.launch, in a comment say
         leaves=(_IMPORT + 'parser.add_argument("--local_rank", "--local-rank", type=int)\n',),
         url="https://pytorch.org/docs/stable/elastic/run.html",
     ),
-    needles=(_UNDERSCORED,),
+    words=(_UNDERSCORED,),
     check=check_local_rank,
-    neighbour=True,
-    near=_LAUNCH,
+    scope="launched",
 )
 
 LAUNCH = Rule(
@@ -273,7 +272,7 @@ a log message, the text of an error, a parser's help) is a hint. Shell scripts b
         ),
         url="https://pytorch.org/docs/stable/elastic/run.html",
     ),
-    needles=(_LAUNCH, "distributed import launch"),
+    words=(_LAUNCH, "distributed import launch"),
     check=check_launch,
 )
 RULES = (LOCAL_RANK, LAUNCH)

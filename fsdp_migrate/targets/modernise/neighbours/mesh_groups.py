@@ -166,7 +166,6 @@ is unpacked, indexed or iterated over. It is a mesh where the file builds it or 
         ),
         url="https://pytorch.org/docs/stable/distributed.html#devicemesh",
     ),
-    needles=("DeviceMesh", "init_device_mesh"),
-    marks=(_ONE, _OLD, _INFOS),
+    words=("DeviceMesh", "init_device_mesh"),
     check=check,
 )

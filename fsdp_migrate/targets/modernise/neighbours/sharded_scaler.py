@@ -130,6 +130,6 @@ Without torch 2.3 or newer in the supported range this is a hint. A first argume
         ),
         url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/sharded_grad_scaler.py",
     ),
-    needles=(_NAME,),
+    words=(_NAME,),
     check=check,
 )

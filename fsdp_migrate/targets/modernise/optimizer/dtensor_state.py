@@ -25,8 +25,8 @@ def mesh_doubt(facts: ModuleFacts, call: ast.Call, method: Method, model: ast.ex
         return None
     if _is_built_without(facts, model):
         return None
-    elsewhere = facts.names.elsewhere
-    shown = not facts.fsdp.builds_without_mesh or (elsewhere is not None and elsewhere.is_written(MESH))
+    project = facts.project
+    shown = not facts.fsdp.builds_without_mesh or (project is not None and project.is_written(MESH))
     return _DOUBT if shown or _is_from_elsewhere(facts, model) else None
 
 

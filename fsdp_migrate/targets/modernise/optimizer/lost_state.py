@@ -106,7 +106,7 @@ def load(model, optim, osd):
         ),
         url="https://github.com/pytorch/pytorch/pull/191712",
     ),
-    needles=tuple(METHODS),
+    words=tuple(METHODS),
     check=check_swallowed,
 )
 
@@ -146,6 +146,6 @@ def load(model, optim, osd):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=_LOADING,
+    words=_LOADING,
     check=check_discarded,
 )

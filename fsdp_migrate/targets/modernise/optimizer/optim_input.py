@@ -128,6 +128,6 @@ def to_ids(osd, model, optim):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=("optim_input", REKEY, *METHODS),
+    words=("optim_input", REKEY, *METHODS),
     check=check,
 )

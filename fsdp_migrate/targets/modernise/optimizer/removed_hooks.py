@@ -151,7 +151,7 @@ be one is unsafe.""",
         ),
         url="https://github.com/pytorch/pytorch/pull/96534",
     ),
-    needles=(_SAVE,),
+    words=(_SAVE,),
     check=check_third_positional,
 )
 
@@ -181,6 +181,6 @@ is unsafe, since the new method obeys it.""",
         leaves=("def f(self):\n    return self.optim_state_dict_post_hook(1, 2, 3)\n",),
         url="https://pytorch.org/docs/2.1/fsdp.html",
     ),
-    needles=tuple(_HOOKS),
+    words=tuple(_HOOKS),
     check=check_hooks,
 )

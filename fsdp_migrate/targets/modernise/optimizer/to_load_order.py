@@ -204,6 +204,6 @@ def load(model, optimizer, osd):
         ),
         url="https://github.com/pytorch/pytorch/pull/96534",
     ),
-    needles=(METHOD,),
+    words=(METHOD,),
     check=check,
 )

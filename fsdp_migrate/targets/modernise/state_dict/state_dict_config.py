@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.argument_dicts import Construction, Given, bound_to, dict_scope, held
+from fsdp_migrate.code.argument_dicts import Construction, Given, bound_to, dict_scope, given_in
 from fsdp_migrate.code.construction import PARTIAL
 from fsdp_migrate.code.dropped_arguments import without
 from fsdp_migrate.edits import Argument, RewriteCall
@@ -116,7 +116,7 @@ def _unpacked(facts: ModuleFacts, call: ast.Call) -> Iterator[Given]:
         if keyword.arg is None and home is not None:
             yield from bound_to(facts, home, ast.unparse(keyword.value), Construction(call), None)
         elif keyword.arg is None:
-            yield from held(facts, keyword.value, Construction(call))
+            yield from given_in(facts, keyword.value, Construction(call))
 
 
 def _without(facts: ModuleFacts, call: ast.Call, field: Bound) -> Verdict:
@@ -150,7 +150,7 @@ torch 2.1 in the supported range this is a hint.""",
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=_FULL_CLASSES,
+    words=_FULL_CLASSES,
     check=check_positional,
 )
 
@@ -187,8 +187,7 @@ def save(model):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=("OptimStateDictConfig",),
-    marks=("state_dict_type",),
+    words=("state_dict_type",),
     check=check_wrong_class,
 )
 
@@ -213,6 +212,6 @@ anyway and is dropped; `use_dtensor=True` needs a model that was built with a `d
         leaves=("from mylib import FullStateDictConfig\n\nconfig = FullStateDictConfig(use_dtensor=True)\n",),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=(_FIELD,),
+    words=(_FIELD,),
     check=check_use_dtensor,
 )

@@ -232,7 +232,7 @@ def save(model, optim):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    needles=SETTERS,
+    words=SETTERS,
     check=check_missing_config,
 )
 
@@ -271,6 +271,6 @@ def configure(plugin):
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
-    needles=SETTERS,
+    words=SETTERS,
     check=check_deprecated,
 )

@@ -81,6 +81,6 @@ torch 2.2; with 2.0 and 2.1 that raises TypeError. `CustomPolicy` can never be c
         leaves=(_IMPORT + "policy = partial(_or_policy, policies=[first, second])\n",),
         url="https://github.com/pytorch/pytorch/blob/v2.2.0/torch/distributed/fsdp/wrap.py",
     ),
-    needles=(_OR_POLICY,),
+    words=(_OR_POLICY,),
     check=check,
 )

@@ -163,7 +163,7 @@ def _other_use(
 ) -> ast.expr | ast.stmt | None:
     """A use of the function that is no way into FSDP and no call by position."""
     home = facts.scope(function)
-    elsewhere = facts.names.elsewhere
+    project = facts.project
     if not home.is_class and len(home.bindings[function.name]) == 1:
         for scope in home.nested():
             for use in scope.uses.get(function.name, ()) if scope.lookup(function.name) is home else ():
@@ -171,7 +171,7 @@ def _other_use(
                 call = parent if isinstance(parent, ast.Call) and parent.func is use else None
                 if use not in ways and (call is None or any(k.arg in (OLD, None) for k in call.keywords)):
                     return use
-        if not (home.is_module and elsewhere is not None and elsewhere.is_imported(function.name)):
+        if not (home.is_module and project is not None and project.is_imported(function.name)):
             return None
     return function
 
@@ -273,6 +273,6 @@ The parameter and its uses are renamed where the function goes straight into FSD
         ),
         url="https://github.com/pytorch/pytorch/pull/88450",
     ),
-    needles=(OLD,),
+    words=(OLD,),
     check=check,
 )

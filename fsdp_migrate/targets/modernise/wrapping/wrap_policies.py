@@ -156,7 +156,7 @@ RULES = (
             leaves=(f"{_FROM_WRAP} {NEW_BASE}\n", f"from mylib import {OLD_BASE}\n", "rate = agent.policy\n"),
             url="https://github.com/pytorch/pytorch/pull/104969",
         ),
-        needles=(OLD_BASE, "ModuleWrapPolicy"),
+        words=(OLD_BASE, "ModuleWrapPolicy"),
         check=check_base,
     ),
     Rule(
@@ -195,7 +195,7 @@ RULES = (
             ),
             url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/wrap.py",
         ),
-        needles=(_RECURSIVE,),
+        words=(_RECURSIVE,),
         check=check_recursive,
     ),
     Rule(

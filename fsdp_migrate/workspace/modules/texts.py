@@ -1,0 +1,149 @@
+"""The texts of a project, read where something is asked about them, and what their bytes alone tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fsdp_migrate.workspace.disk import digest
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
+from fsdp_migrate.workspace.modules.finder import Finder
+from fsdp_migrate.workspace.modules.sketch import Sketch, exported, split
+
+_MOST_READ = 12_000_000
+
+
+@dataclass
+class Index:
+    """Files by what they import, names of modules and their last names, and by the attributes that they assign."""
+
+    names: dict[str, set[str]] = field(default_factory=dict)
+    modules: dict[str, set[str]] = field(default_factory=dict)
+    stores: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, path: str, sketch: Sketch) -> None:
+        """Take what the file at `path` imports and assigns."""
+        for name in sketch.stored:
+            self.stores.setdefault(name, set()).add(path)
+        for target in {target for targets in sketch.imports.values() for target in targets}:
+            if not target.startswith("torch."):
+                self.names.setdefault(split(target)[1], set()).add(path)
+        for module in sketch.modules:
+            self.modules.setdefault(split(module)[1], set()).add(path)
+
+
+def _index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index:
+    """What files import and assign, with their bytes by path."""
+    found = Index()
+    for file in files:
+        found.add(file.path, Sketch(glance(file.path)))
+    return found
+
+
+class Texts:
+    """What the files of a project say, unparsed. Each is read once."""
+
+    def __init__(
+        self, files: Sequence[SourceFile], folders: Sequence[str], *, noting: bool, read: Callable[[SourceFile], bytes]
+    ) -> None:
+        """As `Modules`."""
+        self.noting = noting
+        self.finder = Finder(folders)
+        self._read = read
+        self._files = files
+        self._raw: dict[str, bytes | None] = {}
+        self._sketches: dict[str, Sketch | None] = {}
+        self._starred: dict[str, frozenset[str] | None] = {}
+        self._digests: dict[str, str] = {}
+        self._indexes: dict[str | None, Index] = {}
+        self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
+        self._all: dict[str | None, tuple[SourceFile, ...]] = {}
+
+    @cached_property
+    def files(self) -> tuple[SourceFile, ...]:
+        """All that the run looks at, by absolute paths."""
+        return tuple(file._replace(path=os.path.abspath(file.path)) for file in self._files if file.raw is None)
+
+    def sketch(self, path: str) -> Sketch | None:
+        """What the bytes of a file tell, None when it cannot be read."""
+        if path not in self._sketches:
+            raw = self.raw(path)
+            self._sketches[path] = None if raw is None else Sketch(raw)
+        return self._sketches[path]
+
+    def raw(self, path: str) -> bytes | None:
+        """The bytes of a file as they were when it was first asked for, None when it cannot be read."""
+        if path not in self._raw:
+            self._raw[path] = self._bytes(path)
+        return self._raw[path]
+
+    def glance(self, path: str) -> bytes:
+        """The same for a look at many files, whose bytes are not kept; nothing of one that cannot be read."""
+        raw = self._raw[path] if path in self._raw else self._bytes(path)
+        return b"" if raw is None else raw
+
+    def starred(self, path: str) -> frozenset[str] | None:
+        """The names that a star import takes by the `__all__` of a module; None when it has none, or cannot be read.
+
+        The bytes of one that says so are not kept: there may be thousands that are asked for nothing else.
+        """
+        if path not in self._starred:
+            raw = self._raw[path] if path in self._raw else self._bytes(path)
+            names = self._starred[path] = None if raw is None else exported(raw)
+            if names is None:
+                self._raw.setdefault(path, raw)
+            elif self.noting:
+                self._digests.setdefault(path, digest(raw or b""))
+        return self._starred[path]
+
+    def digest(self, path: str) -> str:
+        """A digest of the bytes of a file, of nothing when it cannot be read."""
+        if path not in self._digests:
+            self._digests[path] = digest(self.raw(path) or b"")
+        return self._digests[path]
+
+    def trim(self) -> None:
+        """Let go of texts once they are many; one that is asked for again is read again."""
+        if sum(len(raw) for raw in self._raw.values() if raw is not None) >= _MOST_READ:
+            for path in self._raw if self.noting else ():
+                self.digest(path)
+            self._raw.clear()
+            self._sketches.clear()
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._read(SourceFile(path, path))
+        except FileError:
+            return None
+
+    def index(self, path: str) -> Index:
+        """What the files of the run, and others of the project that the file at `path` is in, import."""
+        root = self.finder.unnamed(os.path.dirname(path))
+        if root not in self._indexes:
+            self._indexes[root] = _index(self._all_with(root), self.glance)
+        return self._indexes[root]
+
+    def writers(self, path: str, word: str) -> frozenset[str]:
+        """Which other files than the one at `path` have a word, of the same ones as for `index`."""
+        root = self.finder.unnamed(os.path.dirname(path))
+        if (root, word) not in self._writers:
+            paths = (file.path for file in self._all_with(root))
+            self._writers[root, word] = frozenset(one for one in paths if word.encode() in self.glance(one))
+        return self._writers[root, word] - {path}
+
+    def is_in_part(self, path: str) -> bool:
+        """Whether the run looks at a part only of the project that the file at `path` is in."""
+        return self.finder.unnamed(os.path.dirname(path)) is not None
+
+    def _all_with(self, root: str | None) -> tuple[SourceFile, ...]:
+        """The files of the run, and the others of a project."""
+        if root not in self._all:
+            self._all[root] = (*self.files, *self._others(root))
+        return self._all[root]
+
+    def _others(self, root: str | None) -> Iterator[SourceFile]:
+        """The files of a project that the run does not look at."""
+        known = {file.path for file in self.files}
+        yield from (file for file in discover([root]).files if file.path not in known) if root is not None else ()
