@@ -96,9 +96,10 @@ def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
         return True
     if not private and any(modules.finder.find(star, other) == path for star in sketch.stars):
         return True
-    as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.modules})
-    # Patches and `getattr` have the name in quotes.
-    return as_module and any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+    # Patches and `getattr` have the name in quotes. `from module import other` binds no module to read it from.
+    as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.dotted})
+    read = (f"{before}{name}" for before in ".\"'") if as_module else (f".{stem(path)}.{name}",)
+    return any(text.encode() in sketch.raw for text in read)
 
 
 def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
