@@ -100,6 +100,7 @@ def test_the_old_method_of_an_object_of_unknown_class_is_unsafe(mesh: str) -> No
     check_transformed(before, after, CODE, unsafe=True, torch=">=2.2")
     (found,) = lint(before, CODE, ">=2.2")
     assert found.reason == f"nothing in this file says that `{mesh}` is a `DeviceMesh`"
+    check_manual(f"{OLD}def f(self, mesh, args, meshes):\n    return {mesh}._dim_group_infos\n", CODE, "group_name")
 
 
 @pytest.mark.parametrize("head", ["def f(mesh: Topology):\n", "def f():\n    mesh = Topology()\n"])
