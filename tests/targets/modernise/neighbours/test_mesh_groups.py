@@ -171,4 +171,4 @@ def test_the_private_tuples_of_groups_are_gone() -> None:
     assert lint(text, CODE, ">=2.3")[0].severity is Severity.BREAKS
     check_noop(text, CODE, torch=">=2.3,<2.8")
     check_noop(f"{IMPORT}def f(mesh: DeviceMesh):\n    return mesh.get_group(0) or mesh._dim_group_names\n", CODE)
-    check_noop(f"{IMPORT}def f(mesh):\n    return mesh._dim_group_infos\n", CODE)
+    check_noop(f"{IMPORT}def f(mesh: Mesh):\n    return mesh._dim_group_infos\n", CODE)
