@@ -34,10 +34,10 @@ def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
         makers = [part for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)]
     if makers and all(_speaks_of_group(maker) or _last_name(maker) == _CLASS for maker in makers):
         return True
-    return False if any(_is_dict(maker) for maker in makers) else None
+    return False if any(is_dict(maker) for maker in makers) else None
 
 
-def _is_dict(maker: ast.expr) -> bool:
+def is_dict(maker: ast.expr) -> bool:
     """Whether what makes an object, or its annotation, says that it is a dict."""
     if isinstance(maker, (ast.Dict, ast.DictComp)):
         return True

@@ -124,6 +124,11 @@ def _holds(facts: ModuleFacts, node: ast.expr, is_path: _IsPath, depth: int = 0)
     return bool(bound) and all(_binds(facts, one, is_path, depth) for one in bound)
 
 
+def is_of_unknown_class(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether nothing in this file says what `node` holds: a parameter without an annotation, a call's result."""
+    return all(one.annotation is None and one.value is None for one in _bound(facts, node))
+
+
 def made_by(facts: ModuleFacts, node: ast.expr) -> list[ast.Call]:
     """The calls that build what `node` holds, none where something else may be in it."""
     values = [node] if isinstance(node, ast.Call) else [one.value for one in _bound(facts, node)]

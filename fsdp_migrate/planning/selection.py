@@ -33,7 +33,7 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
     wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe_fixes else {Applicability.SAFE}
     fixable = [(f, f.fix) for f in findings if f.fix is not None and f.fix.edits and f.applicability in wanted]
     of_comments = [pair for pair in fixable if all(isinstance(edit, EditComment) for edit in pair[1].edits)]
-    return _compatible(of_comments or fixable)
+    return _without_early(_compatible(of_comments or fixable))
 
 
 def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
@@ -44,6 +44,23 @@ def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
             chosen.append(finding)
             claims.add(fix.edits)
     return chosen
+
+
+def _without_early(chosen: list[Finding]) -> list[Finding]:
+    """The findings without those that have to wait: their fixes leave a name unused in an import that another rewrites.
+
+    Both at once would leave the name where it is. In the next pass it can go.
+    """
+    fixes = [finding.fix for finding in chosen if finding.fix is not None]
+    unused = _unused(fixes)
+    claims = _claims(fixes, unused)
+    early: set[ImportBinding] = set()
+    for binding in unused:
+        if claims.oppose(removal := EditImport(binding.statement, remove=(binding.name,))):
+            rest = [fix for fix in fixes if all(use.binding != binding for use in fix.removed_uses)]
+            if _claims(rest, unused).oppose(removal):
+                early.add(binding)
+    return [f for f in chosen if f.fix is None or all(use.binding not in early for use in f.fix.removed_uses)]
 
 
 class Claims:
@@ -145,19 +162,29 @@ def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
     A name stays if its comment would stay behind alone, or if a fix edits the text of its statement.
     """
     fixes = list(fixes)
-    removed: dict[ImportBinding, set[Span]] = {}
-    for fix in fixes:
-        for use in fix.removed_uses:
-            removed.setdefault(use.binding, set()).add(use.span)
-    unused = [b for b, spans in removed.items() if b.removable and spans.issuperset(b.uses)]
+    unused = _unused(fixes)
     names: dict[Span, list[str]] = {}
     for binding in unused:
         names.setdefault(binding.statement, []).append(binding.name)
     removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
-    gone = {(binding.statement, binding.name) for binding in unused}
-    claims = Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
+    claims = _claims(fixes, unused)
     free = [removal for removal in removals if not claims.oppose(removal)]
     return _without_comments(source, free, _successors(fixes)) if free else []
+
+
+def _unused(fixes: Iterable[Fix]) -> list[ImportBinding]:
+    """The imported names whose last uses these fixes take away."""
+    removed: dict[ImportBinding, set[Span]] = {}
+    for fix in fixes:
+        for use in fix.removed_uses:
+            removed.setdefault(use.binding, set()).add(use.span)
+    return [b for b, spans in removed.items() if b.removable and spans.issuperset(b.uses)]
+
+
+def _claims(fixes: Iterable[Fix], unused: Iterable[ImportBinding]) -> Claims:
+    """The edits of these fixes where the unused names go."""
+    gone = {(binding.statement, binding.name) for binding in unused}
+    return Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
 
 
 def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:

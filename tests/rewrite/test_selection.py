@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -115,6 +116,19 @@ def test_names_of_one_statement_go_together() -> None:
     source = Source(b"from m import (A, B)\nx(A, B)\n")
     a, b = binding(source, "A"), binding(source, "B")
     assert unused_imports(source, [fixed(b, 0), fixed(a, 0)]) == [EditImport(a.statement, remove=("A", "B"))]
+
+
+def test_a_fix_that_leaves_a_name_unused_waits_for_one_that_rewrites_its_import() -> None:
+    source = Source(b"from m import (A, B)\nx(A, B)\n")
+    a, b = binding(source, "A"), binding(source, "B")
+    moved = finding(source, Span(0, 1), Replace(Span(5, 6), "n"))
+    last, other = replace(moved, fix=fixed(a, 0)), replace(moved, fix=fixed(b, 0))
+    assert selected([last, moved], False) == [moved]
+    assert selected([last, other], False) == [last, other]
+    stays = replace(last, fix=fixed(binding(source, "A", removable=False), 0))
+    assert selected([stays, moved], False) == [moved, stays]
+    itself = fixed(a, 0)._replace(edits=(*fixed(a, 0).edits, Replace(Span(5, 6), "n")))
+    assert selected([replace(last, fix=itself)], False) == [replace(last, fix=itself)]
 
 
 def test_an_import_with_a_comment_of_its_own_stays() -> None:

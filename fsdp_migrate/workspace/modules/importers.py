@@ -73,9 +73,10 @@ class Importers:
             return True
         if not private and any(find(star, other) == path for star in sketch.stars):
             return True
-        as_module = any(find(target, other) == path for target in {*targets, *sketch.modules})
-        # Patches and `getattr` have the name in quotes.
-        return as_module and any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+        # Patches and `getattr` have the name in quotes. `from module import other` binds no module to read it from.
+        as_module = any(find(target, other) == path for target in {*targets, *sketch.dotted})
+        read = (f"{before}{name}" for before in ".\"'") if as_module else (f".{stem(path)}.{name}",)
+        return any(text.encode() in sketch.raw for text in read)
 
     def uses(self, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
         """Where other files read the top-level `name` of the module at `path`, imports left out.

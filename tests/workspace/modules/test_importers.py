@@ -27,6 +27,7 @@ def test_a_report_says_that_it_asked_who_imports_the_file(tmp_path: Path) -> Non
         "from lib import *",
         "import lib\nlib.FlatParameter",
         "from .lib import FlatParameter",
+        "from lib import flat\npackage.lib.FlatParameter",
         "import lib\n\ndef test(monkeypatch):\n    monkeypatch.setattr(lib, 'FlatParameter', Fake)",
         'import lib\nmock.patch.object(lib, "FlatParameter", Fake)',
         "def test(monkeypatch):\n    monkeypatch.setattr('lib.FlatParameter', Fake)",
@@ -38,6 +39,8 @@ def test_an_import_that_another_module_takes_stays(line: str, tmp_path: Path) ->
     grow(tmp_path, {"lib.py": text.format("any(isinstance(p, FlatParameter) for p in ps)")})
     assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
     grow(tmp_path, {"other.py": "mock.patch('library.FlatParameter')\nx.FlatParameter\n'lib.FlatParameters'\n"})
+    assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
+    grow(tmp_path, {"other.py": "from lib import flat\nfsdp.FlatParameter\n'FlatParameter'\n"})
     assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
     grow(tmp_path, {"user.py": f"{line}\n"})
     assert b"import FlatParameter" in rewritten(tmp_path, "lib.py").raw

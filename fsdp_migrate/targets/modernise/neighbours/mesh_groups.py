@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
-from fsdp_migrate.code.instance_members import is_given, is_mesh, made_by
+from fsdp_migrate.code.instance_members import is_given, is_mesh, is_of_unknown_class, made_by
 from fsdp_migrate.code.torch_presence import READING, excused
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal, is_written_out
-from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 
 _ONE, _ALL, _OLD = "get_group", "get_all_groups", "get_dim_groups"
@@ -38,13 +38,18 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for node in facts.structure.attributes:
         if node.attr not in (_OLD, _INFOS) or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
             continue
-        if not is_mesh(facts, node.value):
+        certain = is_mesh(facts, node.value)
+        if not (certain or is_of_unknown_class(facts, node.value)):
             continue
         if node.attr == _INFOS:
             yield from _infos(facts, card, node)
         elif _concerns(facts, node, _ONE_SINCE, _ONE):
             message = f"`DeviceMesh.{_OLD}` was removed in torch {_ONE_SINCE}: use `{_ONE}(mesh_dim)` or `{_ALL}()`"
             verdict, floor = _replaced(facts, node)
+            if not certain:
+                verdict = verdict._replace(
+                    unsafe=f"nothing in this file says that `{ast.unparse(node.value)}` is a `DeviceMesh`"
+                )
             of_old = card._replace(removed=_ONE_SINCE, floor=floor)
             yield finding(facts, of_old, node, facts.statement(node), message, verdict)
 
@@ -142,8 +147,10 @@ dimension it is `{_ONE}` since 2.2, without one `{_ALL}`. The private list `{_IN
 and the ranks of a group, was removed in 2.8.
 
 A mesh has several dimensions where it is built with their sizes or names in a tuple, and where the result of the call
-is unpacked, indexed or iterated over. It is a mesh where the file builds it or annotates it, also as `Optional`.""",
-        applicability="safe or manual",
+is unpacked, indexed or iterated over. It is a mesh where the file builds it or annotates it, also as `Optional`.
+`{_OLD}` and `{_INFOS}` are names of meshes only, and found where nothing says what they are read off; the
+fix is unsafe there.""",
+        applicability="safe, unsafe or manual",
         removed=_ALL_SINCE,
         floor=_ALL_SINCE,
         flags=(
@@ -155,6 +162,13 @@ is unpacked, indexed or iterated over. It is a mesh where the file builds it or 
             Example(
                 before=_OLDER + "    return mesh.get_dim_groups(dim)\n",
                 after=_OLDER + "    return mesh.get_group(dim)\n",
+                torch=">=2.2",
+            ),
+            Example(
+                before=_OLDER.replace("mesh: DeviceMesh", "mesh") + "    return mesh.get_dim_groups(dim)\n",
+                after=_OLDER.replace("mesh: DeviceMesh", "mesh") + "    return mesh.get_group(dim)\n",
+                note="the parameter has no annotation",
+                applicability=Applicability.UNSAFE,
                 torch=">=2.2",
             ),
             Example(before=_BUILT + "dp, tp = mesh.get_group()\n", note="torch 2.3 is supported", torch=">=2.2"),

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.argument_roles import is_group
+from fsdp_migrate.code.argument_roles import is_dict, is_group
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.annotations import options
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.evaluation import calls_in, is_reading
 from fsdp_migrate.findings import Finding, Fix, Severity
@@ -24,6 +25,7 @@ ROLES = ("model", "optim", "optim_state_dict")
 _OLD_ORDER = ("optim_state_dict", "model", "optim")
 # What torch 2.0 took by position, whatever the order of the first three.
 _REST = (*ROLES, "is_named_optimizer", "group")
+_PACKAGES = {"torch.nn.": "model", "torch.optim.": "optim"}
 _NEW_ORDER_SINCE = Version("2.1")
 _FSDP_METHODS_GIVING_STATE = ("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
 
@@ -74,8 +76,18 @@ def _role(facts: ModuleFacts, node: ast.expr) -> str | None:
         known = _role_of_value(definition)
         if known is not None:
             return known
+    kinds = {_role_of_class(facts, part) for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)}
+    if len(kinds) == 1 and (told := kinds.pop()) is not None:
+        return told
     name = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")).lower()
     return _role_of_name(name)
+
+
+def _role_of_class(facts: ModuleFacts, cls: ast.expr) -> str | None:
+    """The role of an object of a class, by the package of torch that has it, or as a dict."""
+    path = facts.names.qualified(cls) or ""
+    roles = (role for package, role in _PACKAGES.items() if path.startswith(package))
+    return next(roles, "optim_state_dict" if is_dict(cls) else None)
 
 
 def _role_of_name(name: str) -> str | None:

@@ -99,6 +99,14 @@ def test_a_function_by_name_is_called_through_its_module(before: str, after: str
     )
 
 
+def test_a_name_goes_from_an_import_that_moves_too() -> None:
+    head = "from torch.distributed{}checkpoint import FileSystemWriter{}\n"
+    text = "def save(model, path):\n    {}({{'model': model.state_dict()}}, {}FileSystemWriter(path))\n"
+    before = head.format("._shard.", ", save_state_dict") + text.format("save_state_dict", "")
+    after = head.format(".", "\nfrom torch.distributed import checkpoint as dcp")
+    check_transformed(before, after + text.format("dcp.save", "storage_writer="), "FSDP", torch=">=2.4")
+
+
 def test_the_module_gets_a_free_name() -> None:
     text = f"{CHECKPOINT}save_state_dict as store\n\ndef f(dcp):\n    return {{}}({{{{}}}}, {{}}dcp)\n"
     new = "from torch.distributed import checkpoint as dcp_2\n\ndef f(dcp):\n    return {}({{}}, {}dcp)\n"

@@ -93,6 +93,21 @@ def test_the_old_method_of_one_dimension_goes_on_from_torch_2_2_on() -> None:
     check_noop(text.format("get_dim_groups", 0), CODE, torch=">=2.0,<2.2")
 
 
+@pytest.mark.parametrize("mesh", ["mesh", "args.mesh", "self.mesh", "build(args)", "meshes[0]"])
+def test_the_old_method_of_an_object_of_unknown_class_is_unsafe(mesh: str) -> None:
+    text = f"{OLD}def f(self, mesh, args, meshes):\n    return {mesh}.{{}}(0)\n"
+    before, after = text.format("get_dim_groups"), text.format("get_group")
+    check_transformed(before, after, CODE, unsafe=True, torch=">=2.2")
+    (found,) = lint(before, CODE, ">=2.2")
+    assert found.reason == f"nothing in this file says that `{mesh}` is a `DeviceMesh`"
+    check_manual(f"{OLD}def f(self, mesh, args, meshes):\n    return {mesh}._dim_group_infos\n", CODE, "group_name")
+
+
+@pytest.mark.parametrize("head", ["def f(mesh: Topology):\n", "def f():\n    mesh = Topology()\n"])
+def test_the_old_name_of_another_class_is_left_alone(head: str) -> None:
+    check_noop(f"{OLD}from topology import Topology\n{head}    return mesh.get_dim_groups(0)\n", CODE, torch=">=2.2")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -156,4 +171,4 @@ def test_the_private_tuples_of_groups_are_gone() -> None:
     assert lint(text, CODE, ">=2.3")[0].severity is Severity.BREAKS
     check_noop(text, CODE, torch=">=2.3,<2.8")
     check_noop(f"{IMPORT}def f(mesh: DeviceMesh):\n    return mesh.get_group(0) or mesh._dim_group_names\n", CODE)
-    check_noop(f"{IMPORT}def f(mesh):\n    return mesh._dim_group_infos\n", CODE)
+    check_noop(f"{IMPORT}def f(mesh: Mesh):\n    return mesh._dim_group_infos\n", CODE)

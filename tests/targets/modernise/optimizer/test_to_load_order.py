@@ -63,6 +63,23 @@ def test_what_an_argument_is_shows_in_what_it_holds(before: str, arguments: str,
     check_transformed(load(arguments, before), load(KEYWORDS.format(*after), before), CODE)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "right"),
+    [
+        ("module: nn.Module, stateful: Optimizer, state: Any", "module, stateful, state"),
+        ("checkpointed: Optional[nn.Module], b: Optimizer | None, c", "checkpointed, b, c"),
+        ("a, b: torch.optim.AdamW, c: Mapping[str, Any]", "a, b, c"),
+    ],
+)
+def test_what_an_argument_is_shows_in_its_annotation(parameters: str, right: str) -> None:
+    model, optim, state = right.split(", ")
+    head = f"{FSDP}\nimport torch\nfrom torch import nn\nfrom torch.optim import Optimizer\n\ndef load({parameters}):\n"
+    text = head + "    return FSDP.optim_state_dict_to_load({})\n"
+    check_noop(text.format(right), CODE, torch=">=2.2")
+    after = text.format(KEYWORDS.format(model, optim, state))
+    check_transformed(text.format(f"{state}, {model}, {optim}"), after, CODE, torch=">=2.2")
+
+
 @pytest.mark.parametrize("arguments", ["a, b, c", "a, b, optim", "model, net, c", "osd, *a", "osd, model, optim, **a"])
 def test_what_is_not_certain_is_manual(arguments: str) -> None:
     check_manual(load(arguments), CODE, "is not certain", torch=">=2.0")
