@@ -46,7 +46,6 @@ class Held:
             return
         if isinstance(binding.value, ast.Call):
             yield binding.value.func
-            return
         parent = self.structure.parents.get(binding.node)
         if isinstance(parent, ast.AnnAssign):
             yield from self._allowed(parent.annotation)
@@ -78,8 +77,8 @@ class Held:
                 statement = self.structure.parents.get(store)
                 value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
                 built = [value.func] if isinstance(value, ast.Call) else []
-                if isinstance(statement, ast.AnnAssign) and not built:
-                    built = list(self._allowed(statement.annotation))
+                if isinstance(statement, ast.AnnAssign):
+                    built += self._allowed(statement.annotation)
                 found.setdefault(store.attr, {}).setdefault(self._place(store), []).append(built)
         for name, annotation in self._declared():
             place = self._number(self._number(-1, "self"), name)

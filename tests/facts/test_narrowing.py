@@ -187,6 +187,7 @@ def test_methods_and_clipping_follow() -> None:
         "def g(m: 'FSDP'):\n    m.seen\n",
         "def g(m: Optional['FSDP']):\n    m.seen\n",
         "def g(self):\n    self.model: 'FSDP | None' = load()\n    self.model.seen\n",
+        "def g():\n    m: FSDP = load()\n    m.seen\n",
         "class C:\n    m: 'FSDP'\n    def __init__(self, m):\n        self.m = m\n        self.m.seen\n",
     ],
 )
