@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.annotations import options
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.evaluation import calls_in, is_reading
 
@@ -31,7 +30,7 @@ def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
     elif isinstance(node, ast.Name) and (values := facts.names.definitions(node)):
         makers = [value for value in values if not is_literal(value, None)]
     else:
-        makers = [part for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)]
+        makers = facts.fsdp.object_classes.all_classes(node)
     if makers and all(_speaks_of_group(maker) or _last_name(maker) == _CLASS for maker in makers):
         return True
     return False if any(is_dict(maker) for maker in makers) else None

@@ -108,6 +108,8 @@ def _names_class(facts: ModuleFacts, path: str) -> bool:
 
 def is_mesh(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether `node` holds nothing but device meshes, or None: built or annotated as such in this file."""
+    while isinstance(node, ast.Subscript):  # some dimensions of it
+        node = node.value
     return _holds(facts, node, _is_mesh_path)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from fsdp_migrate.facts.annotations import options, texts
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import Binding, Kind
 
@@ -18,6 +19,7 @@ class ObjectClasses:
         self.structure = names.structure
         self._places: dict[ast.expr, int] = {}
         self._numbers: dict[tuple[int, str], int] = {}
+        self._quoted: dict[ast.Constant, list[ast.expr]] = {}
 
     def classes(self, node: ast.expr) -> Iterator[ast.expr]:
         """The expressions of the classes that the object in a name or attribute is built from or annotated with."""
@@ -40,15 +42,31 @@ class ObjectClasses:
         """The classes that one binding of a name says its object is of."""
         if binding.kind is Kind.PARAMETER:
             assert isinstance(binding.node, ast.arg)
-            if binding.node.annotation is not None:
-                yield binding.node.annotation
+            yield from self._allowed(binding.node.annotation)
             return
         if isinstance(binding.value, ast.Call):
             yield binding.value.func
-            return
         parent = self.structure.parents.get(binding.node)
         if isinstance(parent, ast.AnnAssign):
-            yield parent.annotation
+            yield from self._allowed(parent.annotation)
+
+    def _allowed(self, annotation: ast.expr | None) -> Iterator[ast.expr]:
+        """The classes that an annotation allows, quoted or not."""
+        for option in () if annotation is None else options(annotation):
+            if isinstance(option, ast.Constant) and isinstance(option.value, str):
+                yield from self._unquoted(option, option.value)
+            else:
+                yield option
+
+    def _unquoted(self, constant: ast.Constant, text: str) -> list[ast.expr]:
+        """What a quoted annotation allows, as if it stood there without quotes."""
+        if constant not in self._quoted:
+            found = self._quoted[constant] = [ast.parse(option, mode="eval").body for option in texts(text)]
+            for option in found:
+                self.structure.parents[option] = constant
+                for node in ast.walk(option):
+                    self.structure.parents.update(dict.fromkeys(ast.iter_child_nodes(node), node))
+        return self._quoted[constant]
 
     @cached_property
     def _attributes(self) -> dict[str, dict[int, list[list[ast.expr]]]]:
@@ -59,8 +77,20 @@ class ObjectClasses:
                 statement = self.structure.parents.get(store)
                 value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
                 built = [value.func] if isinstance(value, ast.Call) else []
+                if isinstance(statement, ast.AnnAssign):
+                    built += self._allowed(statement.annotation)
                 found.setdefault(store.attr, {}).setdefault(self._place(store), []).append(built)
+        for name, annotation in self._declared():
+            place = self._number(self._number(-1, "self"), name)
+            found.setdefault(name, {}).setdefault(place, []).append(list(self._allowed(annotation)))
         return found
+
+    def _declared(self) -> Iterator[tuple[str, ast.expr]]:
+        """The attributes of `self` that the bodies of classes annotate."""
+        for scope in self.structure.module.nested():
+            for statement in scope.node.body if isinstance(scope.node, ast.ClassDef) else ():
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    yield statement.target.id, statement.annotation
 
     def _place(self, node: ast.expr) -> int:
         """A number for an expression: all that are written alike have the same. Each link of a chain is seen once."""

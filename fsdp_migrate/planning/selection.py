@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from fsdp_migrate.edits import (
     Edit,
@@ -36,11 +36,18 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
     return _without_early(_compatible(of_comments or fixable))
 
 
-def _compatible(fixable: Iterable[tuple[Finding, Fix]]) -> list[Finding]:
+def _compatible(fixable: Sequence[tuple[Finding, Fix]]) -> list[Finding]:
+    """Those that can be carried out together.
+
+    A fix that imports a name in front of a statement waits for one that adds the name to an import: it may use that
+    then, and what the other writes in the same function does not come to mean the local name.
+    """
     chosen: list[Finding] = []
     claims = Claims()
+    joining = {name for _, fix in fixable for edit in fix.edits for name in _joins(edit)}
     for finding, fix in sorted(fixable, key=lambda pair: _place(pair[1])):
-        if not any(map(claims.oppose, fix.edits)):
+        waits = any(not joining.isdisjoint(_imports_in_front(edit)) for edit in fix.edits)
+        if not waits and not any(map(claims.oppose, fix.edits)):
             chosen.append(finding)
             claims.add(fix.edits)
     return chosen
@@ -61,6 +68,23 @@ def _without_early(chosen: list[Finding]) -> list[Finding]:
             if _claims(rest, unused).oppose(removal):
                 early.add(binding)
     return [f for f in chosen if f.fix is None or all(use.binding not in early for use in f.fix.removed_uses)]
+
+
+def _joins(edit: Edit) -> set[str]:
+    """The names that an edit adds to an import, or behind one."""
+    return _bound(edit.add) if isinstance(edit, (EditImport, ImportBehind)) else set()
+
+
+def _imports_in_front(edit: Edit) -> set[str]:
+    """The names that an edit imports where it is."""
+    lines = edit.prologue if isinstance(edit, (Wrap, Hoist)) else ()
+    parts = (line.partition(" import ")[2].split(", ") for line in lines if line.startswith("from "))
+    return {name for part in parts for name in _bound(part)}
+
+
+def _bound(imported: Iterable[str]) -> set[str]:
+    """The names that `NAME` and `NAME as OTHER` bind."""
+    return {name.rpartition(" as ")[2] for name in imported}
 
 
 class Claims:

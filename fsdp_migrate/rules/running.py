@@ -36,11 +36,8 @@ def in_copies(entry: Entry) -> bool:
 
 def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     """What the rule finds, whether it is silent in this module or not."""
-    if entry.names is None:
-        may = facts.memo(may_find, lambda: may_find(entry, facts.written))
-    else:
-        may = may_find(entry, facts.written)
-    if not may:
+    changed = entry.names is None and facts.memo(_changed, lambda: _changed().is_written(facts.written))
+    if not changed and not _may_find_words(entry, facts.written):
         return ()
     rule = entry.load()
     return tuple(rule.check(facts, rule.card))
@@ -48,8 +45,10 @@ def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 def may_find(entry: Entry, data: bytes) -> bool:
     """Whether the rule can find something in a module with this text, taken by itself."""
-    if entry.names is None:
-        return _changed().is_written(data)
+    return (entry.names is None and _changed().is_written(data)) or _may_find_words(entry, data)
+
+
+def _may_find_words(entry: Entry, data: bytes) -> bool:
     return entry.scope == "everywhere" or any(part in data for part in _parts(entry))
 
 

@@ -177,3 +177,20 @@ def test_methods_and_clipping_follow() -> None:
     assert found.applicability.value == "manual"
     assert lint(program(clip.format("if not isinstance(x, FSDP):")), "FSDP503") == ()
     assert lint(program(clip.format("for x in FSDP.fsdp_modules(model):")), "FSDP503") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def g(m: Optional[FSDP]):\n    m.seen\n",
+        "def g(m: FSDP | None = None):\n    m.seen\n",
+        "def g(m: 'FSDP'):\n    m.seen\n",
+        "def g(m: Optional['FSDP']):\n    m.seen\n",
+        "def g(self):\n    self.model: 'FSDP | None' = load()\n    self.model.seen\n",
+        "def g():\n    m: FSDP = load()\n    m.seen\n",
+        "class C:\n    m: 'FSDP'\n    def __init__(self, m):\n        self.m = m\n        self.m.seen\n",
+    ],
+)
+def test_annotations_say_what_is_an_fsdp_model(text: str) -> None:
+    assert known("pass", text) == [True]
+    assert known("pass", text.replace("FSDP", "DDP")) == [False]

@@ -243,6 +243,25 @@ def test_names_come_where_they_are_used_if_the_module_that_brings_fsdp_goes_on_w
     assert rewritten(tmp_path, "needy.py").raw.decode().startswith(f"{ADDED}{head}")
 
 
+def test_names_that_another_fix_imports_at_the_top_are_not_imported_where_they_are_used(tmp_path: Path) -> None:
+    """A local import would make the name local to the function that uses it before."""
+    head = "from mylib.facade import FSDP\nfrom mylib.dist import FSDP as Real\n"
+    body = """
+
+def save(model, optim):
+    one = {}.full_optim_state_dict(model, optim)
+    two = {}.full_optim_state_dict(model, optim)
+    return one, two
+"""
+    grow(tmp_path, {"mylib/__init__.py": "", "mylib/dist.py": PUBLIC, "mylib/facade.py": OPTIONAL})
+    for first, second in (("FSDP", "Real"), ("Real", "FSDP")):
+        grow(tmp_path, {"train.py": head + body.format(first, second)})
+        after = rewritten(tmp_path, "train.py").raw.decode()
+        assert after.startswith(f"{head}{ADDED}\n\n")
+        assert after.count("import FullOptimStateDictConfig") == 1
+        assert after.count("optim_state_dict(model, optim)") == after.count("with ") == 2
+
+
 def test_a_name_goes_although_another_import_follows_its_statement(tmp_path: Path) -> None:
     test = "    ok = any({} for p in model.parameters())\n"
     head, body = SAVE.split("\n", 1)

@@ -193,31 +193,40 @@ def check_summon(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if call.args or any(keyword.arg in (None, "module") for keyword in call.keywords):
             continue
-        model = func.value
-        built = _surely_built(facts, model)
-        if built:
+        built = _surely_built(facts, func.value)
+        if built or facts.fsdp.is_instance(func.value, SUMMON):
+            verdict = _summon_verdict(facts, call, func.value, built[0].func if built else func.value)
             message = f"`{SUMMON}` is a static method of torch's FSDP and needs the module"
-            yield finding(facts, card, func, facts.statement(call), message, _summon_verdict(facts, call, built[0]))
+            yield finding(facts, card, func, facts.statement(call), message, verdict)
 
 
-def _summon_verdict(facts: ModuleFacts, call: ast.Call, made: ast.Call) -> Verdict:
+def _may_be_other(facts: ModuleFacts, model: ast.expr) -> bool:
+    """Whether what holds an FSDP model somewhere in the file may hold something else where it stands."""
+    if isinstance(model, (ast.Name, ast.Attribute)) and facts.fsdp.is_tested(model):
+        return False
+    classes = facts.fsdp.object_classes.classes(model)
+    return not isinstance(model, ast.Name) or not all(map(facts.fsdp.is_class, classes))
+
+
+def _summon_verdict(facts: ModuleFacts, call: ast.Call, held: ast.expr, owner: ast.expr) -> Verdict:
+    """The call of the method on `owner`, the class of what `held` is or that itself, with the module."""
     source = facts.source
-    assert isinstance(call.func, ast.Attribute)
-    model, cls = source.segment(call.func.value), source.segment(made.func)
+    model, cls = source.segment(held), source.segment(owner)
     if any(keyword.arg == _FAIRSCALE_ARGUMENTS for keyword in call.keywords):
         return manual(
             f"`{_FAIRSCALE_ARGUMENTS}=True` of fairscale is `writeback=False`: call `{cls}.{SUMMON}({model})`"
         )
-    root = made.func
+    root = owner
     while isinstance(root, ast.Attribute):
         root = root.value
-    seen = isinstance(root, ast.Name) and facts.scope(call).lookup(root.id) is facts.scope(made).lookup(root.id)
+    seen = isinstance(root, ast.Name) and facts.scope(call).lookup(root.id) is facts.scope(owner).lookup(root.id)
+    seen = seen and not (owner is held and _may_be_other(facts, held))
     opening = source.data.find(b"(", source.span(call.func).end)
     plain = not source.data[source.span(call.func).end : opening].strip() and "\n" not in model + cls
     if not seen or not plain:
         return manual(f"call `{SUMMON}` on the class and hand it `{model}`")
     inserted = _first_argument(facts, call, opening + 1, model)
-    return Verdict(Fix((Replace(source.span(call.func.value), cls), inserted)))
+    return Verdict(Fix((Replace(source.span(held), cls), inserted)))
 
 
 def _first_argument(facts: ModuleFacts, call: ast.Call, start: int, text: str) -> Replace:
@@ -283,7 +292,8 @@ SUMMONING = Rule(
         explanation="""\
 In fairscale `summon_full_params` is a method of the model. In torch it is static since 1.12 and takes the module
 first, so that `model.summon_full_params()` raises TypeError on every release. Calls on a model that this file
-wraps in torch's FSDP become `FSDP.summon_full_params(model)`.""",
+wraps in torch's FSDP become `FSDP.summon_full_params(model)`. Where a test, a loop, an annotation or the class around
+says that it is one, the call gets the model as its argument.""",
         applicability="safe or manual",
         floor="1.12",
         severity=Severity.BREAKS,

@@ -76,7 +76,9 @@ def _role(facts: ModuleFacts, node: ast.expr) -> str | None:
         known = _role_of_value(definition)
         if known is not None:
             return known
-    kinds = {_role_of_class(facts, part) for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)}
+    kinds = {
+        _role_of_class(facts, part) for cls in facts.fsdp.object_classes.all_classes(node) for part in options(cls)
+    }
     if len(kinds) == 1 and (told := kinds.pop()) is not None:
         return told
     name = (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")).lower()

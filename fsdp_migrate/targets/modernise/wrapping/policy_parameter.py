@@ -48,14 +48,18 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             continue
         argument = _parameter(function)
-        if argument is None or not _breaks(facts, function):
+        key = None if argument is not None else _key(facts, scope, function)
+        if (argument is None and key is None) or not _breaks(facts, function):
             continue
         is_given = any(function in (way, _definition(facts, way)) for way in ways)
-        if is_given or (_is_alike(function) and _is_torch_only(facts)):
-            name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
-            message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name} takes `{OLD}`"
-            verdict = _verdict(facts, scope, argument, ways, is_given=is_given)
-            yield finding(facts, card, _start_span(facts, argument), facts.statement(function), message, verdict)
+        name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
+        message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name}"
+        if key is not None and is_given:
+            advice = manual(f"look for `{NEW}`")
+            yield finding(facts, card, key, facts.statement(key), f"{message} looks for `{OLD}`", advice)
+        if argument is not None and (is_given or (_is_alike(function) and _is_torch_only(facts))):
+            place, verdict = _start_span(facts, argument), _verdict(facts, scope, argument, ways, is_given=is_given)
+            yield finding(facts, card, place, facts.statement(function), f"{message} takes `{OLD}`", verdict)
     yield from _passed(facts, card)
 
 
@@ -73,6 +77,23 @@ def _parameter(function: _Function) -> ast.arg | None:
     argument = everyone[names.index(OLD)]
     takes_new = NEW in names or arguments.kwarg is not None
     return None if takes_new and _has_default(arguments, argument) else argument
+
+
+def _key(facts: ModuleFacts, scope: Scope, function: _Function) -> ast.Constant | None:
+    """The string by which a function looks the old name up in its `**kwargs`, None where it looks for the new one."""
+    if function.args.kwarg is None:
+        return None
+    strings = [string for string in facts.structure.strings if string.value in (OLD, NEW)]
+    inside = [string for string in strings if scope in facts.scope(string).enclosing()]
+    keys = [string for string in inside if _is_looked_up(facts, string, function.args.kwarg.arg)]
+    return keys[0] if keys and all(string.value == OLD for string in inside) else None
+
+
+def _is_looked_up(facts: ModuleFacts, string: ast.Constant, name: str) -> bool:
+    """Whether a string is a key for the dict in `name`: an item, or an argument of a method."""
+    parent = facts.structure.parents[string]
+    owner = getattr(parent.func, "value", None) if isinstance(parent, ast.Call) else getattr(parent, "value", None)
+    return isinstance(owner, ast.Name) and owner.id == name
 
 
 def _has_default(arguments: ast.arguments, argument: ast.arg) -> bool:

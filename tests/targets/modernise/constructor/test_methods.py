@@ -120,6 +120,32 @@ def test_the_module_is_handed_to_the_static_method(before: str, after: str) -> N
     check_manual(f"{BUILT}with {before}:\n    pass\n", "FSDP505", "needs torch>=1.12", torch=">=1.11")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for m in FSDP.fsdp_modules(x):\n    {}\n",
+        "def f(m):\n    if not isinstance(m, FSDP):\n        return\n    {}\n",
+        "def f(m: 'FSDP | None'):\n    {}\n",
+        "class C(FSDP):\n    def f(m):\n        {}\n",
+    ],
+)
+def test_what_is_known_to_be_a_model_is_handed_to_its_own_method(text: str) -> None:
+    before, after = (text.format(f"m.summon_full_params({one}).__enter__()") for one in ("", "m"))
+    check_transformed(FSDP + before, FSDP + after, "FSDP505")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class T:\n    model: FSDP\n    def f(self):\n        self.model.summon_full_params()\n",
+        "from fairscale.nn import FullyShardedDataParallel as Other\n"
+        "m = FSDP(x)\nif a:\n    m = Other(x)\nm.summon_full_params()\n",
+    ],
+)
+def test_what_may_be_something_else_is_not_handed_over(text: str) -> None:
+    check_manual(FSDP + text, "FSDP505", "call `summon_full_params` on the class")
+
+
 def test_a_class_that_is_not_seen_from_the_call_is_reported() -> None:
     text = """\
     class T:

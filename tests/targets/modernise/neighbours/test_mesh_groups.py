@@ -172,3 +172,8 @@ def test_the_private_tuples_of_groups_are_gone() -> None:
     check_noop(text, CODE, torch=">=2.3,<2.8")
     check_noop(f"{IMPORT}def f(mesh: DeviceMesh):\n    return mesh.get_group(0) or mesh._dim_group_names\n", CODE)
     check_noop(f"{IMPORT}def f(mesh: Mesh):\n    return mesh._dim_group_infos\n", CODE)
+
+
+def test_dimensions_of_a_mesh_are_a_mesh() -> None:
+    text = "from torch.distributed.device_mesh import init_device_mesh\nmesh = init_device_mesh('cpu', (2, 2))\n"
+    check_transformed(text + "mesh['dp'].get_dim_groups(0)\n", text + "mesh['dp'].get_group(0)\n", CODE, torch=">=2.4")

@@ -157,3 +157,37 @@ def test_below_the_floor_policies_are_manual() -> None:
 def test_a_function_that_takes_both_names_has_to_drop_the_old_one() -> None:
     text = DEF.replace(OLD + ")", f"{OLD}, {NEW})")
     check_manual(f"{FSDP}{text}FSDP(x, auto_wrap_policy=big)\n", CODE, f"drop `{OLD}`")
+
+
+_KEYS = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def big({parameters}):
+    return {value} > 100
+
+m = FSDP(n, auto_wrap_policy=big)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "value"),
+    [
+        ("module, recurse, **kwargs", 'kwargs["unwrapped_params"]'),
+        ("module, recurse, **kwargs", 'kwargs.get("unwrapped_params", 0)'),
+        ("*args, **options", 'options.pop("unwrapped_params")'),
+    ],
+)
+def test_the_old_name_looked_up_in_keywords_is_reported(parameters: str, value: str) -> None:
+    check_manual(_KEYS.format(parameters=parameters, value=value), "FSDP401", "look for `nonwrapped_numel`")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        'kwargs.get("nonwrapped_numel", kwargs.get("unwrapped_params"))',
+        'other["unwrapped_params"]',
+        'log("unwrapped_params", kwargs)',
+    ],
+)
+def test_other_uses_of_the_old_name_as_a_key_are_left_alone(value: str) -> None:
+    check_noop(_KEYS.format(parameters="module, recurse, **kwargs", value=value), "FSDP401")
