@@ -63,6 +63,32 @@ def is_imported(modules: Modules, path: str, name: str) -> bool:
     )
 
 
+def patcher(modules: Modules, path: str, name: str, old: str) -> str | None:
+    """The file that patches `name`, torch's `old`, in torch or in the module at `path`; None without one."""
+    quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())
+    owned = re.compile(rf"""(?:object|[sg]etattr|delattr)\(\s*([\w.]+)\s*,\s*["']{name}["']""".encode())
+    owner = old.rpartition(".")[0]
+    for other in sorted(modules.writers(path, name)):
+        raw = modules.glance(other)
+        found = {match[1].decode() for match in quoted.finditer(raw)}
+        if objects := [match[1].decode() for match in owned.finditer(raw)]:
+            imports = Sketch(raw).imports
+            for head, dot, rest in (one.partition(".") for one in objects):
+                found |= {f"{target}{dot}{rest}" for target in (head, *imports.get(head, ()))}
+        if owner in found or any(_goes_through(modules, other, path, one) for one in found):
+            return _names(modules, path)(other)
+    return None
+
+
+def _goes_through(modules: Modules, other: str, path: str, name: str) -> bool:
+    """Whether a dotted name in a file is that of the module at `path`, or of something in it."""
+    while name.strip("."):
+        if modules.finder.find(name, other) == path:
+            return True
+        name = split(name)[0]
+    return False
+
+
 def _candidates(modules: Modules, path: str, name: str) -> list[str]:
     """Files that may import the module at `path`, or `name` of it."""
     last, known = stem(path), _imported_by(modules, path, name)
@@ -96,9 +122,13 @@ def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
         return True
     if not private and any(modules.finder.find(star, other) == path for star in sketch.stars):
         return True
-    as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.modules})
-    # Patches and `getattr` have the name in quotes.
-    return as_module and any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+    if any(modules.finder.find(target, other) == path for target in {*targets, *sketch.dotted}):
+        # Patches and `getattr` have the name in quotes.
+        return any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+    # Whoever takes something else from the module reaches it through its package only.
+    taken = any(modules.finder.find(module, other) == path for module in sketch.modules)
+    through = rf"""\.{stem(path)}(?:\.{name}\b|\s*,\s*["']{name}["'])""".encode()
+    return taken and re.search(through, sketch.raw) is not None
 
 
 def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:

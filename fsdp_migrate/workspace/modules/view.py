@@ -339,6 +339,13 @@ class View:
         self.asked_all = True
         return bool(self.modules.writers(self.path, word))
 
+    def patcher(self, name: str, old: str) -> str | None:
+        """See `Elsewhere.patcher`."""
+        from fsdp_migrate.workspace.modules.importers import patcher
+
+        self.asked_all = True
+        return patcher(self.modules, self.path, name, old)
+
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """See `Elsewhere.setters`."""
         from fsdp_migrate.workspace.modules.importers import setters

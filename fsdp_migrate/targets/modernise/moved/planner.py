@@ -28,7 +28,7 @@ from fsdp_migrate.targets.modernise.moved.calls import Stays, follow, is_type, t
 from fsdp_migrate.targets.modernise.moved.cases import Case, case_of
 from fsdp_migrate.targets.modernise.moved.imports import Relocation, new_module, relocated, relocation, replaced_module
 from fsdp_migrate.targets.modernise.moved.table import is_module, last_parts, moved, old_names, older_places
-from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble
+from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble, patched_elsewhere
 from fsdp_migrate.torch_api.data import exists
 from fsdp_migrate.torch_api.words import span_of
 
@@ -174,6 +174,8 @@ def _renamed(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None
     followed = follow(facts, node, case, written)
     if isinstance(followed, Stays):
         return manual(followed.reason)
+    if (trouble := patched_elsewhere(facts, node, case)) is not None:
+        return manual(trouble)
     if written is None:
         new = case.moved.new or ""
         return manual(f"`torch` is not imported here: import it, or `{new.rpartition('.')[2]}` from `{_owner(new)}`")
