@@ -105,9 +105,9 @@ def strings_naming(facts: ModuleFacts, name: str) -> Iterator[ast.Constant]:
     """
     word = re.compile(rf"\b{re.escape(name)}\b")
     for constant in facts.structure.strings:
-        if isinstance(constant.value, str) and word.search(constant.value) and not _is_prose(facts, constant):
-            if name in _names_read(constant.value):
-                yield constant
+        text = constant.value
+        if isinstance(text, str) and word.search(text) and name in _names_read(text) and not _is_prose(facts, constant):
+            yield constant
 
 
 def _is_prose(facts: ModuleFacts, constant: ast.Constant) -> bool:
