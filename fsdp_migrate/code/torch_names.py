@@ -95,6 +95,17 @@ def reads(facts: ModuleFacts) -> tuple[tuple[Quoted, ast.Call | ast.Subscript], 
     return tuple((one, one.reader) for one in quoted(facts) if one.reader is not None)
 
 
+def passed_on(facts: ModuleFacts) -> tuple[tuple[ast.Name | ast.Attribute, str], ...]:
+    """What stands for something of torch by way of a module of the project or a star import, with its full name."""
+    return facts.memo(passed_on, lambda: tuple(_passed_on(facts)))
+
+
+def from_torch_star(facts: ModuleFacts, node: ast.expr, path: str) -> bool:
+    """Whether a name comes straight from a star import of the module of torch that has it."""
+    stars = (taken.path for taken in imports(facts) if taken.alias.name == "*")
+    return isinstance(node, ast.Name) and path.rpartition(".")[0] in stars
+
+
 def bindings_of(facts: ModuleFacts, taken: Import) -> list[Binding]:
     """The bindings that one name of an import makes."""
     scope = facts.scope(taken.statement)
@@ -156,6 +167,20 @@ def torch_path(facts: ModuleFacts, node: ast.expr) -> str | None:
     return path if path is not None and path.startswith("torch.") else None
 
 
+def _passed_on(facts: ModuleFacts) -> Iterator[tuple[ast.Name | ast.Attribute, str]]:
+    own, module = _names(facts).own, facts.structure.module
+    for name in sorted(own):
+        for scope in module.users.get(name, ()):
+            home = scope.lookup(name)
+            if home is None or all(binding.kind is Kind.IMPORT for binding in home.bindings[name]):
+                yield from ((use, path) for use in scope.uses[name] if (path := torch_path(facts, use)) is not None)
+    roots = _roots(facts) if own else {}
+    for node in facts.structure.attributes if own else ():
+        path = torch_path(facts, node) if roots[node] in own and isinstance(node.ctx, ast.Load) else None
+        if path is not None and not (facts.names.qualified(node.value) or "torch").startswith("torch"):
+            yield node, path
+
+
 def _root_name(facts: ModuleFacts, node: ast.expr) -> str | None:
     """The name that a chain of attributes starts from."""
     if isinstance(node, (ast.Subscript, ast.Call)) and (found := look_up(node)) is not None:
@@ -193,7 +218,7 @@ def may_end_in(facts: ModuleFacts, node: ast.expr, words: Container[str]) -> boo
 
 
 class _Names(NamedTuple):
-    """Names that may stand for something of torch, and those of them that come through the project."""
+    """Names that may stand for something of torch; `own` come through the project or a star import."""
 
     torch: frozenset[str]
     own: frozenset[str]
@@ -204,17 +229,15 @@ def _names(facts: ModuleFacts) -> _Names:
 
 
 def _find_names(facts: ModuleFacts) -> _Names:
-    bound = [
-        (name, binding)
-        for scope in facts.structure.module.nested()
-        for name, bindings in scope.bindings.items()
-        for binding in bindings
-    ]
+    scopes = list(facts.structure.module.nested())
+    bound = [(name, binding) for scope in scopes for name, bindings in scope.bindings.items() for binding in bindings]
     imported = [(name, binding.target or "") for name, binding in bound if binding.kind is Kind.IMPORT]
     project = facts.project
     own = {
         name for name, target in imported if target.startswith(".") or (project is not None and project.is_own(target))
     }
+    if any(scope.star_imports for scope in scopes):
+        own.update(name for scope in scopes for name in scope.uses if scope.lookup(name) is None)
     names = own.union(name for name, target in imported if target.split(".")[0] == "torch")
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
     return _Names(_with_aliases(names, aliases), _with_aliases(own, aliases))

@@ -13,6 +13,8 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
 
+_WORD = re.compile(r"\w+")
+_SAYING = frozenset("warn filterwarnings simplefilter print debug info warning error exception critical log".split())
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
 
 
@@ -97,18 +99,40 @@ def _is_named_in_text(facts: ModuleFacts, name: str) -> bool:
 
 
 def strings_naming(facts: ModuleFacts, name: str) -> Iterator[ast.Constant]:
-    """The strings that may refer to a name: `__all__`, quoted annotations, what is given to `getattr`."""
+    """The strings that may refer to a name: `__all__`, quoted annotations, what is given to `getattr` or patched.
+
+    A text for people is none, and `torch.cuda.amp.GradScaler` is a name of torch.
+    """
     word = re.compile(rf"\b{re.escape(name)}\b")
     for constant in facts.structure.strings:
-        if isinstance(constant.value, str) and word.search(constant.value) and _is_expression(constant.value):
+        text = constant.value
+        if isinstance(text, str) and word.search(text) and name in _names_read(text) and not _is_prose(facts, constant):
             yield constant
 
 
-def _is_expression(text: str) -> bool:
+def _is_prose(facts: ModuleFacts, constant: ast.Constant) -> bool:
+    """Whether a string is the text of a warning, a message of a log or an error, or what it is compared with."""
+    parent: ast.AST = facts.structure.parents[constant]
+    if isinstance(parent, ast.keyword):
+        parent = facts.structure.parents[parent]
+    if isinstance(parent, ast.Call):
+        name = getattr(parent.func, "attr", getattr(parent.func, "id", ""))
+        return name in _SAYING or isinstance(facts.structure.parents[parent], ast.Raise)
+    return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.Eq, ast.NotEq))
+
+
+def _names_read(text: str) -> frozenset[str]:
+    """The names that a text reads if it is an expression, those behind its dots included where it may be a path."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            ast.parse(text.strip(), mode="eval")
+            tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-    return True
+            return frozenset()
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    # Texts in texts are those of `Literal` and the like.
+    names |= {word for node in nodes if isinstance(node, ast.Constant) for word in _WORD.findall(str(node.value))}
+    if "torch" not in names:
+        names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return frozenset(names)

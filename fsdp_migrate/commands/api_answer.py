@@ -47,10 +47,19 @@ class ReleaseSpan:
 
 @dataclass(frozen=True)
 class Place:
-    """A dotted name that can be imported or reached, and on which releases."""
+    """A dotted name that can be imported or reached, and on which releases.
+
+    A private one is `needed` where releases have it in no public place.
+    """
 
     name: str
     spans: tuple[ReleaseSpan, ...]
+    needed: bool = False
+
+    @property
+    def private(self) -> bool:
+        """Whether a module on the way is private."""
+        return _in_private(self.name)
 
 
 @dataclass(frozen=True)
@@ -173,7 +182,7 @@ def _answer(group: list[str], releases: tuple[Version, ...]) -> Answer:
 
     there = dict(at(lambda n, r: data.exists(n, r) or None))
     have = sorted({release for name in ranked for release in _having(name, releases)})
-    name = ranked[0]
+    name, needed = ranked[0], _needed(ranked, releases)
     return Answer(
         name=name,
         kind=next((kind for release in reversed(have) for n in ranked if (kind := data.kind(n, release))), "alias"),
@@ -182,7 +191,7 @@ def _answer(group: list[str], releases: tuple[Version, ...]) -> Answer:
         signatures=tuple(_runs([(r, text) for r, text in at(data.signature_text) if r in have])),
         deprecations=tuple(_present(_runs(at(data.deprecation)))),
         parameters=tuple(_parameters(at(lambda n, r: data.deprecated_parameters(n, r) or None))),
-        places=tuple(Place(n, spans) for n in ranked if (spans := tuple(_spans(_having(n, releases))))),
+        places=tuple(Place(n, spans, n == needed) for n in ranked if (spans := tuple(_spans(_having(n, releases))))),
         rules=tuple(_rules(group)),
     )
 
@@ -198,6 +207,17 @@ def _places(name: str) -> Iterator[str]:
                 yield f"{other}.{part}"
 
 
+def _needed(names: list[str], releases: tuple[Version, ...]) -> str | None:
+    """The private name that most releases without a public one have, None where there is no need of one."""
+    public = {release for name in names if not _in_private(name) for release in _having(name, releases)}
+    private = [name for name in names if _in_private(name) and public and not public >= set(_having(name, releases))]
+    return max(private, key=lambda name: len(_having(name, releases)), default=None)
+
+
+def _in_private(name: str) -> bool:
+    return any(part.startswith("_") for part in name.split(".")[:-1])
+
+
 def _having(name: str, releases: Iterable[Version]) -> list[Version]:
     history = data.history(name)
     return [release for release in releases if release in history]
@@ -205,9 +225,8 @@ def _having(name: str, releases: Iterable[Version]) -> list[Version]:
 
 def _rank(name: str, releases: tuple[Version, ...]) -> tuple[bool, bool, int, int, str]:
     """Names that the newest of the releases has come first, public ones, short ones."""
-    parts = name.split(".")
-    private = any(part.startswith("_") for part in parts[:-1])
-    return (releases[-1] not in data.history(name), private, len(parts), -len(_having(name, releases)), name)
+    shortest = (name.count("."), -len(_having(name, releases)), name)
+    return (releases[-1] not in data.history(name), _in_private(name), *shortest)
 
 
 def _order(answer: Answer) -> tuple[bool, bool, int, str]:
@@ -291,8 +310,8 @@ def _whole(answer: Answer) -> Iterator[str]:
         yield f"  Parameter {name} deprecated"
         yield from _table((str(span), _warning(deprecation)) for span, deprecation in found)
     yield "  Found as"
-    public = [place for place in answer.places if not any(part.startswith("_") for part in place.name.split(".")[:-1])]
-    shown = (public or list(answer.places))[:_MOST_PLACES]
+    public = [place for place in answer.places if not place.private or place.needed]
+    shown = sorted((public or answer.places)[:_MOST_PLACES], key=lambda place: place.needed)
     yield from _table((_text(place.spans), place.name) for place in shown)
     if len(answer.places) > len(shown):
         where = "in private modules" if len(public) <= len(shown) else "more"

@@ -199,6 +199,9 @@ class ProjectModules(ImportedNames, Protocol):
     def is_written(self, word: str) -> bool:
         """Whether another file of the project has a word."""
 
+    def patcher(self, name: str, old: str) -> str | None:
+        """What to call the file that patches the asking module's `name`, torch's `old`, there or in torch, or None."""
+
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -34,6 +35,19 @@ def is_written_out(call: ast.Call) -> bool:
     return not any(isinstance(one, ast.Starred) for one in call.args) and all(
         one.arg is not None for one in call.keywords
     )
+
+
+def names_given(keyword: ast.keyword) -> Iterator[str]:
+    """The parameters that a keyword, or a dict display that is unpacked in its place, gives something to."""
+    if keyword.arg is not None:
+        yield keyword.arg
+    elif isinstance(keyword.value, ast.Dict):
+        yield from (str(key.value) for key in keyword.value.keys if isinstance(key, ast.Constant))
+
+
+def given_twice(names: Iterable[str]) -> list[str]:
+    """The names that come more than once, sorted."""
+    return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def bind(call: ast.Call, parameters: Sequence[str], required: int) -> dict[str, Bound]:

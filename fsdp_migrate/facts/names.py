@@ -13,6 +13,7 @@ from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.looked_up_names import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
+from fsdp_migrate.torch_api.data import first
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts.other_modules import ImportedNames
@@ -351,7 +352,7 @@ class Names:
         hidden = False
         for module in (module for outer in scope.enclosing() for module in reversed(outer.star_imports)):
             if module.split(".")[0] == "torch":
-                found: Sequence[str | None] | None = [f"{module}.{name}"] if name in _STARRED.get(module, ()) else None
+                found: Sequence[str | None] | None = [f"{module}.{name}"] if _is_starred(module, name) else None
             else:
                 path = module + name if module.endswith(".") else f"{module}.{name}"
                 found = self._through_project(path)
@@ -368,6 +369,13 @@ class Names:
         """The FSDP name that a star import alone brings to `scope` as `name`, None when there is none."""
         found = tuple(self._from_stars(scope, name))
         return found[0].symbol if len(found) == 1 else None
+
+
+def _is_starred(module: str, name: str) -> bool:
+    """Whether `import *` brings a name of a module of torch, in some release, that is no builtin."""
+    if module in _STARRED:
+        return name in _STARRED[module]
+    return not (name.startswith("_") or hasattr(builtins, name)) and first(f"{module}.{name}") is not None
 
 
 def _thinned(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:

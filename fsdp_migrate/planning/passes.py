@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
 from fsdp_migrate.edits import EditComment, touched
+from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
@@ -216,7 +218,7 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
     """The file after one pass.
 
     Raises:
-        RewriteError: the new text does not parse, or does not have all comments.
+        RewriteError: the new text does not parse, does not have all comments, or gives an argument twice.
     """
     from fsdp_migrate.rewrite.materialise import replacements  # needed only to change something
 
@@ -236,6 +238,8 @@ def _checked(
     old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str
 ) -> tuple[bytes, Source]:
     """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
+
+    No call may give an argument twice that was given once.
 
     Only what silences a tool may be there once more: where an import is split, each part needs it.
 
@@ -257,4 +261,14 @@ def _checked(
     doubled = [text for text in after - before if not SILENCING.match(text)]
     for comment in [*(before - after), *doubled]:
         raise RewriteError(f"the comment {comment!r} would be lost or doubled")
+    if twice := Counter(_given_twice(new)) - Counter(_given_twice(old)):
+        raise RewriteError(f"a call would give `{min(twice)}` twice")
     return raw, new
+
+
+def _given_twice(source: Source) -> Iterator[str]:
+    """The keywords that a call gives twice, which parses and does not compile, or that a dict in it gives again."""
+    for module in source.modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and node.keywords:
+                yield from given_twice(name for keyword in node.keywords for name in names_given(keyword))

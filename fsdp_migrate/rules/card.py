@@ -175,6 +175,16 @@ def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Ve
     return verdict if where is None else manual(f"{where} puts something else in its place: bring that along")
 
 
+def _giving_once(facts: ModuleFacts, verdict: Verdict) -> Verdict:
+    """The verdict, without its fix if a call would give an argument twice."""
+    if verdict.fix is None:
+        return verdict
+    from fsdp_migrate.rules.repeated_arguments import repeated
+
+    name = repeated(facts, verdict.fix.edits)
+    return verdict if name is None else manual(f"the call would give `{name}` twice")
+
+
 def finding(
     facts: ModuleFacts,
     card: RuleCard,
@@ -191,7 +201,7 @@ def finding(
     span = place if isinstance(place, Span) else source.span(place)
     node = next((one for one in (place, statement) if not isinstance(one, Span)), source.tree)
     severity = severity or _severity(facts, card, node)
-    verdict = _of_torch(facts, place, verdict).within(card, facts, node, severity)
+    verdict = _giving_once(facts, _of_torch(facts, place, verdict)).within(card, facts, node, severity)
     if verdict.fix is not None and verdict.note is not None:
         message = f"{message}; {verdict.note}"
     start, end = source.location(span.start), source.location(span.end)

@@ -41,7 +41,14 @@ def _read(text: str) -> Iterator[str]:
 
 def derived_names() -> frozenset[str]:
     """The same, read off the API data."""
-    names = (name for name in api.names("torch") if _is_public_to_python(name) and _changed(name))
+    listed = [name for name in api.names("torch") if _is_public_to_python(name)]
+    aliases = (
+        old + name[len(new) :]
+        for old, new in api.SAME_MODULES.items()
+        for name in listed
+        if name.startswith(f"{new}.") and name.count(".") == new.count(".") + 1
+    )
+    names = (name for name in (*listed, *aliases) if _changed(name))
     return frozenset((*map(_screened, names), *WARNINGS))
 
 

@@ -33,6 +33,7 @@ _BETWEEN = rb"(?:\s|\\|#[^\r\n]*(?![^\r\n]))*"
 # What `getattr(module, "name")`, `vars(module)["name"]` and an item of an enum read.
 _READ = re.compile(_BETWEEN + rb"(?:,|\[|\)" + _BETWEEN + rb"\[)" + _BETWEEN + rb"""[uUrR]?(["'])([A-Za-z_]\w*)\1""")
 _NAMESPACE = b".__dict__"
+_STAR = b"*"
 # The target of an assignment, at the end of what stands in front of its value.
 _ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
 _BLANK = re.compile(rb"[\s\\]+")
@@ -75,11 +76,16 @@ class Vocabulary:
     def _leads_on(self, path: bytes) -> bool:
         return path in self._leads or path.rpartition(b".")[2] in self._leads
 
+    def _brought(self, module: bytes, raw: bytes) -> Iterator[bytes]:
+        """The names that a star import may bring and the file may read."""
+        parts = (name.rpartition(b".") for name in self._names)
+        return (owner + b"." + last for owner, _, last in parts if owner == module and last in raw)
+
     def _paths(self, raw: bytes) -> Iterator[bytes]:
         """The full names that the file may write, as far as they may lead to one of those looked for."""
         roots: set[tuple[bytes, bytes]] = {(b"torch", b"torch")}
         for name, path in _imports(raw):
-            yield path
+            yield from self._brought(path[:-2], raw) if path.endswith(_STAR) else (path,)
             if name is not None:
                 roots.add((name, path))
         known: set[tuple[bytes, bytes]] = set()
@@ -101,6 +107,8 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         yield None, module
         if names == b"(":
             names = _COMMENT.sub(b"", raw[match.end() : closing(raw, match.end())])
+        if names.strip() == _STAR:
+            yield None, module + b"." + _STAR
         for name, bound in _IMPORTED_NAME.findall(names.replace(b"\\", b" ")):
             yield bound or name, module + b"." + name
     for match in _IMPORT.finditer(raw):

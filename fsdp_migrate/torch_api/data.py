@@ -104,6 +104,10 @@ def unpacked(name: str) -> bytes:
         return stream.read()
 
 
+# Modules that torch itself puts into `sys.modules` in the place of an old one (2.0.1 _shard/checkpoint/__init__.py).
+SAME_MODULES = {"torch.distributed._shard.checkpoint": "torch.distributed.checkpoint"}
+
+
 def releases() -> tuple[Version, ...]:
     """The releases that the data was read from, oldest first."""
     return tuple(Version(text) for text in _load("fsdp")["releases"].split())

@@ -183,3 +183,15 @@ def test_a_place_that_was_two_things_in_turn_joins_only_one_of_them() -> None:
     assert "torch.amp.GradScaler" not in {place.name for place in old.places}
     assert [text.split(",")[0] for _, text in old.signatures if text] == ["init_scale=2.0 ** 16"]
     assert new.deprecations == ()
+
+
+def test_the_private_place_of_a_name_that_only_some_releases_export_is_shown() -> None:
+    text = "\n".join(lines(answers("torch.distributed.checkpoint.FsspecWriter")))
+    places = text.partition("Found as\n")[2].splitlines()
+    assert "2.3, 2.15 and newer  torch.distributed.checkpoint.FsspecWriter" in places[0]
+    assert "2.1 and newer        torch.distributed.checkpoint._fsspec_filesystem.FsspecWriter" in places[-2]
+    assert places[-1] == "    and 2 in private modules"
+
+
+def test_private_places_are_not_shown_where_public_ones_do() -> None:
+    assert "._" not in "\n".join(lines(answers("torch.distributed.checkpoint.async_save"))).partition("Found as")[2]

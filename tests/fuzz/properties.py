@@ -16,6 +16,7 @@ from pyflakes.checker import Checker
 from pyflakes.messages import UndefinedLocal, UndefinedName, UnusedImport
 
 from fsdp_migrate.edits import touched
+from fsdp_migrate.facts.scopes import TRIES
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.lint import FileCheck, lint_bytes
 from fsdp_migrate.planning.parts import RewriteResult
@@ -249,6 +250,6 @@ def _commented_imports(tree: ast.Module, text: str) -> set[int]:
 
 def _guarded_imports(tree: ast.Module) -> set[int]:
     """The lines of imports that something decides on: those stay even if nothing uses them."""
-    deciding = (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.Match)
+    deciding = (ast.If, *TRIES, ast.With, ast.For, ast.While, ast.Match)
     inside = (node for block in ast.walk(tree) if isinstance(block, deciding) for node in ast.walk(block))
     return {node.lineno for node in inside if isinstance(node, (ast.Import, ast.ImportFrom))}

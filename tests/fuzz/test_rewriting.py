@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
-from tests.fuzz import grammar, names, seeds
+from tests.fuzz import bindings, grammar, names, seeds
 from tests.fuzz.clothes import Clothes, clothes
 from tests.fuzz.mutations import MUTATIONS, Mutation, mutated, planted
 from tests.fuzz.pages import Pages, pages, read
@@ -80,3 +80,8 @@ def test_notebooks(program: str, steps: Steps, pages: Pages, settings: Settings)
     result = check(raw, settings, NOTEBOOK)
     # Nothing but sources is other than before, and these are spelled as the others are.
     assert pages.written(read(result.raw)) == result.raw
+
+
+@given(bindings.programs(), settings)
+def test_names_that_are_bound_in_every_way(program: str, settings: Settings) -> None:
+    check(program.encode(), settings)

@@ -126,6 +126,8 @@ def test_a_text_that_never_settles_is_an_error_and_stays() -> None:
         ("x = old\n", "(", "does not parse"),
         ("x = old\n", "1 # more\n", "comment '# more' would be lost or doubled"),
         ("x = [old, # why\n]\n", "'''", "does not parse"),
+        ("f(a=1, old=2)\n", "a", "would give `a` twice"),
+        ("f(a=1, **{'old': 2})\n", "a", "would give `a` twice"),
         ("# coding: latin-1\nx = old\n", "\u20ac", "latin-1"),
     ],
 )

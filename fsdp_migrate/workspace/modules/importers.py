@@ -73,10 +73,37 @@ class Importers:
             return True
         if not private and any(find(star, other) == path for star in sketch.stars):
             return True
-        # Patches and `getattr` have the name in quotes. `from module import other` binds no module to read it from.
-        as_module = any(find(target, other) == path for target in {*targets, *sketch.dotted})
-        read = (f"{before}{name}" for before in ".\"'") if as_module else (f".{stem(path)}.{name}",)
-        return any(text.encode() in sketch.raw for text in read)
+        if any(find(target, other) == path for target in {*targets, *sketch.dotted}):
+            # Patches and `getattr` have the name in quotes.
+            return any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+        # Whoever takes something else from the module reaches it through its package only.
+        taken = any(find(module, other) == path for module in sketch.modules)
+        through = rf"""\.{stem(path)}(?:\.{name}\b|\s*,\s*["']{name}["'])""".encode()
+        return taken and re.search(through, sketch.raw) is not None
+
+    def patcher(self, path: str, name: str, old: str) -> str | None:
+        """The file that patches `name`, torch's `old`, in torch or in the module at `path`; None without one."""
+        quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())
+        owned = re.compile(rf"""(?:object|[sg]etattr|delattr)\(\s*([\w.]+)\s*,\s*["']{name}["']""".encode())
+        owner = old.rpartition(".")[0]
+        for other in sorted(self._texts.writers(path, name)):
+            raw = self._texts.glance(other)
+            found = {match[1].decode() for match in quoted.finditer(raw)}
+            if objects := [match[1].decode() for match in owned.finditer(raw)]:
+                imports = Sketch(raw).imports
+                for head, dot, rest in (one.partition(".") for one in objects):
+                    found |= {f"{target}{dot}{rest}" for target in (head, *imports.get(head, ()))}
+            if owner in found or any(self._goes_through(other, path, one) for one in found):
+                return self._names(path)(other)
+        return None
+
+    def _goes_through(self, other: str, path: str, name: str) -> bool:
+        """Whether a dotted name in a file is that of the module at `path`, or of something in it."""
+        while name.strip("."):
+            if self._texts.finder.find(name, other) == path:
+                return True
+            name = split(name)[0]
+        return False
 
     def uses(self, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
         """Where other files read the top-level `name` of the module at `path`, imports left out.

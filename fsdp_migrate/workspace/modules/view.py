@@ -36,6 +36,9 @@ class Importing(Protocol):
     def uses(self, path: str, name: str, torch: TorchRange) -> Sequence[Use] | None:
         """Where other files read the top-level `name` of the module; None when there may be more such places."""
 
+    def patcher(self, path: str, name: str, old: str) -> str | None:
+        """The file that patches `name`, torch's `old`, in torch or in the module; None without one."""
+
     def setters(self, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
         """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
 
@@ -383,6 +386,11 @@ class View:
         """See `ProjectModules.is_written`."""
         self.asked_all = True
         return bool(self.texts.writers(self.path, word))
+
+    def patcher(self, name: str, old: str) -> str | None:
+        """See `ProjectModules.patcher`."""
+        self.asked_all = True
+        return self.modules.importers.patcher(self.path, name, old)
 
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
         """See `ProjectModules.setters`."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fsdp_migrate.code.made_calls import made_calls
 from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -32,21 +33,23 @@ _KEYWORD_SINCE = Version("2.3")
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls whose second of two positions is the storage."""
-    for call in facts.structure.calls:
-        storage = _STORAGE.get(torch_path(facts, call.func) or "")
-        if storage is None or len(call.args) != 2 or any(isinstance(argument, ast.Starred) for argument in call.args):
+    for made in made_calls(facts):
+        call, seen = made.call, made.seen
+        storage = _STORAGE.get(torch_path(facts, seen.func) or "")
+        if storage is None or len(seen.args) != 2 or made.unread:
             continue
-        if any(keyword.arg not in _COMMON for keyword in call.keywords):
+        if any(keyword.arg not in _COMMON for keyword in seen.keywords):
             continue
         if not any(release >= _KEYWORD_SINCE for release in facts.gates.alive(call)):
             continue
+        names: dict[ast.expr, str] = {seen.args[1]: storage}
         arguments = tuple(
-            Argument(argument.arg if isinstance(argument, ast.keyword) else (None, storage)[index], index)
+            Argument(argument.arg if isinstance(argument, ast.keyword) else names.get(argument), index)
             for index, argument in enumerate(ordered_arguments(call))
         )
         verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
         message = f"`{storage}` by position warns since torch 2.3, which takes it by keyword only"
-        yield finding(facts, card, call.args[1], facts.statement(call), message, verdict)
+        yield finding(facts, card, seen.args[1], facts.statement(call), message, verdict)
 
 
 _SAVE = f"import {_PACKAGE} as dcp\n\ndcp.save(state, writer)\n"

@@ -98,15 +98,30 @@ def check_ignored(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def check_positions(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find positions in the order of torch 1.11, recognised by the classes of the values."""
     for call in constructions(facts):
-        if len(call.args) <= _FIRST_FREE or any(isinstance(argument, ast.Starred) for argument in call.args):
+        positions = list(_positions(facts, call))
+        if len(positions) <= _FIRST_FREE:
             continue
-        meant = [_meant(facts, argument) for argument in call.args]
+        meant = [_meant(facts, argument) for argument in positions]
         wrong = [n for n, name in enumerate(meant) if name is not None and n >= _FIRST_FREE and name != _at(ORDER, n)]
         if not wrong or not any(release >= Version("1.12") for release in facts.gates.alive(call)):
             continue
-        place = call.args[wrong[0]]
+        place = positions[wrong[0]]
         message = f"position {wrong[0] + 1} of FSDP is `{_at(ORDER, wrong[0])}`, and this is a `{meant[wrong[0]]}`"
         yield finding(facts, card, place, facts.statement(call), message, _keywords(facts, call, meant))
+
+
+def _positions(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
+    """The arguments by position, up to those that `*rest` brings from elsewhere."""
+    for argument in call.args:
+        value = argument.value if isinstance(argument, ast.Starred) else None
+        if isinstance(value, ast.Name):
+            value = facts.names.value(value)
+        if isinstance(value, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in value.elts):
+            yield from value.elts
+        elif isinstance(argument, ast.Starred):
+            return
+        else:
+            yield argument
 
 
 def _at(order: Sequence[str], position: int) -> str:
@@ -142,6 +157,8 @@ def _policy_function(facts: ModuleFacts, node: ast.expr) -> str | None:
 
 def _keywords(facts: ModuleFacts, call: ast.Call, meant: Sequence[str | None]) -> Verdict:
     """The call with keywords behind its process group."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return manual("the call passes `*args`: use keywords")
     if all(name in (None, _at(ORDER_1_11, n)) for n, name in enumerate(meant) if n >= _FIRST_FREE):
         names: list[str | None] = [None, None, *ORDER_1_11[_FIRST_FREE : len(call.args)]]
     else:

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
 from fsdp_migrate.code.instance_members import members_used
-from fsdp_migrate.code.torch_names import bindings_of, chains, imports, reads
+from fsdp_migrate.code.torch_names import bindings_of, chains, imports, passed_on, reads
 from fsdp_migrate.code.torch_presence import IMPORTING, READING, concerned, excused, having, running
 from fsdp_migrate.code.unused_imports import uses_of
 from fsdp_migrate.facts import ModuleFacts
@@ -73,7 +73,8 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast
     for chain in chains(facts):
         yield from ((path, node, node, READING) for path, node in chain.links if path not in brought)
     looked_up = ((one.path, one.node) for one, _ in reads(facts))
-    yield from ((path, node, node, READING) for path, node in (*members_used(facts), *looked_up))
+    through = ((path, node) for node, path in passed_on(facts))
+    yield from ((path, node, node, READING) for path, node in (*members_used(facts), *looked_up, *through))
 
 
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:

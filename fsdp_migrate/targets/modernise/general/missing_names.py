@@ -13,7 +13,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.code.instance_members import MESH, MESHES, members_used
-from fsdp_migrate.code.torch_names import chains, imports, quoted
+from fsdp_migrate.code.torch_names import chains, from_torch_star, imports, passed_on, quoted
 from fsdp_migrate.code.torch_presence import (
     IMPORTING,
     READING,
@@ -67,7 +67,7 @@ class _Lack(NamedTuple):
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
-    lacks = [*_imported(facts), *_chained(facts), *_looked_up(facts), *_read_off_models(facts)]
+    lacks = [*_imported(facts), *_chained(facts), *_starred(facts), *_looked_up(facts), *_read_off_models(facts)]
     told: set[tuple[str, tuple[Version, ...]]] = set()
     for together in _grouped(lacks):
         lack = together[0]
@@ -138,6 +138,15 @@ def _chained(facts: ModuleFacts) -> Iterator[_Lack]:
                 if not _is_excused(facts, lack, READING):
                     yield lack
                 break
+
+
+def _starred(facts: ModuleFacts) -> Iterator[_Lack]:
+    """Names that a star import of torch does not bring on some release."""
+    for node, path in passed_on(facts):
+        lack = _lack(facts, path, node, node) if from_torch_star(facts, node, path) else None
+        lack = None if lack is None else _past_import(path.rpartition(".")[0], lack)
+        if lack is not None and not _is_excused(facts, lack, READING):
+            yield lack
 
 
 def _prefixes(path: str) -> list[str]:

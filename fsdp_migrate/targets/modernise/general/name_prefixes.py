@@ -17,6 +17,7 @@ from fsdp_migrate.code.torch_presence import READING, excused
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import uses_distributed
+from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.scopes import Scope
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
@@ -25,6 +26,7 @@ from fsdp_migrate.source import Span
 _CHANGED = Version("2.0")
 _OUTER, _INNER = "_fsdp_wrapped_module", "_fpw_module"
 _COMBINED = f"{_OUTER}.{_INNER}"
+_OWNER_AND_NAME = 2
 _TAKING = ("replace", "removeprefix", "startswith", "split", "partition")
 _FLAT = "flat_param"
 _OTHERS = ("fairscale", "torch_xla")
@@ -41,13 +43,22 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         yield from _whole_names(facts, card)
     yield from _flat_keys(facts, card)
     yield from _doubled_modules(facts, card)
-    for node in facts.structure.attributes:
-        through_both = node.attr == _INNER and isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER
-        chosen = through_both and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
-        if through_both and not chosen and _runs_on_new(facts, node):
+    for node, owner in _reads(facts):
+        wrapped = (isinstance(owner, ast.Attribute) and owner.attr == _OUTER) or facts.fsdp.is_instance(owner)
+        chosen = wrapped and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
+        if wrapped and not chosen and _runs_on_new(facts, node):
             message = f"`{_INNER}` is gone since torch 2.0: the module is `.module`"
             verdict = _attribute_verdict(facts, node)
             yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.BREAKS)
+
+
+def _reads(facts: ModuleFacts) -> Iterator[tuple[ast.Attribute | ast.Call, ast.expr]]:
+    """Where the inner wrapper is read as an attribute or by `getattr` without a default, and off what."""
+    yield from ((node, node.value) for node in facts.structure.attributes if node.attr == _INNER)
+    for call in facts.structure.calls:
+        found = look_up(call) if len(call.args) == _OWNER_AND_NAME else None
+        if found is not None and found.name == _INNER and facts.names.qualified(call.func) == "builtins.getattr":
+            yield call, found.owner
 
 
 def _is_asked_for(facts: ModuleFacts, name: str) -> bool:
@@ -145,13 +156,15 @@ def _removes(call: ast.AST, node: ast.Constant) -> bool:
     return call.args[:1] == [node] and len(call.args) == 2 and values == [""] and not call.keywords
 
 
-def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
-    outer = node.value
-    assert isinstance(outer, ast.Attribute)
+def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute | ast.Call) -> Verdict:
+    if isinstance(node, ast.Call):
+        return manual("a name in a string is not rewritten: write `.module`")
     if not isinstance(node.ctx, ast.Load):
         return manual("the module of FSDP cannot be set: build it anew")
-    span = Span(facts.source.span(outer.value).end, facts.source.span(node).end)
-    if facts.template_around(node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
+    outer = node.value.value if isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER else node.value
+    span = Span(facts.source.span(outer).end, facts.source.span(node).end)
+    written = f".{_INNER}" if outer is node.value else f".{_OUTER}.{_INNER}"
+    if facts.template_around(node) is not None or facts.source.segment(span) != written:
         return manual("the name is written in an unusual way: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
 

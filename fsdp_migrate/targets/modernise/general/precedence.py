@@ -28,7 +28,7 @@ def claimed_spans(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...
 
 
 def is_claimed(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
-    """Whether a specific rule has a finding at one of the places, or at a use of a name that is imported there."""
+    """Whether a specific rule has a finding at one of the places, or at a use of a name that is bound there."""
     spans = facts.memo((is_claimed, hints), lambda: _Spans(facts, claimed_spans(facts, hints=hints)))
     return any(spans.meet(facts.source.span(node)) for place in places for node in (place, *_used(facts, place)))
 
@@ -54,7 +54,10 @@ def _reaches(spans: Iterable[Span]) -> tuple[list[int], list[int]]:
 
 def _used(facts: ModuleFacts, place: ast.AST) -> list[ast.expr]:
     if not isinstance(place, ast.alias):
-        return []
+        statement = facts.structure.parents.get(place)
+        targets = [one.id for one in getattr(statement, "targets", ()) if isinstance(one, ast.Name)]
+        bound = [binding for name in targets for binding in facts.scope(place).bindings.get(name, ())]
+        return [use for binding in bound if binding.value is place for use in uses_of(binding)]
     taken = facts.memo(_used, lambda: {one.alias: one for one in imports(facts)})[place]
     return [use for binding in bindings_of(facts, taken) for use in uses_of(binding)] if taken.binds_path else []
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.code.instance_members import members_used
+from fsdp_migrate.code.made_calls import Made, made_calls
 from fsdp_migrate.code.torch_names import may_end_in, torch_path
 from fsdp_migrate.code.torch_presence import CALLING, concerned, excused, lacking, running, severity
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
@@ -57,18 +57,18 @@ def _parameters(path: str, bound: bool, release: Version) -> Sequence[Parameter]
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
     methods: dict[ast.expr, str] = {node: path for path, node in members_used(facts)}
-    for call in facts.structure.calls:
-        callee = _callee(facts, call, methods)
+    for made in made_calls(facts):
+        callee = _callee(facts, made.seen, methods)
         if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
             continue
-        if not is_written_out(call) or not _misfits(callee, call, facts.torch.releases):
+        if made.unread or not _misfits(callee, made, facts.torch.releases):
             continue
-        releases = running(facts, call)
-        if isinstance(call.func, ast.Attribute) and lacking(callee.path, releases):
+        releases = running(facts, made.call)
+        if isinstance(made.seen.func, ast.Attribute) and lacking(callee.path, releases):
             continue  # The name is missing, which another rule says.
-        misfits = _misfits(callee, call, releases)
-        if misfits and _fits_somewhere(callee, call) and not _is_left_to_others(facts, call, misfits, releases):
-            yield _finding(facts, card, callee, call, misfits, releases)
+        misfits = _misfits(callee, made, releases)
+        if misfits and _fits_somewhere(callee, made) and not _is_left_to_others(facts, made, misfits, releases):
+            yield _finding(facts, card, callee, made, misfits, releases)
 
 
 def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str]) -> _Callee | None:
@@ -79,7 +79,7 @@ def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str])
     return None if path is None else _Callee(path)
 
 
-def _misfits(callee: _Callee, call: ast.Call, releases: Iterable[Version]) -> dict[Version, Misfit]:
+def _misfits(callee: _Callee, made: Made, releases: Iterable[Version]) -> dict[Version, Misfit]:
     """The releases that reject the call, oldest first, each with what it rejects."""
     judged: dict[int, Misfit | None] = {}  # most releases share their parameters
     found = {}
@@ -88,24 +88,24 @@ def _misfits(callee: _Callee, call: ast.Call, releases: Iterable[Version]) -> di
         if parameters is None:
             continue
         if id(parameters) not in judged:
-            judged[id(parameters)] = misfit_of(call, parameters)
+            judged[id(parameters)] = misfit_of(made.seen, parameters, made.more)
         misfit = judged[id(parameters)]
         if misfit is not None:
             found[release] = misfit
     return found
 
 
-def _fits_somewhere(callee: _Callee, call: ast.Call) -> bool:
+def _fits_somewhere(callee: _Callee, made: Made) -> bool:
     """Whether some known release accepts the call; a call that none does has another fault, or the data has."""
     for release in RELEASES:
         parameters = callee.parameters(release)
-        if parameters is not None and misfit_of(call, parameters) is None:
+        if parameters is not None and misfit_of(made.seen, parameters, made.more) is None:
             return True
     return False
 
 
-def misfit_of(call: ast.Call, parameters: Sequence[Parameter]) -> Misfit | None:
-    """The first thing about a call with plain arguments that a signature does not accept."""
+def misfit_of(call: ast.Call, parameters: Sequence[Parameter], more: bool = False) -> Misfit | None:
+    """The first thing about a call with plain arguments that a signature does not accept; `more` may come to them."""
     positions = [parameter.name for parameter in parameters if parameter.kind in _BY_POSITION]
     keywords = {parameter.name for parameter in parameters if parameter.kind in _BY_KEYWORD}
     kinds = {parameter.kind for parameter in parameters}
@@ -119,7 +119,7 @@ def misfit_of(call: ast.Call, parameters: Sequence[Parameter]) -> Misfit | None:
         if keyword.arg not in keywords and ParameterKind.VAR_KEYWORD not in kinds:
             return Misfit(keyword, f"takes no `{keyword.arg}`")
     given.update(keyword.arg for keyword in call.keywords if keyword.arg is not None)
-    for parameter in parameters:
+    for parameter in () if more else parameters:
         needed = parameter.kind in (*_BY_POSITION, ParameterKind.KEYWORD_ONLY) and not parameter.has_default
         if needed and parameter.name not in given:
             return Misfit(None, f"also needs `{parameter.name}`")
@@ -127,12 +127,16 @@ def misfit_of(call: ast.Call, parameters: Sequence[Parameter]) -> Misfit | None:
 
 
 def _is_left_to_others(
-    facts: ModuleFacts, call: ast.Call, misfits: Mapping[Version, Misfit], releases: frozenset[Version]
+    facts: ModuleFacts, made: Made, misfits: Mapping[Version, Misfit], releases: frozenset[Version]
 ) -> bool:
+    call = made.call
     too_new = max(releases) not in misfits
     if excused(facts, call, CALLING, too_new=too_new):
         return True
-    places = [facts.source.span(call.func), *(facts.source.span(m.argument) for m in misfits.values() if m.argument)]
+    places = [
+        facts.source.span(made.seen.func),
+        *(facts.source.span(m.argument) for m in misfits.values() if m.argument),
+    ]
     whole = facts.source.span(call)
     return any(span == whole or any(span.overlaps(place) for place in places) for span in claimed_spans(facts))
 
@@ -141,7 +145,7 @@ def _finding(
     facts: ModuleFacts,
     card: RuleCard,
     callee: _Callee,
-    call: ast.Call,
+    made: Made,
     misfits: Mapping[Version, Misfit],
     releases: frozenset[Version],
 ) -> Finding:
@@ -149,11 +153,12 @@ def _finding(
     shown = missing[-1]
     misfit = misfits[shown]
     same = [release for release, other in misfits.items() if other.text == misfit.text]
-    place = call.func if misfit.argument is None else misfit.argument
+    place = made.seen.func if misfit.argument is None else misfit.argument
     message = f"`{callee.path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
     verdict = _verdict(facts, callee, misfits, releases)
-    grade = severity(facts, call, missing, releases)
-    return finding(facts, card, place, facts.statement(call), message, verdict, grade)
+    grade = severity(facts, made.call, missing, releases)
+    node = place.value if isinstance(place, ast.keyword) else place  # one from a dict is no node of the file
+    return finding(facts, card, place, facts.statement(node), message, verdict, grade)
 
 
 def _verdict(
@@ -178,8 +183,9 @@ RULE = Rule(
         explanation="""\
 Every torch release's signatures are read from its wheels. A call of a function, a class or a static method of
 `torch.distributed` and the modules around it is reported if a release of the supported range rejects it: an unknown
-keyword, too many positional arguments, a missing one. Calls with `*args` or `**kwargs` are not judged. Where a rule
-of its own speaks of the call, this one is silent.
+keyword, too many positional arguments, a missing one. `functools.partial` and dicts written in the file are seen
+through; calls with other `*args` or `**kwargs` are not judged. Where a rule of its own speaks of the call, this one
+is silent.
 
 What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands
 under a condition that is not a version check or in a function with its own import of something new, and may well

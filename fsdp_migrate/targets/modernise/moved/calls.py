@@ -65,11 +65,8 @@ class _Use(NamedTuple):
         text = (self.written or self.facts.source.segment(span)) + behind
         return Followed((Replace(span, text),) if self.written or behind else ())
 
-    def called(self, call: ast.Call, arguments: tuple[Argument, ...], before: tuple[str, ...] = ()) -> Followed | Stays:
+    def called(self, call: ast.Call, arguments: tuple[Argument, ...], before: tuple[str, ...] = ()) -> Followed:
         """The call with other arguments."""
-        names = [argument.keyword for argument in arguments if argument.keyword is not None]
-        if len(names) > len(set(names)):
-            return Stays(f"the call would give `{max(names, key=names.count)}` twice")
         edit = RewriteCall(self.facts.source.span(call), None, arguments, callee=self.written)
         return Followed((edit,), before=before)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import for_type_checking
 from fsdp_migrate.code.torch_names import Import, bindings_of
-from fsdp_migrate.code.unused_imports import import_binding, uses_of
+from fsdp_migrate.code.unused_imports import import_binding, is_exported, uses_of
 from fsdp_migrate.code.version_style import version_test
 from fsdp_migrate.edits import Edit, EditImport, MoveImport, RemovedUse, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -20,7 +20,14 @@ from fsdp_migrate.targets.modernise.moved.calls import Stays, follow
 from fsdp_migrate.targets.modernise.moved.cases import Case
 from fsdp_migrate.targets.modernise.moved.modules import import_trouble, move
 from fsdp_migrate.targets.modernise.moved.table import is_module
-from fsdp_migrate.targets.modernise.moved.uses import can_rename, chains_through, module_for, shared, used_of
+from fsdp_migrate.targets.modernise.moved.uses import (
+    can_rename,
+    chains_through,
+    module_for,
+    patched_elsewhere,
+    shared,
+    used_of,
+)
 
 _PARTIAL = "partial"
 
@@ -66,10 +73,15 @@ def relocation(facts: ModuleFacts, taken: Import, case: Case) -> Relocation | St
     followed = [follow(facts, use, case, written) for use in uses]
     for stays in sorted((one for one in followed if isinstance(one, Stays)), key=lambda one: not one.as_value):
         return stays
-    if case.move.calls_change:
-        for binding in bindings:
-            if (others := shared(facts, binding)) is not None:
-                return Stays(f"{others}: `{new}` takes other arguments")
+    for binding in bindings:
+        if case.move.calls_change and (others := shared(facts, binding)) is not None:
+            return Stays(f"{others}: `{new}` takes other arguments")
+        if case.move.adapts and is_exported(facts, binding):
+            return Stays(f"other modules may take `{binding.name}` from here: `{new}` is another thing")
+        if not binding.scope.is_module:  # It is looked up in torch each time.
+            for use in uses_of(binding):
+                if (patched := patched_elsewhere(facts, use, case)) is not None:
+                    return Stays(patched)
     then: tuple[str, ...] = ()
     if case.guard and case.move.change == "custom":
         if (lines := _told_device(bindings[0])) is None:

@@ -6,7 +6,18 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
-from fsdp_migrate.code.torch_names import Chain, Import, Quoted, bindings_of, chains, imports, quoted, reads
+from fsdp_migrate.code.torch_names import (
+    Chain,
+    Import,
+    Quoted,
+    bindings_of,
+    chains,
+    from_torch_star,
+    imports,
+    passed_on,
+    quoted,
+    reads,
+)
 from fsdp_migrate.code.torch_presence import (
     IMPORTING,
     READING,
@@ -20,15 +31,14 @@ from fsdp_migrate.code.torch_presence import (
 from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import RuleCard, Verdict, finding, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow, is_type, told_apart, torch_spelling
 from fsdp_migrate.targets.modernise.moved.cases import Case, case_of
 from fsdp_migrate.targets.modernise.moved.imports import Relocation, new_module, relocated, relocation, replaced_module
-from fsdp_migrate.targets.modernise.moved.table import is_module, last_parts, moved, old_names, older_places
-from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble
+from fsdp_migrate.targets.modernise.moved.table import is_module, moved, old_names, older_places
+from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble, patched_elsewhere
 from fsdp_migrate.torch_api.data import exists
 from fsdp_migrate.torch_api.words import span_of
 
@@ -174,6 +184,8 @@ def _renamed(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None
     followed = follow(facts, node, case, written)
     if isinstance(followed, Stays):
         return manual(followed.reason)
+    if (trouble := patched_elsewhere(facts, node, case)) is not None:
+        return manual(trouble)
     if written is None:
         new = case.moved.new or ""
         return manual(f"`torch` is not imported here: import it, or `{new.rpartition('.')[2]}` from `{_owner(new)}`")
@@ -349,32 +361,32 @@ def _read_verdict(facts: ModuleFacts, one: Quoted, case: Case) -> Verdict:
 
 
 def _passed_on(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find uses of what warns or is renamed, where a module of the project passes the name on."""
-    project, names = facts.project, old_names(card.code)
-    if project is None:
-        return
-    nodes: list[ast.expr] = []
-    for scope in facts.structure.module.nested():
-        for bindings in scope.bindings.values():
-            for binding in bindings:
-                target = binding.target or ""
-                if binding.kind is Kind.IMPORT and (target.startswith(".") or project.is_own(target)):
-                    nodes += uses_of(binding)
-    lasts = last_parts(card.code)
-    for attribute in facts.structure.attributes:
-        through = attribute.attr in lasts and isinstance(attribute.ctx, ast.Load)
-        if through and not (facts.names.qualified(attribute.value) or "torch").startswith("torch"):
-            nodes.append(attribute)
-    for node in nodes:
-        path = facts.names.qualified(node) or ""
+    """Find uses of what warns or is renamed, where a module of the project or a star import passes the name on."""
+    names = old_names(card.code)
+    for node, path in passed_on(facts):
         case = case_of(facts, path, node, card.code) if path in names else None
-        told = case is not None and (case.move.when_used or (case.gone and case.moved.renames))
-        if case is None or not told or _is_guarded(facts, node, READING, case) or not _is_told(facts, case, [node]):
+        starred = case is not None and from_torch_star(facts, node, path)
+        if case is None or not (_is_told_through(case, starred) and _is_told(facts, case, [node])):
             continue
-        written = _through_torch(facts, node, case)
-        verdict = _renamed(facts, node, case, written)
-        if written is None:
-            new = case.moved.new or ""
-            reason = f"`{ast.unparse(node)}` comes from a module of the project: import `{new.rpartition('.')[2]}`"
-            verdict = manual(f"{reason} from `{_owner(new)}`")
-        yield finding(facts, card, node, facts.statement(node), case.message, verdict, case.severity)
+        if not _is_guarded(facts, node, READING, case):
+            verdict = _passed_verdict(facts, node, case, starred)
+            yield finding(facts, card, node, facts.statement(node), case.message, verdict, case.severity)
+
+
+def _passed_verdict(facts: ModuleFacts, node: ast.expr, case: Case, starred: bool) -> Verdict:
+    """The verdict on a name whose import is another file's, or a star."""
+    if case.hindrance is not None:
+        return manual(case.hindrance)
+    written, new = _through_torch(facts, node, case), case.moved.new or ""
+    if written is not None:
+        return _renamed(facts, node, case, written)
+    by = "a star import" if starred else "a module of the project"
+    return manual(f"`{ast.unparse(node)}` comes from {by}: import `{new.rpartition('.')[2]}` from `{_owner(new)}`")
+
+
+def _is_told_through(case: Case, starred: bool) -> bool:
+    """Whether a name is said where it is used: what is gone fails at its import first, unless a star takes it."""
+    if case.move.when_used:
+        return True
+    fails_at_import = moved(_owner(case.moved.old), case.releases[-1]) is not None
+    return bool(case.gone) and (case.moved.renames or (starred and not fails_at_import))

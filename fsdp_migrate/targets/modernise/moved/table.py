@@ -27,7 +27,7 @@ from fsdp_migrate.targets.modernise.moved.rows import (
     rows,
 )
 from fsdp_migrate.torch_api import RELEASES
-from fsdp_migrate.torch_api.data import exists, kind, last
+from fsdp_migrate.torch_api.data import SAME_MODULES, exists, kind, last
 
 
 class Moved(NamedTuple):
@@ -120,8 +120,8 @@ def _device_mesh() -> Iterator[Move]:
 
 def _shard_packages() -> Iterator[Move]:
     code = SHARD_PACKAGES
-    # 2.0.1 _shard/checkpoint/__init__.py puts the new package into `sys.modules` under the old name.
-    yield module_row(code, "dcp-shard-checkpoint", "_shard.checkpoint", "checkpoint", same=True)
+    for old, new in SAME_MODULES.items():
+        yield Move(code, "dcp-shard-checkpoint", old, new, whole=True, same=True)
     yield module_row(code, "dcp-shard-checkpoint", "_sharded_tensor", "_shard.sharded_tensor")
     yield module_row(code, "dcp-shard-checkpoint", "_sharding_spec", "_shard.sharding_spec")
 

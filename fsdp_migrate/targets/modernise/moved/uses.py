@@ -29,6 +29,14 @@ def patch_trouble(chain: Chain, case: Case) -> str | None:
     return f"the file replaces what `{chain.path}` has: see whether `{case.moved.new}` is what reads it"
 
 
+def patched_elsewhere(facts: ModuleFacts, node: ast.expr, case: Case) -> str | None:
+    """Why a use keeps the old name: another file patches it, as tests do, and would patch what is not used any more."""
+    project = facts.project
+    name = getattr(node, "attr", getattr(node, "id", None))
+    other = None if project is None or name is None else project.patcher(name, case.moved.old)
+    return None if other is None else f"{other} patches `{name}`: use `{case.moved.new}` in both places"
+
+
 def as_module(chain: Chain, case: Case) -> str | None:
     """Why a chain that ends at a module that moved as a whole stays: anything of it may be used."""
     if chain.path != case.moved.old or not (case.move.whole and is_module(chain.path)):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.code.dropped_arguments import without
+from fsdp_migrate.code.made_calls import made_calls
 from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
@@ -25,34 +26,38 @@ _BROADCAST_WARNS = Version("2.13")
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the two arguments in constructions of DistributedDataParallel."""
-    for call in facts.structure.calls:
-        if torch_path(facts, call.func) not in _DDP:
+    for made in made_calls(facts):
+        call = made.call
+        if torch_path(facts, made.seen.func) not in _DDP:
             continue
-        for index, argument in enumerate(ordered_arguments(call)):
-            if not isinstance(argument, ast.keyword):
-                continue
+        for argument in made.seen.keywords:
+            index = made.number(argument)
             if argument.arg == _CHECK and facts.reached(call):
                 message = f"`{_CHECK}` has no effect in any torch, and warns if it is true"
-                yield finding(facts, card, argument, facts.statement(call), message, _without(facts, call, index))
+                yield finding(
+                    facts, card, argument, facts.statement(argument.value), message, _without(facts, call, index)
+                )
             elif argument.arg == _BROADCAST and _warns(facts, call):
                 message = f"`{_BROADCAST}` warns since torch 2.13"
                 verdict = _default(facts, call, index, argument.value)
                 # What nothing takes away yet is a hint.
                 severity = Severity.HINT if verdict.fix is None else Severity.DEPRECATED
-                yield finding(facts, card, argument, facts.statement(call), message, verdict, severity)
+                yield finding(facts, card, argument, facts.statement(argument.value), message, verdict, severity)
 
 
 def _warns(facts: ModuleFacts, call: ast.Call) -> bool:
     return any(release >= _BROADCAST_WARNS for release in facts.gates.alive(call))
 
 
-def _default(facts: ModuleFacts, call: ast.Call, index: int, value: ast.expr) -> Verdict:
+def _default(facts: ModuleFacts, call: ast.Call, index: int | None, value: ast.expr) -> Verdict:
     if is_literal(value, True):
         return _without(facts, call, index)
     return manual("`forward_sync_buffers=False` still copies the buffers once at the start: see which of them you want")
 
 
-def _without(facts: ModuleFacts, call: ast.Call, index: int) -> Verdict:
+def _without(facts: ModuleFacts, call: ast.Call, index: int | None) -> Verdict:
+    if index is None:
+        return manual("it comes from a dict: drop it there")
     arguments = ordered_arguments(call)
     argument = arguments[index]
     assert isinstance(argument, ast.keyword)

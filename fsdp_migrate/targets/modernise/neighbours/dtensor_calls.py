@@ -62,7 +62,7 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         releases = running(facts, call)
         early = tuple(sorted(release for release in releases if release < _THREE))
         for name, value in _callbacks(call):
-            function, bound = _function(facts, value), isinstance(value, ast.Attribute)
+            function, bound = _function(facts, value)
             if function is None:
                 continue
             if _takes_two(function.args, bound) and len(early) < len(releases):
@@ -81,24 +81,30 @@ def _callbacks(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     yield from ((k.arg, k.value) for k in call.keywords if k.arg in _CALLBACKS)
 
 
-def _function(facts: ModuleFacts, node: ast.expr) -> ast.FunctionDef | ast.Lambda | None:
-    """The function of this file that a callback is, if it is one for certain."""
+def _function(facts: ModuleFacts, node: ast.expr) -> tuple[ast.FunctionDef | ast.Lambda | None, bool]:
+    """The function of this file that a callback is, if it is one for certain, and whether it has its object already."""
     if isinstance(node, ast.Lambda):
-        return node
+        return node, False
     if isinstance(node, ast.Attribute):
         return _method(facts, node)
     bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
     only = bindings[0] if len(bindings) == 1 and bindings[0].kind is Kind.DEFINITION else None
-    return only.node if only is not None and isinstance(only.node, ast.FunctionDef) else None
+    return (only.node if only is not None and isinstance(only.node, ast.FunctionDef) else None), False
 
 
-def _method(facts: ModuleFacts, node: ast.Attribute) -> ast.FunctionDef | None:
-    """The method that `self.name` is in the class around it, if nothing is known to give it another signature."""
-    cls = facts.structure.parents.get(facts.function(node))
-    if not isinstance(cls, ast.ClassDef) or getattr(node.value, "id", None) != "self":
-        return None
-    found = [one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == node.attr]
-    return found[0] if len(found) == 1 and not found[0].decorator_list else None
+def _method(facts: ModuleFacts, node: ast.Attribute) -> tuple[ast.FunctionDef | None, bool]:
+    """The method that `self.name` is in the class around it, or `Class.name` in that, if it has its own signature."""
+    through_self = getattr(node.value, "id", None) == "self"
+    cls: ast.AST | None = facts.structure.parents.get(facts.function(node))
+    if not through_self:
+        own = facts.names.own_classes(node.value)
+        cls = own[0] if len(own) == 1 == len(facts.names.meanings(node.value)) else None
+    body = cls.body if isinstance(cls, ast.ClassDef) else []
+    found = [one for one in body if isinstance(one, ast.FunctionDef) and one.name == node.attr]
+    kinds = [facts.names.qualified(one) for one in found[0].decorator_list] if len(found) == 1 else [None]
+    if kinds not in ([], ["builtins.staticmethod"], ["builtins.classmethod"]):
+        return None, False
+    return found[0], kinds == ["builtins.classmethod"] or (through_self and not kinds)
 
 
 def _takes_two(arguments: ast.arguments, bound: bool) -> bool:

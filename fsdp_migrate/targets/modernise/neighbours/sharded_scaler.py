@@ -11,6 +11,7 @@ from typing import TypeGuard
 
 from packaging.version import Version
 
+from fsdp_migrate.code.made_calls import Made, made_calls
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
@@ -28,22 +29,23 @@ _DEVICE = "device"
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find scalers with positional arguments that some release reads otherwise."""
-    for call in facts.structure.calls:
-        if not call.args or not _builds(facts, call.func):
+    for made in made_calls(facts):
+        call, func, args = made.call, made.seen.func, made.seen.args
+        if not args or not _builds(facts, func):
             continue
         alive = facts.gates.alive(call)
         older = any(release < Version(_DEVICE_FIRST) for release in alive)
         newer = any(release >= Version(_DEVICE_FIRST) for release in alive)
         statement = facts.statement(call)
-        if _is_device(call.args[0]):
+        if _is_device(args[0]):
             if older:
                 message = f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}, and none before"
                 verdict = manual(f"torch before {_DEVICE_FIRST} knows no device: pass none there, and use keywords")
-                yield finding(facts, card, call.func, statement, message, verdict, Severity.BREAKS)
+                yield finding(facts, card, func, statement, message, verdict, Severity.BREAKS)
         elif alive:
             message = f"the first position of `{_NAME}` is `init_scale` before torch {_DEVICE_FIRST} and `device` since"
-            severity = _severity(call) if newer else Severity.HINT
-            yield finding(facts, card, call.func, statement, message, _verdict(facts, call), severity)
+            severity = _severity(made.seen) if newer else Severity.HINT
+            yield finding(facts, card, func, statement, message, _verdict(facts, made), severity)
 
 
 def _builds(facts: ModuleFacts, func: ast.expr) -> bool:
@@ -73,20 +75,23 @@ def _is_device(first: ast.expr) -> bool:
     return _DEVICE in ast.unparse(first).lower()
 
 
-def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
+def _verdict(facts: ModuleFacts, made: Made) -> Verdict:
+    call = made.seen
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return manual("the call passes `*args`: use keywords")
+    if made.partial:
+        return manual("what calls the partial may pass more positions: use keywords in both")
     if len(call.args) > len(_POSITIONS):
         return manual("the call passes more arguments than `ShardedGradScaler` took before: use keywords")
     if not _is_number(call.args[0]):
         written = ast.unparse(call.args[0])
         return manual(f"`{written}` may be a scale or a device: pass it as `{_POSITIONS[0]}=` or `{_DEVICE}=`")
-    names = iter(_POSITIONS)
+    names = dict(zip(call.args, _POSITIONS))
     arguments = tuple(
-        Argument(argument.arg if isinstance(argument, ast.keyword) else next(names), index)
-        for index, argument in enumerate(ordered_arguments(call))
+        Argument(argument.arg if isinstance(argument, ast.keyword) else names.get(argument), index)
+        for index, argument in enumerate(ordered_arguments(made.call))
     )
-    return Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
+    return Verdict(Fix((RewriteCall(facts.source.span(made.call), None, arguments),)))
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -335,3 +335,25 @@ def test_changed_defaults_are_hints_only_where_the_range_spans_them() -> None:
 def test_an_argument_that_a_subclass_takes_itself_is_left_alone(cls: str) -> None:
     head = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
     check_noop(f"{head}{cls}x = M(net, fsdp_auto_wrap_policy=p)\n", "FSDP501")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "FSDP(m, None, CPUOffload(), *rest)",
+        "FSDP(m, *(None, CPUOffload()))",
+        "given = (None, CPUOffload())\nFSDP(m, *given)",
+        "FSDP(m, None, *[CPUOffload(), p])",
+    ],
+)
+def test_positions_in_front_of_a_rest_or_in_a_tuple_are_seen(call: str) -> None:
+    head = "from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel as FSDP\n"
+    check_manual(f"{head}{call}\n", "FSDP504", "the call passes `*args`")
+
+
+@pytest.mark.parametrize(
+    "call", ["FSDP(m, None, *rest)", "FSDP(m, *rest, CPUOffload())", "FSDP(m, *(None, None), *rest)"]
+)
+def test_what_a_rest_brings_from_elsewhere_is_left_alone(call: str) -> None:
+    head = "from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel as FSDP\n"
+    check_noop(f"{head}{call}\n", "FSDP504")

@@ -328,3 +328,10 @@ def test_a_finding_about_an_expression_does_not_speak_for_the_names_in_it(
     text: str, places: list[tuple[int, int]]
 ) -> None:
     assert [(one.line, one.column) for one in lint(text, "FSDP600", ">=1.13")] == places
+
+
+@pytest.mark.parametrize("name", ["save", "async_save", "FsspecWriter"])
+def test_what_a_torch_lacks_is_missing_under_the_old_name_of_the_package_too(name: str) -> None:
+    text = f"import torch.distributed._shard.checkpoint as dist_cp\n\ndef f(x):\n    dist_cp.{name}(x)\n"
+    check_manual(text, "FSDP600", "look for it before it is used")
+    check_noop(text.replace(f".{name}(", ".FileSystemWriter("), "FSDP600")

@@ -187,3 +187,18 @@ def test_the_module_behind_the_module_of_a_model_is_a_hint(inner: str) -> None:
 def test_code_that_serves_both_wrappers_is_left_alone(body: str) -> None:
     text = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\ndef inner(m: FSDP):\n{body}"
     assert not [one for one in lint(text, "FSDP606") if "_fpw_module` is gone" in one.message]
+
+
+FSDP_HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+
+
+def test_the_inner_wrapper_is_seen_on_a_model_itself() -> None:
+    before = FSDP_HEAD + "w = FSDP(net)._fpw_module.weight\nmodel = FSDP(net)\nx = model._fpw_module\n"
+    check_transformed(before, before.replace("._fpw_module", ".module"), "FSDP606")
+    check_noop(FSDP_HEAD + "x = wrapper._fpw_module\n", "FSDP606")
+
+
+def test_the_inner_wrapper_is_seen_where_getattr_reads_it() -> None:
+    for owner in ("FSDP(net)", "m._fsdp_wrapped_module"):
+        check_manual(FSDP_HEAD + f"x = getattr({owner}, '_fpw_module')\n", "FSDP606", "write `.module`")
+        check_noop(FSDP_HEAD + f"x = getattr({owner}, '_fpw_module', None)\n", "FSDP606")

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import ast
 import re
+from itertools import product
 
 import pytest
 from packaging.version import Version
 
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import find
 from fsdp_migrate.targets.modernise.moved.rows import Move
 from fsdp_migrate.targets.modernise.moved.table import MOVES, is_module, moved, old_names
-from fsdp_migrate.torch_api import RELEASES
-from fsdp_migrate.torch_api.data import exists, first, kind, last, signature_text
+from fsdp_migrate.torch_api import RELEASES, TorchRange
+from fsdp_migrate.torch_api.data import exists, first, kind, last, names, signature_text
+from fsdp_migrate.workspace.settings import Settings
 
 NEWEST = RELEASES[-1]
 ROOT = "torch.distributed"
@@ -96,3 +100,47 @@ def test_the_longest_row_that_fits_counts(path: str, old: str, new: str | None) 
 def test_other_names_are_in_no_row(path: str) -> None:
     assert moved(f"{ROOT}.{path}", NEWEST) is None
     assert moved("builtins.print", Version("2.1")) is None
+
+
+RANGES = (">=1.12", ">=1.13", ">=2.0", ">=2.1", ">=2.2", ">=2.3", ">=2.4", ">=2.1,<2.5", ">=2.0,<2.2", ">=2.4,<2.10")
+
+
+KNOWN = [move for move in MOVES if not move.had]  # of the others the data has no old name
+
+
+@pytest.mark.parametrize("move", KNOWN, ids=lambda move: move.old)
+def test_an_import_that_tries_both_places_works_on_every_release_since_the_name_came(move: Move) -> None:
+    owner, _, name = move.old.rpartition(".")
+    texts = [(move.old, f"from {owner} import {name}\n\nprint({name})\n")]
+    depth = move.old.count(".") + 1
+    for path in (one for one in names(f"{move.old}.") if move.whole and one.count(".") == depth):
+        inside = path.rpartition(".")[2]
+        texts.append((path, f"from {move.old} import {inside}\n\nprint({inside})\n"))
+        texts.append((path, f"import {move.old} as m\n\nprint(m.{inside})\n"))
+    for (path, text), torch in product(texts, RANGES):
+        settings = Settings(torch=TorchRange.parse(torch), select=(move.code,), hints=True, unsafe_fixes=True)
+        after = rewrite_bytes(text.encode(), "example.py", settings).raw.decode()
+        came = first(path)
+        assert came is not None
+        for release in settings.torch.releases if after != text else ():
+            assert release < came or _runs(after, release), (text, torch, str(release), after)
+
+
+def _runs(text: str, release: Version) -> bool:
+    """Whether what a text imports, by either arm of a `try`, and what it reads of a module are in a release."""
+    tree = ast.parse(text)
+    used = [f".{node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    for statement in tree.body:
+        arms = [statement.body, statement.handlers[0].body] if isinstance(statement, ast.Try) else [[statement]]
+        paths = [[path for one in arm for path in _imported(one, used)] for arm in arms]
+        if not any(all(exists(path, release) for path in arm) for arm in paths):
+            return False
+    return True
+
+
+def _imported(statement: ast.stmt, used: list[str]) -> list[str]:
+    if isinstance(statement, ast.ImportFrom):
+        return [f"{statement.module}.{alias.name}" for alias in statement.names]
+    if isinstance(statement, ast.Import):
+        return [f"{alias.name}{name}" for alias in statement.names for name in (used or [""])]
+    return []

@@ -6,6 +6,7 @@ import pytest
 
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_bytes
+from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
@@ -184,3 +185,38 @@ def test_fsdp2_is_imported_from_where_older_releases_have_it() -> None:
 def test_a_private_place_that_every_release_has_is_named() -> None:
     text = "from torch.distributed.checkpoint import FsspecWriter\n"
     check_manual(text, "FSDP600", "take it from `torch.distributed.checkpoint._fsspec_filesystem`", torch=">=2.1")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "warnings.filterwarnings('ignore', message='torch.cuda.amp.GradScaler')",
+        "logger.info('GradScaler')",
+        "raise RuntimeError('GradScaler')",
+        "ok = type(s).__name__ == 'GradScaler'",
+        "x: 'torch.cuda.amp.GradScaler'",
+    ],
+)
+def test_a_string_that_nothing_reads_as_the_name_is_no_hindrance(line: str) -> None:
+    text = f"from torch.cuda.amp import GradScaler\n\ns = GradScaler()\n{line}\n"
+    after = text.replace("torch.cuda.amp import", "torch.amp import").replace("GradScaler()", 'GradScaler("cuda")')
+    check_transformed(text, after, "FSDP802", torch=">=2.4")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__all__ = ['GradScaler']",
+        "s = globals()['GradScaler'](2.0)",
+        "mock.patch('train.GradScaler')",
+        "build('GradScaler')",
+    ],
+)
+def test_a_string_that_may_be_read_as_the_name_is_one(line: str) -> None:
+    text = f"from torch.cuda.amp import GradScaler\n\ns = GradScaler()\n{line}\n"
+    assert "from torch.cuda.amp import GradScaler" in rewritten_text(text)
+
+
+def rewritten_text(text: str) -> str:
+    settings = Settings(torch=TorchRange.parse(">=2.4"), select=("FSDP802",))
+    return rewrite_bytes(text.encode(), "example.py", settings).raw.decode()

@@ -108,3 +108,37 @@ def test_a_callback_that_needs_the_module_fails_before_torch_2_3(torch: str) -> 
 )
 def test_a_callback_that_fits_before_torch_2_3_is_left_alone(text: str) -> None:
     check_noop(text, "FSDP613", torch=">=2.0")
+
+
+METHODS = """\
+from torch.distributed.tensor import distribute_module
+
+
+class Shards:
+    @staticmethod
+    def static({first}inputs, mesh):
+        return inputs
+
+    @classmethod
+    def of_class(cls, {first}inputs, mesh):
+        return inputs
+
+    def method(self, {first}inputs, mesh):
+        return inputs
+
+    def go(self, model, mesh):
+        distribute_module(model, mesh, input_fn={callback})
+"""
+CALLBACKS = ("self.static", "self.of_class", "self.method", "Shards.static", "Shards.of_class")
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_a_callback_may_be_a_method_of_any_kind(callback: str) -> None:
+    text = METHODS.format(first="", callback=callback)
+    check_manual(text, "FSDP613", "the method may be called elsewhere", torch=">=2.5")
+    check_noop(METHODS.format(first="module, ", callback=callback), "FSDP613", torch=">=2.5")
+
+
+def test_a_method_that_a_decorator_changes_is_left_alone() -> None:
+    text = METHODS.format(first="", callback="self.static").replace("@staticmethod", "@adapted")
+    check_noop(text, "FSDP613", torch=">=2.5")

@@ -1,0 +1,73 @@
+"""Calls as the callee gets them: through `functools.partial`, and with what dict displays unpack into them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fsdp_migrate.code.construction import PARTIAL
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import ordered_arguments
+
+
+class Made(NamedTuple):
+    """What a call in the file makes of its arguments: `seen` has the callee and the arguments that can be read.
+
+    `call` stands in the file, its first argument the callee where it is `partial`. Some of an `unread` one cannot be
+    read, and to one with `more` other arguments may come.
+    """
+
+    call: ast.Call
+    seen: ast.Call
+    unread: bool
+    more: bool = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether `partial` is what is called."""
+        return self.seen.func is not self.call.func
+
+    def number(self, argument: ast.expr | ast.keyword) -> int | None:
+        """The number of an argument among those of the call in the file, None for one from a dict."""
+        own = ordered_arguments(self.call)
+        return own.index(argument) if argument in own else None
+
+
+def made_calls(facts: ModuleFacts) -> tuple[Made, ...]:
+    """The calls of the file, in its order."""
+    return facts.memo(made_calls, lambda: tuple(_made(facts, call) for call in facts.structure.calls))
+
+
+def _made(facts: ModuleFacts, call: ast.Call) -> Made:
+    func, args, partial = call.func, call.args, False
+    if args and isinstance(func, (ast.Name, ast.Attribute)) and facts.names.qualified(func) == PARTIAL:
+        partial = isinstance(args[0], (ast.Name, ast.Attribute))
+        func, args = (args[0], args[1:]) if partial else (func, args)
+    unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    if not (partial or unpacked):
+        return Made(call, call, any(isinstance(one, ast.Starred) for one in args))
+    keywords = [one for keyword in call.keywords for one in _keywords(facts, keyword)]
+    seen = ast.copy_location(ast.Call(func, args, [one for one in keywords if one.arg is not None]), call)
+    unread = any(one.arg is None for one in keywords) or any(isinstance(one, ast.Starred) for one in args)
+    return Made(call, seen, unread, partial or unread or any(isinstance(value, ast.Name) for value in unpacked))
+
+
+def _keywords(facts: ModuleFacts, keyword: ast.keyword) -> Iterator[ast.keyword]:
+    """The keywords that one is or unpacks; itself where not all of it can be read."""
+    value = keyword.value
+    if keyword.arg is None and isinstance(value, ast.Name):
+        value = facts.names.value(value) or value
+    if keyword.arg is None and isinstance(value, ast.Dict):
+        for key, item in zip(value.keys, value.values):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                one = ast.copy_location(ast.keyword(key.value, item), key)
+                one.end_lineno, one.end_col_offset = item.end_lineno, item.end_col_offset
+                yield one
+            else:
+                yield keyword
+    elif keyword.arg is None and isinstance(value, ast.Call) and facts.names.qualified(value.func) == "builtins.dict":
+        yield from value.keywords
+        yield from (keyword for _ in value.args)
+    else:
+        yield keyword
