@@ -62,9 +62,9 @@ class Draft:
         """Take the findings of the text as it is now."""
         self.live = first_seen(self._waiting, self._replacements, findings)
 
-    def change(self, new: NewText, removed: Collection[Finding]) -> None:
+    def change(self, new: NewText, fixed: Collection[Finding]) -> None:
         """Go on with another text, in which these findings are gone."""
-        gone = set(removed)
+        gone = set(fixed)
         self.fixed += [origin for finding, origin in self.live if finding in gone]
         self._waiting = [pair for pair in self.live if pair[0] not in gone]
         self.raw, self.source, self._replacements = new
@@ -73,7 +73,7 @@ class Draft:
 def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Draft | None = None) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
-    Hints are removed only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
+    Hints are fixed only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
     turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
     `progress`.
     """
@@ -116,8 +116,8 @@ class _Rewriting:
         for _ in range(most_passes):
             if not chosen:
                 return self._result()
-            removed = self._pass(chosen)
-            chosen = self._look() if removed is None else removed
+            left = self._pass(chosen)
+            chosen = self._look() if left is None else left
         raise RewriteError(f"the text still changes after {most_passes} passes")
 
     def _look(self, all_rules: bool = False) -> list[Finding]:

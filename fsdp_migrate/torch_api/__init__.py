@@ -85,14 +85,6 @@ class TorchRange:
         specifier = SpecifierSet(self.text)
         return tuple(release for release in PUBLISHED if specifier.contains(release))
 
-    @cached_property
-    def minors(self) -> tuple[Version, ...]:
-        """For each minor in the range the releases that stand for it, oldest first."""
-        from fsdp_migrate.torch_api.releases import RELEASES
-
-        wanted = {release.release[:2] for release in self.releases}
-        return tuple(release for release in RELEASES if release.release[:2] in wanted)
-
     @property
     def oldest(self) -> Version:
         """The oldest known release inside the range."""

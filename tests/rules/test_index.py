@@ -58,6 +58,7 @@ def test_a_rule_is_not_run_where_none_of_its_words_is_written() -> None:
     assert not may_find(by_code["FSDP104"], text)
     assert may_find(by_code["FSDP841"], b"import torch as t\n\nt.load(path)\n")  # whose word is `torch.load`
     assert not may_find(by_code["FSDP600"], text)
+    assert may_find(by_code["FSDP610"], b"from torch.distributed._shard import sharded_tensor\n")  # by a word, no name
     assert may_find(by_code["FSDP600"], b"from torch.distributed.fsdp import fully_shard\n")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,12 +32,11 @@ _DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SEQUENTIAL = (ast.expr, ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.With, ast.withitem)
 _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
-_FALLBACKS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
 class Need:
-    """Resolver of torch that must exist where `node` runs.
+    """Names of torch that must exist where `node` runs.
 
     `module` is what `names` are imported from; without any names it is unknown what the import needs. `index` counts
     the statements of the try body, `sure` says that nothing inside the statement can skip `node`.
@@ -188,20 +187,6 @@ class Attempt:
             result |= self._missing(need, handler)
         return result
 
-    def replaces(self, statement: ast.stmt) -> bool:
-        """Whether a handler catches that an import in the body fails, and imports or assigns something instead."""
-        return any(
-            _provides(handler) and self._catches(handler, statement)
-            for handler in self.node.handlers
-            if _caught(handler) & _CATCHING[IMPORT]
-        )
-
-    def _catches(self, handler: ast.ExceptHandler, statement: ast.stmt) -> bool:
-        if _caught(handler) & _CATCHING[IMPORT] != {"ModuleNotFoundError"}:
-            return True
-        needs = [need for need in self.needs if need.node is statement]
-        return all(need.module_absent(r) for need in needs for r in self.gates.bits if need.absent(r))
-
 
 def attempts_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.Try]:
     """The try statements in whose body `node` runs, innermost first."""
@@ -236,58 +221,8 @@ def called(call: ast.Call) -> str | None:
     return getattr(call.func, "attr", getattr(call.func, "id", None))
 
 
-def is_question(statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether an import only asks which torch this is: its failing is caught, and all that comes of it is an answer."""
-    errors = _CATCHING[IMPORT]
-    for block in attempts_around(statement, parents):
-        handlers = [handler.body for handler in block.handlers if _caught(handler) & errors]
-        if handlers and (_answers(block.body, statement) or _answers(block.orelse, statement)):
-            return True
-        behind = _behind(block, parents) if block.body == [statement] and not block.orelse else ()
-        if handlers and all(_answers(body, statement) for body in (*handlers, behind)):
-            return True
-    expected = expecting(statement, errors, parents)
-    return any(not _suppresses(block) or _answers(block.body, statement) for block in expected)
-
-
-def _suppresses(block: ast.With | ast.AsyncWith) -> bool:
-    """Whether a `with` lets errors pass; those of tests ask for them."""
-    managers = (item.context_expr for item in block.items)
-    return any(isinstance(manager, ast.Call) and called(manager) == "suppress" for manager in managers)
-
-
-def _answers(statements: Sequence[ast.stmt], about: ast.stmt) -> bool:
-    """Whether statements set or return something written out, and do no more with what the import `about` binds."""
-    bound = {alias.asname or alias.name for alias in getattr(about, "names", ())}
-    found = False
-    for statement in statements:
-        if isinstance(statement, (ast.Return, ast.Assign, ast.AnnAssign)):
-            if statement.value is None or not _is_written_out(statement.value):
-                return False
-            found = True
-        elif isinstance(statement, ast.Expr):
-            if any(isinstance(node, ast.Name) and node.id in bound for node in ast.walk(statement)):
-                return False
-        elif not isinstance(statement, (ast.Import, ast.ImportFrom, ast.Pass)):
-            return False
-    return found
-
-
-def _is_written_out(value: ast.expr) -> bool:
-    inert = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.unaryop, ast.Load)
-    return all(isinstance(node, inert) for node in ast.walk(value))
-
-
-def _behind(block: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Sequence[ast.stmt]:
-    """The statements behind one in its block."""
-    for _, value in ast.iter_fields(parents[block]):
-        if isinstance(value, list) and block in value:
-            return value[value.index(block) + 1 :]
-    return ()
-
-
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    """Resolver and their module, for each thing that may be missing; no names where the data cannot help."""
+    """Names and their module, for each thing that may be missing; no names where the data cannot help."""
     found: list[tuple[str, str | None]] = []
     if isinstance(node, ast.Import):
         found.extend((alias.name, None) for alias in node.names)
@@ -311,10 +246,6 @@ def names_of_exceptions(listed: ast.expr | None) -> frozenset[str]:
         return frozenset({"BaseException"})
     types = listed.elts if isinstance(listed, ast.Tuple) else [listed]
     return frozenset(getattr(t, "attr", getattr(t, "id", "?")) for t in types)
-
-
-def _provides(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, _FALLBACKS) for statement in handler.body for node in ast.walk(statement))
 
 
 def _run_by(statements: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -1,4 +1,4 @@
-"""Resolver that are bound several times and functions that return in several places, followed per torch release."""
+"""Names that are bound several times and functions that return in several places, followed per torch release."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from fsdp_migrate.facts.releases.attempts import Attempt, attempts_around, is_question
+from fsdp_migrate.facts.releases.attempts import Attempt
 from fsdp_migrate.facts.releases.evaluator import outcome
 from fsdp_migrate.facts.releases.flags import Flags
 from fsdp_migrate.facts.releases.reach import Reach, Resolver
@@ -28,8 +28,8 @@ class Gates:
 
     A condition that does not depend on the torch version alone may go either way, and code that nothing reaches on
     any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError
-    or AttributeError is for is known from the API data. Resolver with several bindings (`HAS_FSDP = True` in a try,
-    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Resolver` does.
+    or AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
+    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Names` does.
 
     Inside, a set of releases is an integer with one bit for each known release, those outside the range included:
     what an old arm is for shows on the releases that take it.
@@ -73,12 +73,6 @@ class Gates:
     def truth(self, test: ast.expr, release: Version) -> bool | None:
         """The value of a condition on `release`, None when it depends on more than the torch version."""
         return outcome(test, release, self.names, self.flags).value
-
-    def guarded_import(self, node: ast.stmt) -> bool:
-        """Whether an import may fail here: something takes its place then, or whether it fails is all that is asked."""
-        if any(self.attempt(around).replaces(node) for around in attempts_around(node, self.parents)):
-            return True
-        return is_question(node, self.parents)
 
     def mask(self, node: ast.AST) -> int:
         """`alive` as bits."""

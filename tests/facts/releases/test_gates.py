@@ -797,55 +797,6 @@ def test_flag_that_holds_on_the_whole_range_is_a_gate_still() -> None:
     assert found.alive(at(found, "old")) == frozenset()
 
 
-# guarded imports
-
-
-@pytest.mark.parametrize(
-    ("handler", "guarded"),
-    [
-        ("except ImportError:\n    from b import x", True),
-        ("except ImportError:\n    x = None", True),
-        ("except (ImportError, RuntimeError):\n    x = None", True),
-        ("except Exception:\n    HAS_X = False", True),
-        ("except:\n    import b as x", True),
-        ("except ModuleNotFoundError:\n    x = None", False),
-        ("except AttributeError:\n    x = None", False),
-        ("except ImportError:\n    raise", False),
-        ("except ImportError:\n    pass", False),
-        ("finally:\n    x = None", False),
-    ],
-)
-def test_guarded_imports(handler: str, guarded: bool) -> None:
-    source = f"try:\n    from torch.distributed.fsdp import FSDPModule as x\n{handler}\n"
-    found = gates(source)
-    statement = next(node for node in found.parents if isinstance(node, ast.ImportFrom))
-    assert found.guarded_import(statement) is guarded
-
-
-def test_a_missing_module_is_guarded_by_module_not_found_error() -> None:
-    found = gates(
-        "try:\n    from torch.distributed.fsdp._flat_param import FlatParamHandle as X\n"
-        "except ModuleNotFoundError:\n    X = 1"
-    )
-    statement = next(node for node in found.parents if isinstance(node, ast.ImportFrom))
-    assert found.guarded_import(statement) is True
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from a import x",
-        "try:\n    y()\nexcept ImportError:\n    from a import x",
-        "try:\n    y()\nexcept ImportError:\n    z = 1\nelse:\n    from a import x",
-        "try:\n    def f():\n        from a import x\nexcept ImportError:\n    z = 1",
-    ],
-)
-def test_imports_elsewhere_are_not_guarded(source: str) -> None:
-    found = gates(source)
-    statement = next(node for node in found.parents if isinstance(node, ast.ImportFrom))
-    assert found.guarded_import(statement) is False
-
-
 # the range
 
 

@@ -29,6 +29,8 @@ _COMBINED = f"{_OUTER}.{_INNER}"
 _OWNER_AND_NAME = 2
 _TAKING = ("replace", "removeprefix", "startswith", "split", "partition")
 _FLAT = "flat_param"
+# What tests for these names of torch 1.x have to ask for now.
+_RENAMED = {_INNER: _OUTER, _FLAT: f"_{_FLAT}", f".{_FLAT}": f"_{_FLAT}"}
 _OTHERS = ("fairscale", "torch_xla")
 _PREFIX = "_CHECKPOINT_PREFIX"
 _PREFIX_PATH = f"torch.distributed.algorithms._checkpoint.checkpoint_wrapper.{_PREFIX}"
@@ -40,9 +42,7 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     if not _strips_each(facts):
         yield from _strings(facts, card)
-        yield from _whole_names(facts, card)
-    yield from _flat_keys(facts, card)
-    yield from _doubled_modules(facts, card)
+    yield from _old_names(facts, card)
     for node, owner in _reads(facts):
         wrapped = (isinstance(owner, ast.Attribute) and owner.attr == _OUTER) or facts.fsdp.is_instance(owner)
         chosen = wrapped and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
@@ -110,28 +110,29 @@ def _is_taken_away(facts: ModuleFacts, node: ast.Constant) -> bool:
     return method in _TAKING and isinstance(parent, ast.Call) and parent.args[:1] == [node]
 
 
-def _whole_names(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find tests whether a module, or a part of a name, is called like the inner wrapper, where the file has none."""
-    if any(store.attr == _INNER for store in facts.structure.stores):
-        return
-    for node in facts.structure.strings:
-        if node.value == _INNER and _is_part(facts, node) and _runs_on_new(facts, node):
-            message = f"nothing is called `{_INNER}` since torch 2.0: this test always ends the same way"
-            verdict = manual(f"since torch 2.0 the only wrapper is `{_OUTER}`: test for that one, or drop the test")
+def _old_names(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find tests for names that torch 1.x had, in files that do not know those that came after."""
+    texts = {node: node.value for node in facts.structure.strings if isinstance(node.value, str)}
+    for node, old in texts.items():
+        new = _RENAMED.get(old)
+        if new is None or any(new in text for text in texts.values()) or not _is_tested(facts, node):
+            continue
+        # A class of the file may have an inner wrapper of its own; anything else may be called `flat_param`.
+        is_own = old in {store.attr for store in facts.structure.stores}
+        if not is_own and (old == _INNER or uses_distributed(facts)) and _runs_on_new(facts, node):
+            message = f"nothing in FSDP is called `{old}` since torch 2.0, so this test always has the same result"
+            verdict = manual(f"test for `{new}`; checkpoint keys of torch 1.x have the old name: test for both there")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
-def _is_part(facts: ModuleFacts, node: ast.Constant) -> bool:
-    """Whether a string is compared as a whole, with a name or with the parts of one."""
+def _is_tested(facts: ModuleFacts, node: ast.Constant) -> bool:
+    """Whether a string is compared with a name, the parts of one, its beginning or its end."""
     parent = facts.structure.parents[node]
-    if not isinstance(parent, ast.Compare) or len(parent.ops) > 1:
-        return False
-    if isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
-        return True
-    parts = parent.comparators[0]
-    parts = (facts.names.value(parts) if isinstance(parts, ast.Name) else None) or parts
-    splits = isinstance(parts, ast.Call) and isinstance(parts.func, ast.Attribute) and parts.func.attr == "split"
-    return splits and isinstance(parent.ops[0], (ast.In, ast.NotIn))
+    if isinstance(parent, ast.Compare):
+        methods = [getattr(getattr(side, "func", None), "attr", None) for side in parent.comparators]
+        return all(isinstance(op, (ast.Eq, ast.NotEq)) for op in parent.ops) or methods == ["split"]
+    method = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else None
+    return method == "startswith" or (method == "endswith" and str(node.value).startswith("."))
 
 
 def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
@@ -167,40 +168,6 @@ def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute | ast.Call) -> Ve
     if facts.template_around(node) is not None or facts.source.segment(span) != written:
         return manual("the name is written in an unusual way: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
-
-
-def _flat_keys(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find tests for the name that the flat parameter had, where the file does not know the one that it has."""
-    texts = [node for node in facts.structure.strings if isinstance(node.value, str) and _FLAT in node.value]
-    if not uses_distributed(facts) or any(f"_{_FLAT}" in str(node.value) for node in texts):
-        return
-    for node in texts:
-        if node.value in (_FLAT, f".{_FLAT}") and _is_tested(facts, node) and _runs_on_new(facts, node):
-            message = f"the flat parameter is called `_{_FLAT}` since torch 2.0: this is never true"
-            verdict = manual(f"keys of checkpoints from torch 1.x have the old name: test for both, or for `_{_FLAT}`")
-            yield finding(facts, card, node, facts.statement(node), message, verdict)
-
-
-def _is_tested(facts: ModuleFacts, node: ast.Constant) -> bool:
-    """Whether a string is compared as a whole, or as the beginning or the end of another one."""
-    parent = facts.structure.parents[node]
-    if isinstance(parent, ast.Compare):
-        return all(isinstance(operator, (ast.Eq, ast.NotEq)) for operator in parent.ops)
-    method = parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else None
-    return method == "startswith" or (method == "endswith" and str(node.value).startswith("."))
-
-
-def _doubled_modules(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find the module of the module of an FSDP model, which up to torch 1.12 was the user's."""
-    for node in facts.structure.attributes:
-        inner = node.value
-        if node.attr != "module" or not isinstance(inner, ast.Attribute) or inner.attr not in ("module", _OUTER):
-            continue
-        if facts.fsdp.is_instance(inner.value) and _runs_on_new(facts, node):
-            text = facts.source.segment(inner.value)
-            message = f"`{text}.{inner.attr}` is the user's module since torch 1.13, and not a wrapper of it"
-            verdict = manual(f"write `{text}.module`, unless the user's module has a `module`")
-            yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.HINT)
 
 
 def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -278,11 +245,10 @@ state dict no longer match.
 
 `name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
 attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
-has the prefix `{_OUTER}.` by itself knows both forms and is left alone. A test whether something is called
-`{_INNER}` as a whole is reported.
+has the prefix `{_OUTER}.` by itself knows both forms and is left alone.
 
-The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0: tests for the old name are reported. So is,
-as a hint, `model.module.module`, which up to 1.12 was needed to get behind the second wrapper.""",
+The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0. Tests whether something is called
+`{_FLAT}` or `{_INNER}` are reported.""",
         applicability="safe or manual",
         removed="2.0",
         floor="1.13",
@@ -333,7 +299,7 @@ def clean(name):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/_common_utils.py",
     ),
-    words=(_INNER, _FLAT, ".module.module", f"{_OUTER}.module"),
+    words=(_INNER, _FLAT),
     check=check_wrappers,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow
 from fsdp_migrate.targets.modernise.moved.cases import Case
-from fsdp_migrate.targets.modernise.moved.modules import import_trouble, move
 from fsdp_migrate.targets.modernise.moved.table import is_module
 from fsdp_migrate.targets.modernise.moved.uses import (
     can_rename,
@@ -145,7 +145,7 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     """The verdict that moves some names of an import, the others staying where they are."""
     if any(one.guard for one in relocations) and for_type_checking(facts, statement):
         return manual("only a type checker sees this import: write the place that the torch it sees has")
-    if not _in_place(statement, relocations) and (trouble := import_trouble(facts, statement)) is not None:
+    if not _in_place(statement, relocations) and (trouble := _import_trouble(facts, statement)) is not None:
         return manual(trouble)
     edits: list[Edit] = []
     for one in relocations:
@@ -204,9 +204,34 @@ def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) ->
                 return manual("a comment stands in a name that goes through the module: move it out")
             edits.append(Replace(source.span(node), new))
         return Verdict(Fix(tuple(edits)), below_floor=True)
-    trouble = import_trouble(facts, statement)
+    trouble = _import_trouble(facts, statement)
     if trouble is not None or len(statement.names) > 1 or not taken.binds_path:
         return manual(trouble or f"only names can come from either place: import what is needed from `{new}` by name")
     edit = move(facts, statement, taken.bound, "", f"{new} as {taken.bound}")
     fix = Fix((edit._replace(fallback="", test=version_test(facts, statement, [new])),))
     return Verdict(fix, below_floor=True)
+
+
+def _has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
+    """Whether no other code stands on the lines of a statement."""
+    source = facts.source
+    span = source.span(statement)
+    before = source.data[source.line_start(span.start) : span.start]
+    next_line = bisect_right(source.line_starts, span.end)
+    line_end = source.line_starts[next_line] if next_line < len(source.line_starts) else len(source.data)
+    after = source.data[span.end : line_end].strip()
+    return not before.strip() and (not after or after.startswith(b"#"))
+
+
+def _import_trouble(facts: ModuleFacts, statement: ast.stmt) -> str | None:
+    """Why an import cannot become several statements, None when it can."""
+    if not _has_own_lines(facts, statement):
+        return "the import shares its line with other code: give it a line of its own"
+    return None
+
+
+def move(facts: ModuleFacts, statement: ast.stmt, name: str, module: str, text: str | None = None) -> MoveImport:
+    """The edit that imports a bound name from another module; `text` is how it is written there, if otherwise."""
+    return MoveImport(
+        facts.source.span(statement), name, module, facts.indentation(statement), facts.indent_unit, text=text
+    )

@@ -35,7 +35,6 @@ _SAYS = re.compile(
 _STREAMS = re.compile(r"(?:.*\.)?std(?:err|out)(?:\.write)?")
 # What in a call, or as a key of a dict, names a text for people.
 _TEXTS = ("help", "description", "usage", "epilog", "message", "msg", "reason", "help_text", "__doc__")
-_PIECES = (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.IfExp, ast.Attribute, ast.Tuple)
 _REWORKS = ("dedent", "cleandoc", "format", "strip", "lstrip", "rstrip", "join")
 
 
