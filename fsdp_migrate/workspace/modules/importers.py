@@ -96,10 +96,13 @@ def _takes(modules: Modules, other: str, path: str, name: str) -> bool:
         return True
     if not private and any(modules.finder.find(star, other) == path for star in sketch.stars):
         return True
-    # Patches and `getattr` have the name in quotes. `from module import other` binds no module to read it from.
-    as_module = any(modules.finder.find(target, other) == path for target in {*targets, *sketch.dotted})
-    read = (f"{before}{name}" for before in ".\"'") if as_module else (f".{stem(path)}.{name}",)
-    return any(text.encode() in sketch.raw for text in read)
+    if any(modules.finder.find(target, other) == path for target in {*targets, *sketch.dotted}):
+        # Patches and `getattr` have the name in quotes.
+        return any(f"{before}{name}".encode() in sketch.raw for before in ".\"'")
+    # Whoever takes something else from the module reaches it through its package only.
+    taken = any(modules.finder.find(module, other) == path for module in sketch.modules)
+    through = rf"""\.{stem(path)}(?:\.{name}\b|\s*,\s*["']{name}["'])""".encode()
+    return taken and re.search(through, sketch.raw) is not None
 
 
 def uses(modules: Modules, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
