@@ -264,12 +264,17 @@ def _chained(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not _is_guarded(facts, node, READING, case):
             found.append((chain, node, case))
     for chain, node, case in found:
-        same = [other for _, other, one in found if one.moved.new == case.moved.new]
+        same = [other for _, other, one in found if _object(one) == _object(case)]
         if case.move.when_used and not _is_told(facts, case, same):
             continue
         verdict = _chain_verdict(facts, chain, node, case, same)
         place = facts.template_around(node) or node
         yield finding(facts, card, place, facts.statement(node), case.message, verdict, case.severity)
+
+
+def _object(case: Case) -> tuple[str | None, str]:
+    """What all spellings of one object share: those of torch.cuda and of torch.cpu are two with one new name."""
+    return case.moved.new, case.moved.old.split(".")[1]
 
 
 def _is_told_at_import(chain: Chain, case: Case, plain: Sequence[str]) -> bool:

@@ -98,6 +98,18 @@ def test_unknown_options_and_other_uses_of_autocast_are_manual() -> None:
     check_manual(f"from torch.cuda.amp import autocast\n{exported}", AUTOCAST, "not imported here")
 
 
+def test_autocast_of_another_device_as_a_value_keeps_no_call() -> None:
+    text = "import torch\nregion = torch.cuda.amp.autocast\nwith torch.{}:\n    pass\n"
+    after = text.format('amp.autocast("cpu", dtype=torch.bfloat16)')
+    check_transformed(text.format("cpu.amp.autocast()"), after, AUTOCAST)
+
+
+@pytest.mark.parametrize("other", ["torch.cuda.amp.GradScaler()", "torch.cuda.amp.grad_scaler.GradScaler()"])
+def test_all_spellings_of_a_class_that_is_used_as_a_value_stay(other: str) -> None:
+    text = f"import torch\nscaler = torch.cuda.amp.GradScaler\nother = {other}\n"
+    check_manual(text, SCALER, "change all its uses together", torch=">=2.3")
+
+
 def test_a_fallback_of_another_kind_makes_autocast_manual() -> None:
     check_manual(
         """\
