@@ -69,10 +69,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
     lacks = [*_imported(facts), *_chained(facts), *_looked_up(facts), *_read_off_models(facts)]
     told: set[tuple[str, tuple[Version, ...]]] = set()
-    for together in _grouped(lacks):
+    for together in _grouped([lack for lack in lacks if not is_spoken_for(facts, lack.place)]):
         lack = together[0]
-        if is_spoken_for(facts, *(one.place for one in together)):
-            continue
         grade = severity(facts, lack.node, lack.missing, lack.releases)
         if (lack.path, lack.missing) in told and not lack.gone:
             continue  # What the file fails with when it is imported is said once.

@@ -27,10 +27,10 @@ def spoken_for(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
     return tuple(span for span, severity in found if hints or severity is not Severity.HINT)
 
 
-def is_spoken_for(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
-    """Whether a specific rule has a finding at one of the places, or at a use of a name that is imported there."""
+def is_spoken_for(facts: ModuleFacts, place: ast.AST, hints: bool = False) -> bool:
+    """Whether a specific rule has a finding at a place, or at a use of a name that is imported there."""
     spans = facts.memo((is_spoken_for, hints), lambda: _Spans(facts, spoken_for(facts, hints=hints)))
-    return any(spans.meet(facts.source.span(node)) for place in places for node in (place, *_used(facts, place)))
+    return any(spans.meet(facts.source.span(node)) for node in (place, *_used(facts, place)))
 
 
 class _Spans:

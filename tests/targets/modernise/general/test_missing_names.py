@@ -328,3 +328,9 @@ def test_a_finding_about_an_expression_does_not_speak_for_the_names_in_it(
     text: str, places: list[tuple[int, int]]
 ) -> None:
     assert [(one.line, one.column) for one in lint(text, "FSDP600", ">=1.13")] == places
+
+
+def test_what_a_rule_says_of_one_name_of_an_import_is_not_said_of_the_others() -> None:
+    text = "from torch.distributed.fsdp.flat_param import HandleConfig, FlatParameter\n"
+    assert [finding.code for finding in lint_source(text, torch=">=2.2")] == ["FSDP600", "FSDP303"]
+    assert found(text, ">=2.2") == [("breaks", "`torch.distributed.fsdp.flat_param` is gone since torch 2.2")]
