@@ -214,7 +214,8 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
         package = lack.path.rpartition(".")[0]
-        homes = [home for home in namesakes(lack.path, lack.missing[-1]) if home.startswith(f"{package}._")]
+        inner = (name for name in namesakes(lack.path, lack.missing[-1]) if name.startswith(f"{package}._"))
+        homes = [name for name in inner if data.kind(name.rpartition(".")[0], lack.missing[-1]) == "module"]
         everywhere = [home for home in homes if all(data.exists(home, release) for release in facts.torch.releases)]
         if len(together) == 1 and everywhere:
             home = everywhere[0].rpartition(".")[0]
