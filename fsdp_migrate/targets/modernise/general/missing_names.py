@@ -69,10 +69,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
     lacks = [*_imported(facts), *_chained(facts), *_starred(facts), *_looked_up(facts), *_read_off_models(facts)]
     told: set[tuple[str, tuple[Version, ...]]] = set()
-    for together in _grouped(lacks):
+    for together in _grouped([lack for lack in lacks if not is_claimed(facts, lack.place)]):
         lack = together[0]
-        if is_claimed(facts, *(one.place for one in together)):
-            continue
         grade = severity(facts, lack.node, lack.missing, lack.releases)
         if (lack.path, lack.missing) in told and not lack.gone:
             continue  # What the file fails with when it is imported is said once.
@@ -225,7 +223,8 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
     if not lack.gone:
         least = since(min(release for release in lack.releases if release > lack.missing[-1]))
         package = lack.path.rpartition(".")[0]
-        homes = [home for home in namesakes(lack.path, lack.missing[-1]) if home.startswith(f"{package}._")]
+        inner = (name for name in namesakes(lack.path, lack.missing[-1]) if name.startswith(f"{package}._"))
+        homes = [name for name in inner if data.kind(name.rpartition(".")[0], lack.missing[-1]) == "module"]
         everywhere = [home for home in homes if all(data.exists(home, release) for release in facts.torch.releases)]
         if len(together) == 1 and everywhere:
             home = everywhere[0].rpartition(".")[0]

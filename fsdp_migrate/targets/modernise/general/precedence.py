@@ -27,10 +27,10 @@ def claimed_spans(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...
     return tuple(span for span, severity in found if hints or severity is not Severity.HINT)
 
 
-def is_claimed(facts: ModuleFacts, *places: ast.AST, hints: bool = False) -> bool:
-    """Whether a specific rule has a finding at one of the places, or at a use of a name that is bound there."""
+def is_claimed(facts: ModuleFacts, place: ast.AST, hints: bool = False) -> bool:
+    """Whether a specific rule has a finding at a place, or at a use of a name that is bound there."""
     spans = facts.memo((is_claimed, hints), lambda: _Spans(facts, claimed_spans(facts, hints=hints)))
-    return any(spans.meet(facts.source.span(node)) for place in places for node in (place, *_used(facts, place)))
+    return any(spans.meet(facts.source.span(node)) for node in (place, *_used(facts, place)))
 
 
 class _Spans:

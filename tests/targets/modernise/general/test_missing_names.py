@@ -335,3 +335,14 @@ def test_what_a_torch_lacks_is_missing_under_the_old_name_of_the_package_too(nam
     text = f"import torch.distributed._shard.checkpoint as dist_cp\n\ndef f(x):\n    dist_cp.{name}(x)\n"
     check_manual(text, "FSDP600", "look for it before it is used")
     check_noop(text.replace(f".{name}(", ".FileSystemWriter("), "FSDP600")
+
+
+def test_what_a_rule_says_of_one_name_of_an_import_is_not_said_of_the_others() -> None:
+    text = "from torch.distributed.fsdp.flat_param import HandleConfig, FlatParameter\n"
+    assert [finding.code for finding in lint_source(text, torch=">=2.2")] == ["FSDP600", "FSDP303"]
+    assert found(text, ">=2.2") == [("breaks", "`torch.distributed.fsdp.flat_param` is gone since torch 2.2")]
+
+
+def test_a_place_to_import_from_is_a_module() -> None:
+    text = "from torch.distributed.device_mesh import DeviceMesh\n"
+    check_manual(text, "FSDP600", "take it from `torch.distributed._tensor`, where")  # not from a class that has one
