@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from fsdp_migrate import __version__, runner
+from fsdp_migrate.commands.checkpoint import checkpoint
 from fsdp_migrate.commands.options import (
     CONFIG_FILE,
     SELECT,
@@ -400,3 +401,4 @@ def api(name: str, torch: TorchRange | None, output_format: str) -> None:
 
 
 cli.add_command(verify)
+cli.add_command(checkpoint)
