@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -86,26 +87,21 @@ class Contents:
         return sorted(foreign, key=lambda name: (name.startswith("torch."), name))
 
 
-# What the pickles of tensors, of plain containers and of DCP's own metadata name.
-_PLAIN = frozenset(
-    """
-    collections.OrderedDict torch.Size torch.device torch.Tensor torch.nn.parameter.Parameter
-    torch._tensor._rebuild_from_type_v2 torch.serialization._get_layout
-    pathlib.PosixPath pathlib.PurePosixPath pathlib.WindowsPath pathlib.PureWindowsPath
-    torch.distributed.checkpoint.filesystem._StorageInfo torch.distributed.checkpoint.filesystem._StoragePrefix
-    """.split()
+# What the pickles of tensors, of plain values and of DCP's own metadata name. Nothing with a dot more: the attributes of
+# a function lead to everything.
+_PLAIN = re.compile(
+    r"""collections\.OrderedDict | _codecs\.encode | builtins\.(set|bytearray) | pathlib\.(Pure)?(Posix|Windows)Path
+    | torch\.(Size|device|Tensor|bool|(b?float|q?u?int|complex|bits)\d\w*) | torch\.nn\.parameter\.Parameter
+    | torch\.(cuda\.|storage\.)?\w*Storage | torch\._utils\._rebuild_\w+ | torch\._tensor\._rebuild_from_type_v2
+    | torch\.serialization\._get_layout
+    | torch\.distributed\.checkpoint\.(metadata\._?[A-Z]\w+ | filesystem\._Storage(Info|Prefix))""",
+    re.VERBOSE,
 )
-_METADATA = "torch.distributed.checkpoint.metadata."
-_REBUILT = "torch._utils._rebuild_"
 
 
 def is_plain(name: str) -> bool:
     """Whether a global of a pickle belongs to torch's data, so that nothing runs that somebody else wrote."""
-    module, _, last = name.rpartition(".")
-    if module == "torch" and (last in BYTES or last.startswith(("float", "int", "uint", "q", "bits"))):
-        return True
-    stores = last.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda")
-    return stores or name in _PLAIN or name.startswith(_REBUILT) or module == _METADATA.rstrip(".")
+    return _PLAIN.fullmatch(name) is not None
 
 
 def tensors(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor]]:
