@@ -87,8 +87,8 @@ class Contents:
         return sorted(foreign, key=lambda name: (name.startswith("torch."), name))
 
 
-# What the pickles of tensors, of plain values and of DCP's own metadata name. Nothing with a dot more: the attributes of
-# a function lead to everything.
+# What the pickles of tensors, of plain values and of DCP's own metadata name. Nothing with a dot more: attributes of a
+# function lead to everything.
 _PLAIN = re.compile(
     r"""collections\.OrderedDict | _codecs\.encode | builtins\.(set|bytearray) | pathlib\.(Pure)?(Posix|Windows)Path
     | torch\.(Size|device|Tensor|bool|(b?float|q?u?int|complex|bits)\d\w*) | torch\.nn\.parameter\.Parameter

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fsdp_migrate.checkpoint.contents import CheckpointError, Contents, Format, Path
+from fsdp_migrate.checkpoint.contents import CheckpointError, Contents, Format, Path, tensors
 from fsdp_migrate.checkpoint.layout import DECOUPLED, Keys, Kind, Part, elements, is_number, parts
 from fsdp_migrate.checkpoint.names import stripped
 
 ParameterNames = Sequence[Sequence[str]]
+
+
+_PARAMETER_SHAPED = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"}
+"""State of torch's optimizers that has the shape of its parameter."""
 
 
 class Edit(NamedTuple):
@@ -39,6 +43,7 @@ def _of_part(
     where = part.name
     if part.keys is Keys.NUMBER and names is not None:
         mapping = _by_number(_node(contents.tree, part.path), names)
+        _check_shapes(contents, part, mapping)
         yield Edit(part.path, f"{where}: state of {len(mapping)} parameters is found by name", _renaming(mapping, part))
     elif part.keys is Keys.NUMBER and (contents.format, stored) == (Format.DCP, Format.FULL):
         yield Edit(part.path, f"{where}: numbers of parameters are numbers again, not text", _numbers)
@@ -112,6 +117,20 @@ def _by_number(optimizer: Any, names: ParameterNames) -> dict[Any, str]:
     if unknown:
         raise CheckpointError(f"the optimizer has state for {unknown[0]}, which is in none of its groups")
     return mapping | {str(number): name for number, name in mapping.items()}
+
+
+def _check_shapes(contents: Contents, part: Part, mapping: Mapping[Any, str]) -> None:
+    """Names in another order would put the state on other parameters, silently.
+
+    Raises:
+        CheckpointError: the state of a parameter has another shape than the model's parameter of that name.
+    """
+    shapes = {path[-1]: tensor.shape for path, tensor in tensors(contents.tree) if path[: len(part.path)] != part.path}
+    for (number, entry), tensor in tensors(_node(contents.tree, part.path).get("state", {})):
+        name = mapping[number]
+        if entry in _PARAMETER_SHAPED and name in shapes and shapes[name] != tensor.shape:
+            sizes = f"{_list(shapes[name])}; the state of its number, {_list(tensor.shape)}"
+            raise CheckpointError(f"--parameter-names does not fit the model: {name} has the shape {sizes}")
 
 
 def _list(numbers: Any) -> str:
