@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -47,32 +46,37 @@ def convert(source: str, wish: Wish, tell: Callable[[str], None]) -> Contents:
         CheckpointError: it cannot be done. There is nothing new then.
     """
     contents = inspect(source)
-    other = Format.FULL if contents.format is Format.DCP else Format.DCP
-    stored = wish.format or other
     _refuse(contents, wish)
-    wanted = edits(contents, stored, wish.names, strip=wish.strip)
     folder = os.path.dirname(os.path.abspath(wish.target))
-    tell(room.claim(*_needs(contents, stored, wanted), folder))
     try:
-        work = tempfile.mkdtemp(prefix=".fsdp-migrate-", suffix=".tmp", dir=folder)
-    except OSError as error:
-        raise CheckpointError(f"nothing can be written into {folder}: {error.strerror}") from None
-    try:
-        with warnings.catch_warnings():
+        with (
+            tempfile.TemporaryDirectory(
+                prefix=".fsdp-migrate-", suffix=".tmp", dir=folder, ignore_cleanup_errors=True
+            ) as work,
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
-            made = _made(contents, stored, wanted, work, wish)
-        if os.path.lexists(wish.target):
-            raise CheckpointError(f"{wish.target} was made by another program meanwhile")
-        os.rename(made, wish.target)
+            _write(contents, wish, folder, work, tell)
     except CheckpointError:
         raise
+    except PermissionError as error:
+        raise CheckpointError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
     except (Exception, CheckpointException) as error:  # whatever torch raises for what it cannot read or write
-        raise CheckpointError(f"torch cannot convert it: {_first_line(error)}") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        raise CheckpointError(f"it cannot be converted: {_first_line(error)}") from error
+    return inspect(wish.target)
+
+
+def _write(contents: Contents, wish: Wish, folder: str, work: str, tell: Callable[[str], None]) -> None:
+    """Make the new checkpoint in `work`, and give it its name."""
+    stored = wish.format or (Format.FULL if contents.format is Format.DCP else Format.DCP)
+    wanted = edits(contents, stored, wish.names, strip=wish.strip)
+    tell(room.claim(*_needs(contents, stored, wanted), folder))
+    made = _made(contents, stored, wanted, work, wish)
+    if os.path.lexists(wish.target):
+        raise CheckpointError(f"{wish.target} was made by another program meanwhile")
+    os.rename(made, wish.target)
     for edit in wanted:
         tell(edit.told)
-    return inspect(wish.target)
 
 
 def _first_line(error: BaseException) -> str:

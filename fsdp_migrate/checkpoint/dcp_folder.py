@@ -41,9 +41,15 @@ def read(folder: str, opened: Opened) -> Held:
             key: _tensor(key, entry) if "size" in entry.state else _blob(folder, blobs, key, opened)
             for key, entry in entries.items()
         }
-    except (AttributeError, TypeError, KeyError, ValueError):
+        return Held(_nested(flat, values), flat, tuple(_written(metadata, flat)))
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # what stands where something else has to
         raise CheckpointError(f"its {METADATA} is damaged") from None
-    return Held(_nested(flat, values), flat, tuple(_written(metadata, flat)))
 
 
 def _metadata(folder: str, opened: Opened) -> Stand:
@@ -122,7 +128,7 @@ def _path(key: str, planned: Any) -> Path:
 def _tensor(key: str, entry: Stand) -> Tensor:
     properties = entry.field("properties").state
     dtype = properties["dtype"] if isinstance(properties, dict) else properties[0]
-    shape = tuple(entry.field("size"))
+    shape = tuple(int(number) for number in entry.field("size"))
     chunks = entry.field("chunks") or []
     return Tensor(shape, dtype.called.rpartition(".")[2], (key,), sharded=len(chunks) > 1)
 

@@ -12,7 +12,14 @@ from fsdp_migrate.checkpoint.names import stripped
 ParameterNames = Sequence[Sequence[str]]
 
 
-_PARAMETER_SHAPED = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg", "sum"}
+_PARAMETER_SHAPED = {
+    ("exp_avg",),
+    ("exp_avg_sq",),
+    ("max_exp_avg_sq",),
+    ("momentum_buffer",),
+    ("square_avg",),
+    ("sum",),
+}
 """State of torch's optimizers that has the shape of its parameter."""
 
 
@@ -126,9 +133,9 @@ def _check_shapes(contents: Contents, part: Part, mapping: Mapping[Any, str]) ->
         CheckpointError: the state of a parameter has another shape than the model's parameter of that name.
     """
     shapes = {path[-1]: tensor.shape for path, tensor in tensors(contents.tree) if path[: len(part.path)] != part.path}
-    for (number, entry), tensor in tensors(_node(contents.tree, part.path).get("state", {})):
-        name = mapping[number]
-        if entry in _PARAMETER_SHAPED and name in shapes and shapes[name] != tensor.shape:
+    for path, tensor in tensors(_node(contents.tree, part.path).get("state", {})):
+        name = mapping[path[0]]
+        if path[1:] in _PARAMETER_SHAPED and name in shapes and shapes[name] != tensor.shape:
             sizes = f"{_list(shapes[name])}; the state of its number, {_list(tensor.shape)}"
             raise CheckpointError(f"--parameter-names does not fit the model: {name} has the shape {sizes}")
 

@@ -105,7 +105,7 @@ def _layout(held: list[Tensor]) -> Layout:
 def _optimizer(path: Path, node: dict[Any, Any], stored: Format) -> Part:
     state = node.get("state")
     state = state if isinstance(state, dict) else {}
-    groups = elements(node["param_groups"])
+    groups = [group for group in elements(node["param_groups"]) if isinstance(group, dict)]
     parameters = list(state) or [name for group in groups for name in elements(group.get("params"))]
     keys = Keys.NUMBER if parameters and all(is_number(key) for key in parameters) else Keys.NAME
     entries = {".".join(map(str, place)): tensor for place, tensor in tensors(state)}

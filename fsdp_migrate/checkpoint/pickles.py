@@ -145,11 +145,15 @@ def _dtype_of_storage(name: str) -> str:
 
 def _tensor(storage: Any, offset: Any, size: Any, *_: Any) -> Tensor:
     key, dtype = storage
-    return Tensor(tuple(size), dtype, (key, offset))
+    return Tensor(_shape(size), dtype, (key, offset))
 
 
 def _tensor_of_dtype(storage: Any, offset: Any, size: Any, _s: Any, _r: Any, _h: Any, dtype: Any, *_: Any) -> Tensor:
-    return Tensor(tuple(size), dtype.called.rpartition(".")[2], (storage[0], offset))
+    return Tensor(_shape(size), dtype.called.rpartition(".")[2], (storage[0], offset))
+
+
+def _shape(size: Any) -> tuple[int, ...]:
+    return tuple(int(number) for number in size)
 
 
 def _first(given: Any, *_: Any) -> Any:

@@ -59,7 +59,10 @@ def _record(file: BinaryIO, info: zipfile.ZipInfo) -> bytes:
         raise CheckpointError("it is no file of torch.save, but a compressed archive")
     if info.file_size > LIMIT:
         raise CheckpointError(f"its pickle has {info.file_size >> 20} MB; the limit is {LIMIT >> 20} MB")
-    file.seek(info.header_offset)
+    try:
+        file.seek(info.header_offset)
+    except (OSError, ValueError):  # no place in any file
+        raise CheckpointError("it is damaged") from None
     header = file.read(30)
     if len(header) < 30 or not header.startswith(_ZIP):
         raise CheckpointError("it is damaged")
