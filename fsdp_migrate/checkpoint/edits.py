@@ -51,7 +51,9 @@ def _of_part(
     if part.keys is Keys.NUMBER and names is not None:
         mapping = _by_number(_node(contents.tree, part.path), names)
         _check_shapes(contents, part, mapping)
-        yield Edit(part.path, f"{where}: state of {len(mapping)} parameters is found by name", _renaming(mapping, part))
+        yield Edit(
+            part.path, f"{where}: state of {sum(map(len, names))} parameters is found by name", _renaming(mapping, part)
+        )
     elif part.keys is Keys.NUMBER and (contents.format, stored) == (Format.DCP, Format.FULL):
         yield Edit(part.path, f"{where}: numbers of parameters are numbers again, not text", _numbers)
     if strip and part.prefixes:

@@ -71,12 +71,12 @@ def _record(file: BinaryIO, info: zipfile.ZipInfo) -> bytes:
 
 
 def _stream(file: BinaryIO, opened: Opened) -> Any:
-    """The fourth of the pickles that stand one after the other; the numbers follow."""
+    """The fourth of the pickles that stand one after the other; the numbers follow, each storage after its length."""
     for _ in range(3):
         opened.read(file)
     tree = opened.read(file)
     opened.read(file)
-    needed = file.tell() + sum(opened.storages.values())
+    needed = file.tell() + sum(8 + size for size in opened.storages.values())
     if os.fstat(file.fileno()).st_size < needed:
         raise CheckpointError("it is truncated")
     return tree

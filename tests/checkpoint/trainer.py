@@ -1,11 +1,15 @@
 """A training program on two ranks of the CPU: it writes checkpoints as FSDP1 programs do, and goes on from them.
 
-    python -m tests.checkpoint.trainer write FOLDER ORIG       full.pt, sharded/, sharded-RANK.pt, local-RANK.pt
-    python -m tests.checkpoint.trainer old ORIG SOURCE         load into FSDP1 by its own methods, go on
-    python -m tests.checkpoint.trainer new ORIG SOURCE         load into FSDP1 by torch.distributed.checkpoint
-    python -m tests.checkpoint.trainer fsdp2 - SOURCE          load into FSDP2
+    python -m tests.checkpoint.trainer JOB ...
 
-Each prints, as one line of JSON, the losses of the steps that follow the checkpoint and the last `step` of each entry.
+A job is `COMMAND,ORIG,PATH`: ORIG is use_orig_params, and the commands are
+
+    write   into the folder PATH: full.pt, sharded/ (DCP), sharded-RANK.pt, local-RANK.pt
+    old     load PATH into FSDP1 by its own methods
+    new     load PATH into FSDP1 by torch.distributed.checkpoint.state_dict
+    fsdp2   load PATH into FSDP2
+
+Each goes on for three steps and prints one line of JSON: for each rank the losses, and the values of `step` at the end.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ def after(model: torch.nn.Module, optim: torch.optim.Optimizer) -> dict[str, Any
     return {"losses": losses, "steps": sorted({float(state["step"]) for state in optim.state.values() if state})}
 
 
-def write(folder: str, orig: str) -> dict[str, Any]:
+def write(orig: str, folder: str) -> dict[str, Any]:
     model = fsdp1(orig == "True")
     optim = optimizer(model)
     train(model, optim, 0, 3)
@@ -155,27 +159,26 @@ def _by_dcp(model: torch.nn.Module, source: str) -> dict[str, Any]:
 COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"write": write, "old": old, "new": new, "fsdp2": fsdp2_loads}
 
 
-def _rank(rank: int, store: str, command: str, arguments: list[str]) -> None:
+def _rank(rank: int, store: str, jobs: list[str]) -> None:
     warnings.simplefilter("ignore")
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
     workarounds.install()
-    answer = COMMANDS[command](*arguments)
-    every: list[Any] = [None] * RANKS
-    dist.all_gather_object(every, answer)
-    if rank == 0:
-        sys.stdout.write(json.dumps(every) + "\n")
-        sys.stdout.flush()
+    for job in jobs:
+        command, orig, path = job.split(",", 2)
+        every: list[Any] = [None] * RANKS
+        dist.all_gather_object(every, COMMANDS[command](orig, path))
+        if rank == 0:
+            sys.stdout.write(json.dumps(every) + "\n")
+            sys.stdout.flush()
     dist.destroy_process_group()
 
 
-def main(command: str, *arguments: str) -> None:
+def main(jobs: list[str]) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(
-            _rank, (os.path.join(folder, "store"), command, list(arguments)), RANKS, start_method="fork"
-        )
+        torch.multiprocessing.start_processes(_rank, (os.path.join(folder, "store"), jobs), RANKS, start_method="fork")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])
