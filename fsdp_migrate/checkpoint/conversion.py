@@ -107,10 +107,15 @@ def _refuse(contents: Contents, wish: Wish) -> None:
 
 
 def _needs(contents: Contents, stored: Format, wanted: list[Edit]) -> tuple[int, int]:
-    """Bytes of memory and of disk: a folder is loaded whole, a file is mapped; a folder is changed by way of a file."""
-    by_way = contents.format is Format.DCP and (wanted or stored is Format.DCP)
-    memory = contents.nbytes if contents.format is Format.DCP else 2 * contents.largest
-    return max(memory, min(contents.nbytes, _BATCH)) + _OVERHEAD, contents.nbytes * (2 if by_way else 1) + _OVERHEAD
+    """Bytes of memory and of disk.
+
+    A folder is loaded whole, tensor by tensor, and what changes or stays a folder goes by way of a file. A file is
+    mapped; torch writes a tensor of it into a folder by way of two copies. Either is read back in batches.
+    """
+    folder = contents.format is Format.DCP
+    memory = contents.nbytes + contents.largest if folder else 2 * contents.largest
+    copies = 2 if folder and (wanted or stored is Format.DCP) else 1
+    return max(memory, min(contents.nbytes, _BATCH)) + _OVERHEAD, copies * contents.nbytes + _OVERHEAD
 
 
 def _made(contents: Contents, stored: Format, wanted: list[Edit], work: str, wish: Wish) -> str:
