@@ -61,10 +61,10 @@ def _of_part(
         prefixes = " and ".join(f"`{prefix}`" for prefix in part.prefixes)
         yield Edit(part.path, f"{where}: {prefixes} stripped from names", _renaming(mapping, part))
     if part.shared:
-        count = sum(map(len, part.shared))
-        yield Edit(
-            part.path, f"{where}: {count} entries that shared {len(part.shared)} tensors are separate", _separate
+        told = (
+            f"{where}: {sum(map(len, part.shared))} entries that shared {len(part.shared)} of them have a tensor each"
         )
+        yield Edit(part.path, told, _separate)
     if part.undecoupled:
         told = f"{where}: {DECOUPLED}=False added to groups of Adam (AdamW makes it True as it loads)"
         yield Edit(part.path, told, _decoupled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import pickle
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from fsdp_migrate.checkpoint import CheckpointError, conversion, inspect, room
 from fsdp_migrate.checkpoint.contents import Format
 from fsdp_migrate.checkpoint.conversion import Wish, convert
+from fsdp_migrate.checkpoint.layout import Keys, parts
 from tests.checkpoint.test_inspect import by_name, save, save_dcp, trained, without_decoupled
 
 NAMES = [["0.weight", "0.bias", "1.weight", "1.bias"]]
@@ -81,7 +83,7 @@ def shared_step() -> dict[str, Any]:
 
 def test_a_shared_step_becomes_four_with_the_same_value(tmp_path: Path) -> None:
     _, told = made(save(shared_step(), tmp_path / "a.pt"), tmp_path / "b.pt", format=Format.FULL)
-    assert told == "optimizer: 4 entries that shared 1 tensors are separate"
+    assert told == "optimizer: 4 entries that shared 1 of them have a tensor each"
     new = loaded(tmp_path / "b.pt")
     assert_same(shared_step(), new)
     steps = [entries["step"] for entries in new["optimizer"]["state"].values()]
@@ -272,3 +274,40 @@ def test_a_class_of_somebody_comes_through_where_it_is_trusted(tmp_path: Path, s
         made(source, tmp_path / "b", format=target)
     made(source, tmp_path / "b", format=target, trust=True)
     assert inspect(str(tmp_path / "b")).tree["options"].state == {"lr": 0.1}
+
+
+def as_torch_2_2_does(state: dict[str, Any], folder: Path) -> Path:
+    """A folder with the parameter groups in one piece, and without what later releases put into its metadata."""
+    flat = {("model", name): value for name, value in state["model"].items()}
+    for name, entries in state["optimizer"]["state"].items():
+        flat |= {("optimizer", "state", name, entry): value for entry, value in entries.items()}
+    flat |= {("optimizer", "param_groups"): state["optimizer"]["param_groups"], ("epoch",): state["epoch"]}
+    save_dcp({".".join(path): value for path, value in flat.items()}, folder, flatten_state_dict=False)
+    with (folder / ".metadata").open("rb") as file:
+        metadata = pickle.load(file)
+    metadata.planner_data = {".".join(path): path for path in flat}
+    del metadata.storage_meta, metadata.version
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+    return folder
+
+
+@pytest.mark.parametrize("target", list(Format))
+def test_a_folder_of_torch_2_2_is_read_and_converted(tmp_path: Path, target: Format) -> None:
+    source = as_torch_2_2_does(without_decoupled(by_name(trained("_orig_mod."), "_orig_mod.")), tmp_path / "a")
+    contents = inspect(str(source))
+    _, optim = parts(contents)
+    assert (optim.keys, optim.undecoupled, optim.prefixes) == (Keys.NAME, True, {"_orig_mod.": 4})
+    assert [(written.first, written.last) for written in contents.written] == [("2.0", "2.3")]
+    made(source, tmp_path / "b", format=target)
+    if target is Format.DCP:
+        made(tmp_path / "b", tmp_path / "c")
+    new = loaded(tmp_path / ("c" if target is Format.DCP else "b"))
+    right = by_name(trained())
+    right["optimizer"]["param_groups"][0]["decoupled_weight_decay"] = False
+    assert_same(sorted_groups(right), sorted_groups(new))
+
+
+def sorted_groups(state: dict[str, Any]) -> dict[str, Any]:
+    """The order of keys in a group says nothing."""
+    groups = [dict(sorted(group.items())) for group in state["optimizer"]["param_groups"]]
+    return {**state, "optimizer": {**state["optimizer"], "param_groups": groups}}

@@ -41,10 +41,10 @@ def by_name(state: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return {**state, "optimizer": {"state": entries, "param_groups": [{**group, "params": names}]}}
 
 
-def save_dcp(state: dict[str, Any], folder: Path) -> Path:
+def save_dcp(state: dict[str, Any], folder: Path, **options: Any) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.save(state, storage_writer=dcp.FileSystemWriter(folder))
+        dcp.save(state, storage_writer=dcp.FileSystemWriter(folder), planner=dcp.DefaultSavePlanner(**options))
     return folder
 
 
