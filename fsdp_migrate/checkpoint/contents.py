@@ -69,6 +69,7 @@ class Contents:
     """A checkpoint: `tree` is its dict with `Tensor` for each tensor, `names` is what its pickles name.
 
     `nbytes` are those of all tensors, `largest` those of one. `flat` has the path of each key of a DCP folder.
+    torch maps a file that is `mappable`; others it loads whole.
     """
 
     path: str
@@ -79,6 +80,7 @@ class Contents:
     largest: int
     written: tuple[Written, ...] = ()
     flat: dict[str, Path] | None = None
+    mappable: bool = False
 
     @property
     def foreign(self) -> list[str]:

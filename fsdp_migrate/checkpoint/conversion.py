@@ -60,7 +60,8 @@ def convert(source: str, wish: Wish, tell: Callable[[str], None]) -> Contents:
     except CheckpointError:
         raise
     except PermissionError as error:
-        raise CheckpointError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+        verb = "read" if os.path.exists(error.filename or "") else "written"
+        raise CheckpointError(f"{error.filename or folder} cannot be {verb}: {error.strerror}") from None
     except (Exception, CheckpointException) as error:  # whatever torch raises for what it cannot read or write
         raise CheckpointError(f"it cannot be converted: {_first_line(error)}") from error
     return inspect(wish.target)
@@ -110,10 +111,11 @@ def _needs(contents: Contents, stored: Format, wanted: list[Edit]) -> tuple[int,
     """Bytes of memory and of disk.
 
     A folder is loaded whole, tensor by tensor, and what changes or stays a folder goes by way of a file. A file is
-    mapped; torch writes a tensor of it into a folder by way of two copies. Either is read back in batches.
+    mapped if it can be; torch writes a tensor of it into a folder by way of two copies. Either is read back in batches.
     """
     folder = contents.format is Format.DCP
-    memory = contents.nbytes + contents.largest if folder else 2 * contents.largest
+    copied = contents.largest if folder else 2 * contents.largest
+    memory = copied if contents.mappable else contents.nbytes + copied
     copies = 2 if folder and (wanted or stored is Format.DCP) else 1
     return max(memory, min(contents.nbytes, _BATCH)) + _OVERHEAD, copies * contents.nbytes + _OVERHEAD
 
@@ -124,12 +126,12 @@ def _made(contents: Contents, stored: Format, wanted: list[Edit], work: str, wis
     if contents.format is Format.DCP:
         source = os.path.join(work, "full")
         dcp_to_torch_save(contents.path, source)
-        loaded = _loaded(source, wish.trust)
+        loaded = _loaded(source, wish.trust, mappable=True)
         _compare_folder(contents, loaded)
         if not wanted and stored is Format.FULL:
             return source
     else:
-        loaded = _loaded(source, wish.trust)
+        loaded = _loaded(source, wish.trust, mappable=contents.mappable)
     changed = apply(loaded, wanted)
     made = os.path.join(work, "made")
     if stored is Format.DCP:
@@ -137,14 +139,12 @@ def _made(contents: Contents, stored: Format, wanted: list[Edit], work: str, wis
         _compare_folder(inspect(made), changed)
     else:
         torch.save(changed, made)
-        _compare(changed, _loaded(made, wish.trust), "")
+        _compare(changed, _loaded(made, wish.trust, mappable=True), "")
     return made
 
 
-def _loaded(path: str, trust: bool) -> Any:
+def _loaded(path: str, trust: bool, *, mappable: bool) -> Any:
     """What a file holds, mapped where torch can map it."""
-    with open(path, "rb") as file:
-        mappable = file.read(2) == b"PK"
     try:
         return torch.load(path, map_location="cpu", mmap=mappable, weights_only=not trust)
     except pickle.UnpicklingError as error:

@@ -41,6 +41,9 @@ def edits(contents: Contents, stored: Format, names: ParameterNames | None, *, s
     numbered = [part for part in found if part.keys is Keys.NUMBER]
     if names is not None and len(numbered) != 1:
         raise CheckpointError(f"--parameter-names is for one optimizer by number; there are {len(numbered)}")
+    if names is not None and strip:
+        short = stripped([name for group in names for name in group])
+        names = [[short[name] for name in group] for group in names]
     return [edit for part in found for edit in _of_part(part, contents, stored, names, strip)]
 
 
@@ -61,9 +64,8 @@ def _of_part(
         prefixes = " and ".join(f"`{prefix}`" for prefix in part.prefixes)
         yield Edit(part.path, f"{where}: {prefixes} stripped from names", _renaming(mapping, part))
     if part.shared:
-        told = (
-            f"{where}: {sum(map(len, part.shared))} entries that shared {len(part.shared)} of them have a tensor each"
-        )
+        entries, common = sum(map(len, part.shared)), len(part.shared)
+        told = f"{where}: {entries} entries that shared {common} tensor{'s' * (common > 1)} are separate"
         yield Edit(part.path, told, _separate)
     if part.undecoupled:
         told = f"{where}: {DECOUPLED}=False added to groups of Adam (AdamW makes it True as it loads)"
@@ -134,9 +136,15 @@ def _check_shapes(contents: Contents, part: Part, mapping: Mapping[Any, str]) ->
     Raises:
         CheckpointError: the state of a parameter has another shape than the model's parameter of that name.
     """
-    shapes = {path[-1]: tensor.shape for path, tensor in tensors(contents.tree) if path[: len(part.path)] != part.path}
+    models = [part for part in parts(contents) if part.kind is Kind.MODEL]
+    shapes = {
+        name: _node(contents.tree, model.path)[key].shape
+        for model in models
+        for key, name in stripped(model.names).items()
+    }
+    called = stripped(list(mapping.values()))
     for path, tensor in tensors(_node(contents.tree, part.path).get("state", {})):
-        name = mapping[path[0]]
+        name = called[mapping[path[0]]]
         if path[1:] in _PARAMETER_SHAPED and name in shapes and shapes[name] != tensor.shape:
             sizes = f"{_list(shapes[name])}; the state of its number, {_list(tensor.shape)}"
             raise CheckpointError(f"--parameter-names does not fit the model: {name} has the shape {sizes}")
@@ -193,10 +201,19 @@ def _numbers(node: Any) -> Any:
 
 
 def _separate(node: Any) -> Any:
-    """Every tensor of the state with numbers of its own."""
+    """The state with numbers of its own for each tensor that another one has too; all others stay mapped."""
+    seen = set()
+
+    def own(value: Any) -> Any:
+        if not hasattr(value, "data_ptr") or not value.numel():
+            return value
+        if value.data_ptr() in seen:
+            return value.clone()
+        seen.add(value.data_ptr())
+        return value
+
     state = {
-        parameter: {name: value.clone() if hasattr(value, "clone") else value for name, value in entries.items()}
-        for parameter, entries in node["state"].items()
+        parameter: {name: own(value) for name, value in entries.items()} for parameter, entries in node["state"].items()
     }
     return {**node, "state": state}
 

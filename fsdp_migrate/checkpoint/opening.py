@@ -37,4 +37,6 @@ def _file(path: str) -> Contents:
     with dcp_folder.open_regular(path) as file:
         held = torch_file.read(file, opened)
     sizes = opened.storages.values()
-    return Contents(path, Format.FULL, held.tree, frozenset(opened.names), sum(sizes), max(sizes, default=0))
+    names = frozenset(opened.names)
+    largest = max(sizes, default=0)
+    return Contents(path, Format.FULL, held.tree, names, sum(sizes), largest, mappable=held.mappable)

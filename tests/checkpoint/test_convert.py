@@ -66,6 +66,13 @@ def test_a_file_becomes_a_folder_and_comes_back(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["a.pt", "b", "c.pt"]
 
 
+def test_a_file_in_the_old_format_is_converted_too(tmp_path: Path) -> None:
+    state = by_name(trained())
+    source = save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    made(source, tmp_path / "b.pt", format=Format.FULL)
+    assert_same(state, loaded(tmp_path / "b.pt"))
+
+
 def test_numbers_of_parameters_are_numbers_again_after_a_folder(tmp_path: Path) -> None:
     made(save(trained(), tmp_path / "a.pt"), tmp_path / "b")
     _, told = made(tmp_path / "b", tmp_path / "c.pt")
@@ -83,7 +90,7 @@ def shared_step() -> dict[str, Any]:
 
 def test_a_shared_step_becomes_four_with_the_same_value(tmp_path: Path) -> None:
     _, told = made(save(shared_step(), tmp_path / "a.pt"), tmp_path / "b.pt", format=Format.FULL)
-    assert told == "optimizer: 4 entries that shared 1 of them have a tensor each"
+    assert told == "optimizer: 4 entries that shared 1 tensor are separate"
     new = loaded(tmp_path / "b.pt")
     assert_same(shared_step(), new)
     steps = [entries["step"] for entries in new["optimizer"]["state"].values()]
@@ -174,6 +181,23 @@ def test_names_that_do_not_fit_are_refused(tmp_path: Path, names: list[list[str]
     with pytest.raises(CheckpointError, match=told):
         made(source, tmp_path / "b", names=names)
     assert os.listdir(tmp_path) == ["a.pt"]
+
+
+def test_names_with_prefixes_lose_them_as_the_models_do(tmp_path: Path) -> None:
+    source = save(trained("_orig_mod."), tmp_path / "a.pt")
+    names = [[f"_fsdp_wrapped_module.{name}" for name in NAMES[0]]]
+    made(source, tmp_path / "b.pt", format=Format.FULL, names=names)
+    assert_same(by_name(trained()), loaded(tmp_path / "b.pt"))
+    with pytest.raises(CheckpointError, match=r"1\.bias has the shape 2"):
+        made(source, tmp_path / "c.pt", names=[names[0][::-1]])
+
+
+def test_separating_a_step_copies_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    clone = torch.Tensor.clone
+    monkeypatch.setattr(torch.Tensor, "clone", lambda value: copied.append(value.numel()) or clone(value))
+    made(save(shared_step(), tmp_path / "a.pt"), tmp_path / "b.pt", format=Format.FULL)
+    assert copied == [1, 1, 1]
 
 
 def test_names_for_an_optimizer_that_has_names_are_refused(tmp_path: Path) -> None:
