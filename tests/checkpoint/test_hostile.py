@@ -204,16 +204,17 @@ def test_what_belongs_to_another_user_is_one_line(
     readable = store(trained(), tmp_path / "good")
     for path in (source, *(source.iterdir() if source.is_dir() else ())):
         path.chmod(0o600)
-    outer = tmp_path
-    while outer != Path("/"):
-        outer.chmod(outer.stat().st_mode | 0o055)
-        outer = outer.parent
+    closed = {path: path.stat().st_mode for path in (tmp_path, *tmp_path.parents) if path.stat().st_mode & 0o55 != 0o55}
+    for path, mode in closed.items():
+        path.chmod(mode | 0o55)
     os.seteuid(65534)
     try:
         answers = [run(capsys, "inspect", str(source)), run(capsys, "convert", str(source), str(tmp_path / "new"))]
         read_only = run(capsys, "convert", str(readable), str(tmp_path / "new"))
     finally:
         os.seteuid(0)
+        for path, mode in closed.items():
+            path.chmod(mode)
     for status, out, err in answers:
         assert (status, out, err) == (3, "", f"Error: {source}: cannot be read: Permission denied\n")
     assert read_only[0] == 3
