@@ -61,16 +61,16 @@ def presence(path: str, missing: Sequence[Version]) -> str:
     before = [release for release in missing if release < there[0]]
     after = [release for release in missing if release > there[-1]]
     if before and after:
-        return f"in torch {span_of(there)} only"
+        return f"available in torch {span_of(there)} only"
     if before:
         return f"new in torch {since(there[0])}"
-    return gone(path) if after else f"missing in torch {span_of(missing)}"
+    return gone(path) if after else f"not available in torch {span_of(missing)}"
 
 
 def gone(path: str) -> str:
     """In words, since when there is no such name any more."""
     final = having(path)[-1]
-    return f"gone since torch {since(next(release for release in PUBLISHED if release > final))}"
+    return f"removed in torch {since(next(release for release in PUBLISHED if release > final))}"
 
 
 def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:

@@ -128,7 +128,7 @@ class Verdict(NamedTuple):
         newer = None if self.fix is None else range_from(facts, floor, node)
         if newer is not None:
             more = (" --unsafe-fixes" if self.unsafe else "") + (" --hints" if severity is Severity.HINT else "")
-            reason = f"{reason}; without those releases `rewrite --torch '{newer}'{more}` fixes it"
+            reason = f"{reason}; `rewrite --torch '{newer}'{more}` fixes it if older releases need no support"
         return self._replace(fix=None, manual=reason)
 
 
@@ -162,7 +162,7 @@ def manual(reason: str) -> Verdict:
 def floor_or(facts: ModuleFacts, way: str, least: str) -> Verdict:
     """No fix: either `way` is gone, or the project supports torch from `least` on only."""
     place = "" if facts.torch.stated is None else f" ({facts.torch.stated})"
-    return Verdict(manual=f"{way}, or support torch>={least} only{place}", settled=least)
+    return Verdict(manual=f"{way}, or require torch>={least}{place}", settled=least)
 
 
 def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
@@ -172,7 +172,11 @@ def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Ve
     from fsdp_migrate.rules.patched_names import replaced_at  # needed only where something can be fixed
 
     where = replaced_at(facts, place)
-    return verdict if where is None else manual(f"{where} puts something else in its place: bring that along")
+    return (
+        verdict
+        if where is None
+        else manual(f"{where} replaces it with an object of your own: change both places together")
+    )
 
 
 def finding(

@@ -10,7 +10,10 @@ from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.rules.card import Rule, RuleCard
 from fsdp_migrate.source import Span, TooLargeError
 
-_MEND = f"mend it, or run with the Python that it needs (this is {sys.version_info.major}.{sys.version_info.minor})"
+_MEND = (
+    "fix the syntax error, or run with the Python version that the file needs (this is "
+    f"{sys.version_info.major}.{sys.version_info.minor})"
+)
 
 CARD = RuleCard(
     code=UNPARSABLE,
@@ -40,7 +43,9 @@ def unparsable(
     offset = start + len(before.encode("utf-8", "surrogatepass"))
     large = isinstance(error, TooLargeError)
     state, way = ("is not parsed", "split or exclude it") if large else ("does not parse", _MEND)
-    rest = "nothing else was checked" if cell is None else "the other cells were checked, none is rewritten"
+    rest = (
+        ("nothing else in the file was checked") if cell is None else "the other cells were checked, but not rewritten"
+    )
     return Finding(
         code=CARD.code,
         name=CARD.name,

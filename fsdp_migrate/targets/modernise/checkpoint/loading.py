@@ -35,10 +35,13 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         path = _argument(call, 0, "f")
         refused = facts.memo(_refused, lambda: _refused(facts)).get(_file(facts, path)) if path is not None else None
-        message = f"`{_LOAD}`{_of(path)} takes tensors and plain values only since torch {_STRICT_SINCE}"
+        message = f"`{_LOAD}`{_of(path)} accepts only tensors and plain values since torch {_STRICT_SINCE}"
         if refused is not None:
-            message = f"`{_LOAD}`{_of(path)} fails since torch {_STRICT_SINCE}, where `weights_only` is True: {refused}"
-        verdict = manual("pass `weights_only=False` for a file that you trust, else save plain values")
+            message = (
+                f"`{_LOAD}`{_of(path)} fails since torch {_STRICT_SINCE}, where `weights_only` is True by "
+                f"default: {refused}"
+            )
+        verdict = manual("pass `weights_only=False` if you trust the file; otherwise save plain values")
         severity = Severity.BREAKS if refused is not None else Severity.HINT
         yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
 

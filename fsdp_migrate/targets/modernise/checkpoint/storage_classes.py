@@ -47,7 +47,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if any(release >= SINCE for release in facts.gates.alive(cls)):
             listed = " and ".join(f"`{name}`" for name in missing)
-            message = f"`{bases[0]}` asks for {listed} since torch 2.3: `{cls.name}` lacks that and cannot be made"
+            message = (
+                f"`{bases[0]}` requires {listed} since torch 2.3, and `{cls.name}` does not define it: creating "
+                "one raises TypeError"
+            )
             stubs = " and ".join(f"`{METHODS[name]}`" for name in missing)
             verdict = manual(f"add {stubs}; older releases do not call them")
             yield finding(facts, card, _name_of(facts, cls), cls, message, verdict)

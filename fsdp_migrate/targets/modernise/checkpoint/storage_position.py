@@ -45,7 +45,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             for index, argument in enumerate(ordered_arguments(call))
         )
         verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
-        message = f"`{storage}` by position warns since torch 2.3, which takes it by keyword only"
+        message = f"`{storage}` by position is deprecated since torch 2.3: pass it by keyword"
         yield finding(facts, card, call.args[1], facts.statement(call), message, verdict)
 
 

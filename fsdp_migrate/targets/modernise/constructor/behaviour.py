@@ -34,8 +34,11 @@ def check_hybrid(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         releases = facts.gates.alive(call)
         spans = any(one < _OUTER_FIRST for one in releases) and any(one >= _OUTER_FIRST for one in releases)
         if spans and _HYBRID in (name or ""):
-            message = f"`{_SYNC}` of {_HYBRID} starts from rank 0 since torch 2.12, before from one rank of each node"
-            verdict = manual("where every node loads the same values, nothing changes; else load them on all ranks")
+            message = (
+                f"`{_SYNC}` of {_HYBRID} broadcasts from global rank 0 since torch 2.12, and from one rank of "
+                "each node before"
+            )
+            verdict = manual("load the same values on all ranks; nothing changes if every node already does")
             yield finding(facts, card, sync, facts.statement(call), message, verdict)
 
 
@@ -48,7 +51,7 @@ def check_clipped(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         unused = isinstance(facts.structure.parents[call], ast.Expr)
         if not unused and any(release < _RETURNS for release in facts.gates.alive(call)):
             message = f"`{_CLIP}` of an FSDP model returns None before torch 2.0"
-            verdict = floor_or(facts, "use the norm where it is not None", str(_RETURNS))
+            verdict = floor_or(facts, "check the result for None", str(_RETURNS))
             yield finding(facts, card, func, facts.statement(call), message, verdict)
 
 

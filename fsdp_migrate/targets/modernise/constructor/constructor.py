@@ -59,10 +59,10 @@ def _old_arguments(facts: ModuleFacts, name: str) -> Iterator[Given]:
 
 def _verdict(facts: ModuleFacts, one: Given, name: str) -> Verdict:
     if one.doubt is not None:
-        return manual(f"{one.doubt}: rename the argument to `{name}`")
+        return manual(f"{one.doubt}: rename the argument to `{name}` if it is FSDP's")
     edit = one.renamed(facts, name)
     if edit is None:
-        return manual(f"the name is not written plainly here: make it `{name}`")
+        return manual(f"the name is not written as a plain keyword here: change it to `{name}`")
     return Verdict(Fix((edit,)))
 
 
@@ -78,8 +78,8 @@ def check_policy(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for one in _old_arguments(facts, OLD_POLICY):
         verdict = _verdict(facts, one, POLICY)
         if _beside(facts, one, POLICY):
-            verdict = manual(f"`{POLICY}` is given as well: drop one of them")
-        message = f"FSDP takes `{POLICY}` since torch 1.12, not `{OLD_POLICY}`"
+            verdict = manual(f"`{POLICY}` is passed, too: remove one of them")
+        message = f"FSDP's `{OLD_POLICY}` was renamed to `{POLICY}` in torch 1.12"
         yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
@@ -88,10 +88,12 @@ def check_ignored(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for one in _old_arguments(facts, OLD_IGNORED):
         verdict = _verdict(facts, one, IGNORED)
         if _beside(facts, one, IGNORED):
-            verdict = manual(f"`{IGNORED}` is given as well: drop one of them")
+            verdict = manual(f"`{IGNORED}` is passed, too: remove one of them")
         elif _beside(facts, one, IGNORED_MODULES):
-            verdict = manual(f"FSDP takes only one of `{IGNORED_MODULES}` and `{IGNORED}`: put all parameters in one")
-        message = f"FSDP takes `{OLD_IGNORED}` in torch 2.0 only; since 2.1 it is `{IGNORED}`"
+            verdict = manual(
+                f"FSDP accepts only one of `{IGNORED_MODULES}` and `{IGNORED}`: pass all parameters in one of them"
+            )
+        message = f"FSDP's `{OLD_IGNORED}` was renamed to `{IGNORED}` in torch 2.1"
         yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
@@ -105,7 +107,10 @@ def check_positions(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not wrong or not any(release >= Version("1.12") for release in facts.gates.alive(call)):
             continue
         place = call.args[wrong[0]]
-        message = f"position {wrong[0] + 1} of FSDP is `{_at(ORDER, wrong[0])}`, and this is a `{meant[wrong[0]]}`"
+        message = (
+            f"position {wrong[0] + 1} of FSDP is `{_at(ORDER, wrong[0])}` since torch 1.12, but this is a "
+            f"`{meant[wrong[0]]}`"
+        )
         yield finding(facts, card, place, facts.statement(call), message, _keywords(facts, call, meant))
 
 
@@ -149,14 +154,14 @@ def _keywords(facts: ModuleFacts, call: ast.Call, meant: Sequence[str | None]) -
     chosen = names[_FIRST_FREE:]
     taken = {keyword.arg for keyword in call.keywords}
     if len(call.args) > len(names) or None in chosen or len(set(chosen)) < len(chosen) or taken & set(chosen):
-        return manual("not every position says what it is for: use keywords")
+        return manual("the parameter of some positions is not clear: pass them by keyword")
     arguments = [
         Argument(argument.arg if isinstance(argument, ast.keyword) else names[index], index)
         for index, argument in enumerate(ordered_arguments(call))
         if not (isinstance(argument, ast.keyword) and argument.arg is None)
     ]
     if any(keyword.arg is None for keyword in call.keywords):
-        return manual("the call passes `**kwargs`, which may hold the same arguments: use keywords")
+        return manual("the call passes `**kwargs`, which may contain the same arguments: pass them by keyword")
     return Verdict(Fix((RewriteCall(facts.source.span(call), None, tuple(arguments)),)))
 
 
@@ -169,8 +174,8 @@ def check_no_shard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         node = choice(facts, value, _NO_SHARD_NAMES)
         if node is not None and node not in seen and facts.reached(node) and facts.reached(holder):
             seen.add(node)
-            message = f"`{NO_SHARD}` warns since torch 2.3: `DistributedDataParallel` does the same"
-            verdict = manual("DDP names its parameters differently and has no mixed precision of FSDP's kind")
+            message = f"`{NO_SHARD}` is deprecated since torch 2.3: use `DistributedDataParallel`"
+            verdict = manual("check the migration: DDP has other parameter names and no `MixedPrecision` like FSDP's")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -197,7 +202,7 @@ def check_defaults(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             spans = any(r < Version(since) for r in having) and any(r >= Version(since) for r in having)
             if spans and name not in names:
                 message = f"the default of `{name}` is `{old}` before torch {since} and `{new}` since"
-                verdict = manual(f"speed and memory differ, results do not: pass `{name}=` to choose")
+                verdict = manual(f"pass `{name}=`; speed and memory differ, results do not")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 

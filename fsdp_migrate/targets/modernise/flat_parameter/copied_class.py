@@ -23,8 +23,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     if found:
         start = facts.source.span(copied).start
         place = Span(start, start + len(f"class {copied.name}"))
-        message = "this is a copy of torch's FSDP class, which fits the private modules of one torch release only"
-        verdict = manual("use torch's own class, or copy the file again from the torch that is used")
+        message = (
+            "this file is a copy of torch's FSDP class, which works with the private modules of one torch release only"
+        )
+        verdict = manual("use torch's own class, or copy the file again from the torch release in use")
         yield finding(facts, card, place, copied, message, verdict, severity=min(found, key=_ORDER.index))
 
 

@@ -39,18 +39,24 @@ _OF_FLAT_PARAMETERS = frozenset(
     _full_prec_full_param_padded _mp_shard _cpu_grad _saved_grad_shard _tensors _is_grad_none_mask _is_padding_mask
     """.split()
 )
-_MANUAL = f'decide whether a FlatParameter is meant, or all that FSDP manages: `getattr(..., "{ATTRIBUTE}", False)`'
-_UNSAFE = "under `use_orig_params=True` the old test is never true and the new one is for all that FSDP manages: {}"
-_FILTERS = _UNSAFE.format("the filter gives other parameters")
-_RAISES = _UNSAFE.format("an error is raised that was not")
+_MANUAL = (
+    "decide which test you need: for FlatParameter, or for all parameters that FSDP manages (`getattr(..., "
+    f'"{ATTRIBUTE}", False)`)'
+)
+_UNSAFE = (
+    "with `use_orig_params=True` the old test is always False, and the new one is True for all parameters that "
+    "FSDP manages: {}"
+)
+_FILTERS = _UNSAFE.format("the filter selects other parameters")
+_RAISES = _UNSAFE.format("an error is raised where none was")
 _OUTCOMES = {
     ast.comprehension: _FILTERS,
     ast.If: _UNSAFE.format("the other branch runs"),
-    ast.IfExp: _UNSAFE.format("the other value is taken"),
-    ast.Assert: _UNSAFE.format("the assertion turns over"),
-    ast.Return: _UNSAFE.format("callers get another answer"),
+    ast.IfExp: _UNSAFE.format("the other value is used"),
+    ast.Assert: _UNSAFE.format("the assertion has the opposite outcome"),
+    ast.Return: _UNSAFE.format("callers get another result"),
 }
-_WAKES = "the test has had the same outcome for all since torch 2.1: code runs that has not run since"
+_WAKES = "since torch 2.1 the test has always had the same result: the fix makes code run that has not run since"
 
 
 class _Test(NamedTuple):
@@ -66,8 +72,8 @@ class _Test(NamedTuple):
 def check_instances(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find `isinstance` tests and class patterns for FlatParameter."""
     message = (
-        "no parameter is a FlatParameter under `use_orig_params=True`, and this test is always False there; "
-        f"`{ATTRIBUTE}` tells whether FSDP manages it"
+        "`isinstance(x, FlatParameter)` is always False with `use_orig_params=True` (since torch 2.0): "
+        f"test `{ATTRIBUTE}`, which FSDP sets on its parameters"
     )
     for call in facts.structure.calls:
         if len(call.args) == 2 and not call.keywords and facts.names.qualified(call.func) == "builtins.isinstance":
@@ -81,7 +87,10 @@ def check_instances(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def check_types(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find comparisons of the type of a parameter with FlatParameter, or with its name."""
-    message = f"the type of no object is FlatParameter since torch 2.1; `{ATTRIBUTE}` tells whether FSDP manages one"
+    message = (
+        f"a test of the type for FlatParameter is always False since torch 2.1: test `{ATTRIBUTE}`, which FSDP "
+        "sets on its parameters"
+    )
     for node in (*facts.structure.calls, *facts.structure.attributes):
         subject = instance_of_class(node)
         test = None if subject is None else _type_test(facts, node, subject)
@@ -158,25 +167,30 @@ def _trouble(facts: ModuleFacts, test: _Test, flat: list[ast.expr], others: list
     if isinstance(facts.structure.parents[test.node], ast.MatchClass):
         return f'a class pattern cannot test an attribute: use a guard with `getattr(..., "{ATTRIBUTE}", False)`'
     if isinstance(test.node, ast.Compare) and len(test.node.ops) != 1:
-        return "a chained comparison: take it apart"
+        return "the test is a chained comparison: split it"
     if any(isinstance(one, ast.Starred) for one in getattr(test.node, "args", ())):
-        return "the call passes `*args`: name the arguments"
+        return "the call passes `*args`: write out the arguments"
     if not flat or (others and test.by_type) or not all(pure(one) for one in others):
-        return f"FlatParameter stands among other classes: test the attribute `{ATTRIBUTE}` beside them"
+        return f"the test has other classes besides FlatParameter: test the attribute `{ATTRIBUTE}` separately"
     meanings = [meaning for one in flat for meaning in facts.names.meanings(one) if meaning.symbol != _CLASS]
     live = [one for one in meanings if one.binding is None or facts.reached(one.binding.node)]
     if live and not isinstance(flat[0], ast.Constant):
         other = live[0].qualified or "something else"
-        return f"`{ast.unparse(flat[0])}` may also be {other} here: only torch's FlatParameter has the attribute"
+        return (
+            f"`{ast.unparse(flat[0])}` may also be {other} here, which does not set the attribute: test each "
+            "class separately"
+        )
     if others and not pure(test.subject):
-        return f"`{ast.unparse(test.subject)}` would be evaluated twice: name it first"
+        return f"`{ast.unparse(test.subject)}` would be evaluated twice: assign it to a variable first"
     if facts.template_around(test.node) is not None:
-        return "the test stands in an f-string, whose quotes the new one may not fit: take it out"
+        return (
+            "the test is inside an f-string, and the quotes of the new test may not fit: assign it to a variable first"
+        )
     if facts.source.has_comment(facts.source.span(test.node)):
-        return "a comment stands in the test: move it out"
+        return "a comment is inside the test: move the comment"
     for attribute in facts.structure.attributes:
         if attribute.attr in _OF_FLAT_PARAMETERS:
-            return f"`{ast.unparse(attribute)}` needs a FlatParameter: use the attribute only where none is needed"
+            return f"`{ast.unparse(attribute)}` needs a FlatParameter: read it only where `use_orig_params=False`"
     return None
 
 

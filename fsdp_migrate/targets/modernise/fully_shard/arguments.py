@@ -27,7 +27,8 @@ FULLY_SHARD = (
 _RESHARD = "reshard_after_forward"
 _FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
 _KEEP_FACTOR = (
-    "it has no other name before torch 2.8, and runs on all releases since 2.5: rename it once torch>=2.8 is required"
+    "the new name needs torch>=2.8, and the old name works on all releases since 2.5: rename it when you "
+    "require torch>=2.8"
 )
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -51,7 +52,9 @@ def check_factor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)))
         else:
             verdict = Verdict(manual=_KEEP_FACTOR, below_floor=True)
-        message = f"`{OLD_FACTOR}` is `{FACTOR}` since torch 2.8, which also made it the whole divisor under HSDP"
+        message = (
+            f"`{OLD_FACTOR}` was renamed to `{FACTOR}` in torch 2.8, where it also became the whole divisor under HSDP"
+        )
         severity = Severity.DEPRECATED if everywhere else Severity.HINT
         yield finding(facts, card, node, facts.statement(node), message, verdict, severity)
 
@@ -70,8 +73,8 @@ def check_recurse(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             Fix((RewriteCall(facts.source.span(call), None, (Argument(None, 0), Argument("recurse", 1))),))
         )
         if not _uses_fsdp2(facts):
-            verdict = manual("nothing of FSDP2 is imported here: if this is its setter, pass `recurse=`")
-        message = f"`{func.attr}` takes `recurse` only by keyword since torch 2.4"
+            verdict = manual("this file imports nothing of FSDP2: pass `recurse=` if this is its setter")
+        message = f"`{func.attr}` accepts `recurse` only by keyword since torch 2.4"
         yield finding(facts, card, call.args[1], facts.statement(call), message, verdict)
 
 
@@ -94,10 +97,10 @@ def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         releases = facts.gates.alive(call)
         spans = any(r < _HONOURED_SINCE for r in releases) and any(r >= _HONOURED_SINCE for r in releases)
         if spans and _follows_a_loop(facts, call, calls) and not _lies_in_another(facts, call, calls):
-            message = (
-                "an explicit `reshard_after_forward=True` of the root is ignored up to torch 2.7 and obeyed since 2.8"
+            message = "`reshard_after_forward=True` of the root module is ignored up to torch 2.7 and applied since 2.8"
+            verdict = manual(
+                "remove the argument for the same behaviour on all releases; since 2.8 it costs one more all-gather"
             )
-            verdict = manual("it costs the root one more all-gather since 2.8; without the argument all releases agree")
             yield finding(facts, card, keyword.value, facts.statement(call), message, verdict)
 
 

@@ -28,8 +28,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         path = torch_path(facts, call.func) or ""
         is_handle = path.startswith(_PLACES) and path.endswith(f".{_HANDLE}") and (call.args or call.keywords)
         if is_handle and any(release >= _INTERFACE for release in facts.gates.alive(call)):
-            message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is what `unshard` returns, and no more"
-            verdict = manual("call `module.unshard(async_op=True)`, which gives a handle")
+            message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is only the type that `unshard` returns"
+            verdict = manual("call `module.unshard(async_op=True)`, which returns a handle")
             yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.BREAKS)
 
 
@@ -43,8 +43,8 @@ def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if node.attr != _GROUP or torch_path(facts, node) is not None:
             continue
         if any(release >= _SEVERAL for release in facts.gates.alive(node)):
-            message = f"`{_GROUP}` is the only one of `{_GROUP}s` since torch 2.12, and fails where there are several"
-            verdict = manual(f"go through `{_GROUP}s` where it is there")
+            message = f"`{_GROUP}` fails since torch 2.12 if a module has several groups in `{_GROUP}s`"
+            verdict = manual(f"use `{_GROUP}s` if it exists")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 

@@ -59,7 +59,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for path, place, node, known in found:
         if not is_claimed(facts, place, hints=True):
             severity = Severity.HINT if path.startswith(_LATER) else Severity.DEPRECATED
-            message = f"`{path}` warns since torch {_first_warning(path)}"
+            message = f"`{path}` is deprecated since torch {_first_warning(path)}"
             yield finding(facts, card, place, facts.statement(node), message, _advice(path, known), severity)
 
 
@@ -128,9 +128,9 @@ def _advice(path: str, known: Deprecation) -> Verdict:
     new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
         differs = _DIFFERS.get(path.rpartition(".")[2], "") if path.startswith(_DIFFERENTIABLE) else ""
-        return manual(f"torch points to `{new}`{differs}")
+        return manual(f"torch recommends `{new}`: check whether it is equivalent{differs}")
     said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
-    return manual(f'torch says "{said}"' if said and "{" not in said else "see its documentation for what to use")
+    return manual(f'torch says "{said}"' if said and "{" not in said else "see torch's documentation for the successor")
 
 
 _DIST = "from torch.distributed import distributed_c10d\n\n"

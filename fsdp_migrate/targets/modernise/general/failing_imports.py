@@ -40,8 +40,8 @@ def check_nightly(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = _moved(facts, statement, [f"{PACKAGE}{taken.path.removeprefix(_NIGHTLY)}" for taken in group])
             guarded = excused(facts, statement, IMPORTING, too_new=False)
             if guarded and verdict.fix is not None:
-                verdict = verdict._replace(unsafe="every release of torch has run the handler instead")
-            message = f"no release of torch has `{_NIGHTLY}`: it is `{PACKAGE}` since torch 1.11"
+                verdict = verdict._replace(unsafe="the handler has run instead on every release of torch")
+            message = f"no torch release has `{_NIGHTLY}`: it was renamed to `{PACKAGE}` in torch 1.11"
             severity = Severity.CHANGES if guarded else Severity.BREAKS
             yield finding(facts, card, statement, statement, message, verdict, severity)
 
@@ -51,13 +51,15 @@ def _moved(facts: ModuleFacts, statement: ast.Import | ast.ImportFrom, new: list
     releases = facts.gates.alive(statement)
     for path in new:
         if (without := lacking(path, releases)) or not all(exists(path, release) for release in releases):
-            return manual(f"`{path}` is not in torch {span_of(without or tuple(sorted(releases)))}: see what it is now")
+            return manual(
+                f"`{path}` does not exist in torch {span_of(without or tuple(sorted(releases)))}: find its successor"
+            )
     module = statement.module if isinstance(statement, ast.ImportFrom) else statement.names[0].name
     written = facts.source.segment(statement)
     aliased = isinstance(statement, ast.ImportFrom) or statement.names[0].asname is not None
     offset = written.find(module or "")
     if not aliased or len(new) < len(statement.names) or not f"{module}.".startswith(f"{_NIGHTLY}.") or offset < 0:
-        return manual(f"import it from `{PACKAGE}`, and use that")
+        return manual(f"import it from `{PACKAGE}`")
     start = facts.source.span(statement).start + offset
     return Verdict(Fix((Replace(Span(start, start + len(_NIGHTLY)), PACKAGE),)))
 
@@ -88,8 +90,8 @@ def check_attempts(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _advice(others: list[str], newest: Version) -> Verdict:
     if not others:
-        return manual("drop the attempt, and keep what its handler does")
-    return manual(f"torch {minor(newest)} has `{others[0]}`: import that, or keep only what the handler does")
+        return manual("remove the `try` and keep the code of its handler")
+    return manual(f"torch {minor(newest)} has `{others[0]}`: import that, or keep only the code of the handler")
 
 
 def _handler(facts: ModuleFacts, statement: ast.stmt) -> ast.ExceptHandler | None:

@@ -24,7 +24,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     names = list(dict.fromkeys(name for _, name in found))
     listed = " and ".join(f"`{name}`" for name in names)
     be = "are" if len(names) > 1 else "is"
-    message = f"{listed} {be} not found in the project: what is done with it here is not checked"
+    message = f"{listed} {be} not part of the project: the use of FSDP is not checked here"
     verdict = manual(f"if it is torch's class, import `{_CLASS}` from `torch.distributed.fsdp`")
     yield finding(facts, card, place, statement, message, verdict, Severity.HINT)
 

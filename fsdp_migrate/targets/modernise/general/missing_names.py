@@ -38,15 +38,15 @@ from fsdp_migrate.torch_api.words import minor, since
 _MOST_CANDIDATES = 2
 # What to write for members of device meshes that are gone (catalogue dt-device-mesh).
 _SUCCESSORS = {
-    f"{MESH}.get_coordinate_on_dim": "`get_local_rank(mesh_dim)` is the rank along one dimension",
-    f"{MESH}.backend": "ask for the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
+    f"{MESH}.get_coordinate_on_dim": "use `get_local_rank(mesh_dim)`, the rank along one dimension",
+    f"{MESH}.backend": "use the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
     **{
         f"{MESH}.{name}": f"call `dist.{name}` with `group=mesh.get_group(mesh_dim)`"
         for name in ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "scatter")
     },
-    f"{MESHES}.get_parent_mesh": "it is `get_root_mesh` since torch 2.5, and `mesh._get_root_mesh()` since 2.10",
-    f"{MESHES}.create_child_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
-    f"{MESHES}.create_sub_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
+    f"{MESHES}.get_parent_mesh": "use `get_root_mesh` since torch 2.5, and `mesh._get_root_mesh()` since 2.10",
+    f"{MESHES}.create_child_mesh": "slice the mesh by dimension names: `mesh['dp']`",
+    f"{MESHES}.create_sub_mesh": "slice the mesh by dimension names: `mesh['dp']`",
 }
 
 
@@ -220,13 +220,13 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
         everywhere = [home for home in homes if all(data.exists(home, release) for release in facts.torch.releases)]
         if len(together) == 1 and everywhere:
             home = everywhere[0].rpartition(".")[0]
-            return manual(f"take it from `{home}`, where every supported torch has it")
-        return floor_or(facts, "look for it before it is used", least)
+            return manual(f"import it from `{home}`, where every supported torch has it")
+        return floor_or(facts, "check that it exists before using it", least)
     others = [other for one in together for other in namesakes(one.path, newest)]
     if not others:
-        return manual(f"torch {minor(newest)} has nothing of this name: do without it")
+        return manual(f"torch {minor(newest)} has nothing of this name: remove the use")
     listed = " and ".join(f"`{other}`" for other in others[:_MOST_CANDIDATES])
-    return manual(f"torch {minor(newest)} has {listed}: see whether that does the same")
+    return manual(f"torch {minor(newest)} has {listed}: check whether it is equivalent")
 
 
 def namesakes(path: str, release: Version) -> list[str]:

@@ -45,7 +45,7 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         through_both = node.attr == _INNER and isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER
         chosen = through_both and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
         if through_both and not chosen and _runs_on_new(facts, node):
-            message = f"`{_INNER}` is gone since torch 2.0: the module is `.module`"
+            message = f"`{_INNER}` was removed in torch 2.0: use `.module`"
             verdict = _attribute_verdict(facts, node)
             yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.BREAKS)
 
@@ -83,7 +83,7 @@ def _strings(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         is_text = isinstance(node.value, str) and (_COMBINED in node.value or _is_taken_away(facts, node))
         if is_text and not isinstance(facts.structure.parents[node], ast.Expr) and _runs_on_new(facts, node):
             written = _COMBINED if _COMBINED in str(node.value) else _INNER
-            message = f"no parameter is called `{written}...` since torch 2.0: this matches nothing"
+            message = f"parameter names have no `{written}...` since torch 2.0, so this never matches"
             place = facts.template_around(node) or node
             yield finding(facts, card, place, facts.statement(node), message, _string_verdict(facts, node))
 
@@ -105,8 +105,8 @@ def _whole_names(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     for node in facts.structure.strings:
         if node.value == _INNER and _is_part(facts, node) and _runs_on_new(facts, node):
-            message = f"nothing is called `{_INNER}` since torch 2.0: this test always ends the same way"
-            verdict = manual(f"since torch 2.0 the only wrapper is `{_OUTER}`: test for that one, or drop the test")
+            message = f"no module is called `{_INNER}` since torch 2.0, so this test always has the same result"
+            verdict = manual(f"test for `{_OUTER}`, the only wrapper since torch 2.0, or remove the test")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -128,9 +128,9 @@ def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
     text = facts.source.segment(node)
     replaces = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
     if not replaces or node.value != f"{_COMBINED}." or text[1:-1] != node.value or not _removes(call, node):
-        return manual(f'take "{_OUTER}." and, if torch 1.x is supported, "{_INNER}." away one after the other')
+        return manual(f'remove "{_OUTER}." and, if torch 1.x is supported, then "{_INNER}."')
     if facts.template_around(node) is not None:
-        return manual("the name stands in an f-string: take it out")
+        return manual("the name is inside an f-string: assign it to a variable first")
     end = facts.source.span(call).end
     quote = text[0]
     first = Replace(facts.source.span(node), f"{quote}{_OUTER}.{quote}")
@@ -149,10 +149,10 @@ def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute) -> Verdict:
     outer = node.value
     assert isinstance(outer, ast.Attribute)
     if not isinstance(node.ctx, ast.Load):
-        return manual("the module of FSDP cannot be set: build it anew")
+        return manual("the inner module of FSDP cannot be assigned: build the model again")
     span = Span(facts.source.span(outer.value).end, facts.source.span(node).end)
     if facts.template_around(node) is not None or facts.source.segment(span) != f".{_OUTER}.{_INNER}":
-        return manual("the name is written in an unusual way: write `.module`")
+        return manual("the name is not written as a plain chain: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
 
 
@@ -163,8 +163,10 @@ def _flat_keys(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     for node in texts:
         if node.value in (_FLAT, f".{_FLAT}") and _is_tested(facts, node) and _runs_on_new(facts, node):
-            message = f"the flat parameter is called `_{_FLAT}` since torch 2.0: this is never true"
-            verdict = manual(f"keys of checkpoints from torch 1.x have the old name: test for both, or for `_{_FLAT}`")
+            message = f"the flat parameter was renamed to `_{_FLAT}` in torch 2.0, so this test is never true"
+            verdict = manual(
+                f"test for `_{_FLAT}`; checkpoint keys of torch 1.x have the old name: test for both there"
+            )
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -185,8 +187,8 @@ def _doubled_modules(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if facts.fsdp.is_instance(inner.value) and _runs_on_new(facts, node):
             text = facts.source.segment(inner.value)
-            message = f"`{text}.{inner.attr}` is the user's module since torch 1.13, and not a wrapper of it"
-            verdict = manual(f"write `{text}.module`, unless the user's module has a `module`")
+            message = f"`{text}.{inner.attr}` is the user's module since torch 1.13, not a wrapper"
+            verdict = manual(f"write `{text}.module`, unless the user's module has an attribute `module`")
             yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.HINT)
 
 
@@ -198,7 +200,7 @@ def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Find
             continue
         place, verdict = _dotted(facts, node)
         if place is not None and not _asks_for_dot(facts, node):
-            message = f"`{_PREFIX}` ends with a dot since torch 2.0: with another one it matches nothing"
+            message = f"`{_PREFIX}` ends with a dot since torch 2.0, so a second dot never matches"
             yield finding(facts, card, place, facts.statement(node), message, verdict)
 
 
@@ -236,7 +238,7 @@ def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdic
     if isinstance(template, ast.JoinedStr) and isinstance(parent, ast.FormattedValue):
         following = template.values[template.values.index(parent) + 1 :]
         if following and _starts_with_dot(following[0]):
-            return template, manual("the name stands in an f-string: take the dot behind it away")
+            return template, manual("the name is inside an f-string: remove the dot after it")
     return None, manual("")
 
 
@@ -249,7 +251,7 @@ def _sum_verdict(facts: ModuleFacts, node: ast.BinOp) -> Verdict:
     between = facts.source.segment(Span(span.start, facts.source.span(node.right).start)).strip()
     is_dot = isinstance(node.right, ast.Constant) and node.right.value == "."
     if not is_dot or between != "+" or facts.source.has_comment(span) or facts.template_around(node) is not None:
-        return manual("take the dot behind the prefix away")
+        return manual("remove the dot after the prefix")
     return Verdict(Fix((Replace(span, ""),)))
 
 

@@ -112,17 +112,17 @@ def misfit_of(call: ast.Call, parameters: Sequence[Parameter]) -> Misfit | None:
     given = set(positions[: len(call.args)])
     if len(call.args) > len(positions) and ParameterKind.VAR_POSITIONAL not in kinds:
         count = f"{len(positions)} positional argument{'s' * (len(positions) != 1)}"
-        return Misfit(call.args[len(positions)], f"takes {count} and not {len(call.args)}")
+        return Misfit(call.args[len(positions)], f"accepts {count}, not {len(call.args)}")
     for keyword in call.keywords:
         if keyword.arg in keywords and keyword.arg in given:
-            return Misfit(keyword, f"takes `{keyword.arg}` in the place of a positional argument already")
+            return Misfit(keyword, f"gets `{keyword.arg}` by position and by keyword")
         if keyword.arg not in keywords and ParameterKind.VAR_KEYWORD not in kinds:
-            return Misfit(keyword, f"takes no `{keyword.arg}`")
+            return Misfit(keyword, f"has no parameter `{keyword.arg}`")
     given.update(keyword.arg for keyword in call.keywords if keyword.arg is not None)
     for parameter in parameters:
         needed = parameter.kind in (*_BY_POSITION, ParameterKind.KEYWORD_ONLY) and not parameter.has_default
         if needed and parameter.name not in given:
-            return Misfit(None, f"also needs `{parameter.name}`")
+            return Misfit(None, f"requires `{parameter.name}`")
     return None
 
 
@@ -162,12 +162,12 @@ def _verdict(
     parameters = callee.parameters(max(misfits)) or ()
     listed = [f"`{parameter.name}`" for parameter in parameters]
     shown = ", ".join(listed[:_MOST_LISTED]) + (", ..." if len(listed) > _MOST_LISTED else "")
-    accepted = f"it takes {shown or 'nothing'}"
+    accepted = f"it accepts {shown or 'nothing'}"
     newest = max(releases)
     if newest not in misfits:
         least = since(min(release for release in releases if release > max(misfits)))
         return floor_or(facts, f"{accepted}; check the version", least)
-    return manual(f"{accepted}: write the call for torch {minor(newest)}")
+    return manual(f"{accepted}: change the call for torch {minor(newest)}")
 
 
 RULE = Rule(

@@ -23,7 +23,7 @@ def has_own_lines(facts: ModuleFacts, statement: ast.stmt) -> bool:
 def import_trouble(facts: ModuleFacts, statement: ast.stmt) -> str | None:
     """Why an import cannot become several statements, None when it can."""
     if not has_own_lines(facts, statement):
-        return "the import shares its line with other code: give it a line of its own"
+        return "the import shares its line with other code: put it on its own line"
     return None
 
 

@@ -63,7 +63,7 @@ def check_offload(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         offload = _offload(call, shift)
         if offload is not None:
-            message = f"`checkpoint_wrapper` has no `{_OFFLOAD}` since torch {_OFFLOAD_REMOVED}"
+            message = f"`{_OFFLOAD}` of `checkpoint_wrapper` was removed in torch {_OFFLOAD_REMOVED}"
             place = offload.value
             yield finding(facts, card, place, facts.statement(call), message, _without(facts, call, offload))
 
@@ -99,11 +99,11 @@ def _is_switch(node: ast.expr) -> bool:
 def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
     if not is_literal(offload.value, False):
         return manual(
-            "with torch 1.13 it meant `offload_wrapper(module)`, before that "
-            "`offload_wrapper(checkpoint_wrapper(module))`: write what you want"
+            "write what you want: `offload_wrapper(module)` (its meaning in torch 1.13) or "
+            "`offload_wrapper(checkpoint_wrapper(module))` (before 1.13)"
         )
     if any(keyword.arg in ("checkpoint_fn", None) for keyword in call.keywords):
-        return manual("it may be meant for `checkpoint_fn`, which gets all further keywords now: say which")
+        return manual("it may be meant for `checkpoint_fn`, which gets all other keywords: pass it explicitly")
     return without(facts, call, offload)
 
 
@@ -114,7 +114,8 @@ def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if one is None or not call.args or not facts.reached(call) or one.chooses(call):
             continue
         message = (
-            f"`{one.name}` without `{_REENTRANT}` warns since torch {one.warns}: its default of True is to become False"
+            f"`{one.name}` without `{_REENTRANT}` is deprecated since torch {one.warns}: its default, True, is going to "
+            "become False"
         )
         of_one = card._replace(floor=one.takes)
         yield finding(facts, of_one, call.func, facts.statement(call), message, _reentrant(facts, call))

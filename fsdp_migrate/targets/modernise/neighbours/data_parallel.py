@@ -32,10 +32,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             if not isinstance(argument, ast.keyword):
                 continue
             if argument.arg == _CHECK and facts.reached(call):
-                message = f"`{_CHECK}` has no effect in any torch, and warns if it is true"
+                message = f"`{_CHECK}` has no effect on any torch, and gives a warning if it is true"
                 yield finding(facts, card, argument, facts.statement(call), message, _without(facts, call, index))
             elif argument.arg == _BROADCAST and _warns(facts, call):
-                message = f"`{_BROADCAST}` warns since torch 2.13"
+                message = f"`{_BROADCAST}` is deprecated since torch 2.13"
                 verdict = _default(facts, call, index, argument.value)
                 # What nothing takes away yet is a hint.
                 severity = Severity.HINT if verdict.fix is None else Severity.DEPRECATED
@@ -49,7 +49,9 @@ def _warns(facts: ModuleFacts, call: ast.Call) -> bool:
 def _default(facts: ModuleFacts, call: ast.Call, index: int, value: ast.expr) -> Verdict:
     if is_literal(value, True):
         return _without(facts, call, index)
-    return manual("`forward_sync_buffers=False` still copies the buffers once at the start: see which of them you want")
+    return manual(
+        "choose between them: `forward_sync_buffers=False` still copies the buffers once when the model is built"
+    )
 
 
 def _without(facts: ModuleFacts, call: ast.Call, index: int) -> Verdict:
@@ -57,7 +59,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int) -> Verdict:
     argument = arguments[index]
     assert isinstance(argument, ast.keyword)
     if not isinstance(argument.value, ast.Constant):
-        return manual(f"drop `{argument.arg}`, unless computing it does something else")
+        return manual(f"remove `{argument.arg}`, unless its value has side effects")
     return without(facts, call, Bound(argument.value, index))
 
 

@@ -29,7 +29,7 @@ _THREE = Version("2.3")
 _CALLBACKS = ("input_fn", "output_fn")
 _FIRST_CALLBACK = 3  # module, device_mesh and partition_fn stand in front of them
 _OLD_COUNT = 2
-_BOTH = "take `*args` and look how many there are"
+_BOTH = "accept `*args` and check their number"
 
 
 def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -42,13 +42,13 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if path is None or ".ReduceOp." not in path or not facts.reached(call):
             continue
         named = reduction(facts, call)
-        verdict = manual("`Partial` takes the name of a reduction: sum, avg, min, max or product")
+        verdict = manual("pass the name of a reduction: sum, avg, min, max or product")
         if (compared := reads_reduction(facts)) is not None:
             verdict = manual(compared)
         elif named is not None:
             edits = (Replace(facts.source.span(values[0]), f'"{named[1]}"'),)
             verdict = Verdict(Fix(edits, removed_uses=removed_use(facts, values[0])))
-        message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"
+        message = "`Partial` takes the name of a reduction; a `ReduceOp` fails since torch 2.10"
         strict = any(one >= _STRICT for one in facts.gates.alive(call))
         grade = Severity.BREAKS if strict else Severity.CHANGES
         yield finding(facts, card, values[0], facts.statement(call), message, verdict, grade)
@@ -66,11 +66,14 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             if function is None:
                 continue
             if _takes_two(function.args, bound) and len(early) < len(releases):
-                message = f"`distribute_module` hands its `{name}` the module first since torch 2.3"
+                message = f"`distribute_module` passes the module to `{name}` as first argument since torch 2.3"
                 verdict = _with_module(facts, function, value)
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
             elif _needs_three(function.args, bound) and early:
-                message = f"`distribute_module` hands its `{name}` no module before torch 2.3, so that it fails there"
+                message = (
+                    f"`distribute_module` does not pass the module to `{name}` before torch 2.3, so this "
+                    "function fails there"
+                )
                 verdict = floor_or(facts, _BOTH, str(_THREE))._replace(below_floor=True)
                 grade = severity(facts, call, early, releases)
                 yield finding(facts, card, value, facts.statement(call), message, verdict, grade)
@@ -120,8 +123,8 @@ def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, val
         uses = [use for binding in bindings for use in uses_of(binding)]
         if imported or function.decorator_list or not uses or not _only_callbacks(facts, uses):
             method = isinstance(value, ast.Attribute)
-            why = "the method may be called elsewhere" if method else "the function is used elsewhere too, or decorated"
-            return manual(f"{why}: give it the module as first parameter")
+            why = "the method may be called elsewhere" if method else "the function is decorated or used elsewhere"
+            return manual(f"{why}: add the module as its first parameter")
     name = _free_name(facts, function)
     start = facts.source.span([*function.args.posonlyargs, *function.args.args][0]).start
     return Verdict(Fix((Replace(Span(start, start), f"{name}, "),)))

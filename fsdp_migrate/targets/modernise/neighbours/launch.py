@@ -47,7 +47,7 @@ def check_local_rank(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call in options:
         if _UNDERSCORED not in _strings(call) or not _gets_dashes(facts, call):
             continue
-        message = f"torch.distributed.launch passes `{_DASHED}=N` since torch {_DASHED_SINCE}, which this option is not"
+        message = f"torch.distributed.launch passes `{_DASHED}=N` since torch {_DASHED_SINCE}: add that spelling"
         yield finding(facts, card, call, facts.statement(call), message, _verdict(facts, call), _severity(facts))
 
 
@@ -75,11 +75,11 @@ def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
     span = facts.source.span(call.args[0])
     written = facts.source.segment(span)
     if written.strip("'\"") != _UNDERSCORED:
-        return manual(f"the option string is written in an unusual way: add `{_DASHED}`")
+        return manual(f"the option is not written as a plain string: add `{_DASHED}`")
     shortened = (str(text.value) for text in facts.structure.strings if str(text.value).startswith("--l"))
     if any(len(text) < len(_UNDERSCORED) and _UNDERSCORED.startswith(text) for text in shortened):
         return manual(
-            f"the file gives the option in short, which would stand for both: add `{_DASHED}` and write it out"
+            f"the file abbreviates the option, which would match both: add `{_DASHED}` and write the option in full"
         )
     text = written.replace(_UNDERSCORED, _DASHED)
     return Verdict(Fix((Replace(Span(span.start, span.start), f"{text}, "),)))
@@ -112,9 +112,9 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 yield finding(facts, card, found, command, _MESSAGE, manual(_INSTEAD))
 
 
-_MESSAGE = f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"
-_MESSAGE_OF_TEXT = f"this text tells people to start `{_LAUNCH}`, which is deprecated: `torchrun` takes its place"
-_INSTEAD = "use `torchrun`, or `torch.distributed.run`: the local rank is in LOCAL_RANK then"
+_MESSAGE = f"`{_LAUNCH}` is deprecated since torch 1.11: use `torchrun`"
+_MESSAGE_OF_TEXT = f"this text names `{_LAUNCH}`, which is deprecated since torch 1.11: use `torchrun`"
+_INSTEAD = "use `torchrun` or `torch.distributed.run`, and read the local rank from LOCAL_RANK"
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:

@@ -84,19 +84,21 @@ def _replaced(facts: ModuleFacts, node: ast.Attribute) -> tuple[Verdict, str]:
     """What takes the place of `get_dim_groups`, and the oldest release that has it."""
     call = facts.structure.parents[node]
     if not isinstance(call, ast.Call) or call.func is not node or not is_written_out(call):
-        return manual(f"`{_ONE}(mesh_dim)` is the group of one dimension, `{_ALL}()` the list of all"), _ONE_SINCE
+        return manual(
+            f"use `{_ONE}(mesh_dim)` for the group of one dimension, or `{_ALL}()` for the list of all groups"
+        ), _ONE_SINCE
     if _gives_all(call):
         return _renamed(facts, call, _ALL), _ALL_SINCE
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     if any(isinstance(value, ast.Name) and facts.names.may_be_none(value) for value in given):
-        return manual(f"call `{_ONE}` for one dimension, and `{_ALL}` where this is None"), _ONE_SINCE
+        return manual(f"use `{_ONE}` for one dimension, and `{_ALL}` if this is None"), _ONE_SINCE
     return _renamed(facts, call, _ONE), _ONE_SINCE
 
 
 def _renamed(facts: ModuleFacts, call: ast.Call, new: str) -> Verdict:
     span = facts.source.span(call)
     if new == _ALL and facts.source.has_comment(span):
-        return manual(f"a comment stands in the call: move it out, and call `{_ALL}()`")
+        return manual(f"a comment is inside the call: move the comment, and call `{_ALL}()`")
     kept = () if new == _ALL else tuple(Argument(None, index) for index in range(len(call.args)))
     named = () if new == _ALL else tuple(Argument(one.arg, len(call.args)) for one in call.keywords)
     return Verdict(Fix((RewriteCall(span, new, (*kept, *named)),)))

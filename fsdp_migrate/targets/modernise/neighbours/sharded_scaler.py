@@ -37,8 +37,11 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         statement = facts.statement(call)
         if _is_device(call.args[0]):
             if older:
-                message = f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}, and none before"
-                verdict = manual(f"torch before {_DEVICE_FIRST} knows no device: pass none there, and use keywords")
+                message = (
+                    f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}; older releases "
+                    "have no `device`"
+                )
+                verdict = manual(f"pass no device before torch {_DEVICE_FIRST}, and pass the arguments by keyword")
                 yield finding(facts, card, call.func, statement, message, verdict, Severity.BREAKS)
         elif alive:
             message = f"the first position of `{_NAME}` is `init_scale` before torch {_DEVICE_FIRST} and `device` since"
@@ -75,9 +78,9 @@ def _is_device(first: ast.expr) -> bool:
 
 def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
     if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return manual("the call passes `*args`: use keywords")
+        return manual("the call passes `*args`: pass the arguments by keyword")
     if len(call.args) > len(_POSITIONS):
-        return manual("the call passes more arguments than `ShardedGradScaler` took before: use keywords")
+        return manual("the call passes more arguments than `ShardedGradScaler` accepted before: pass them by keyword")
     if not _is_number(call.args[0]):
         written = ast.unparse(call.args[0])
         return manual(f"`{written}` may be a scale or a device: pass it as `{_POSITIONS[0]}=` or `{_DEVICE}=`")

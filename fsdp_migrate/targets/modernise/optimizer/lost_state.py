@@ -31,10 +31,9 @@ def check_swallowed(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         line = legacy_handler(facts, planned.call)
         if line is not None:
             message = (
-                f"when `{planned.method.name}` raises, the handler at line {line} goes on "
-                "as if there were no optimizer state"
+                f"if `{planned.method.name}` raises, the handler at line {line} continues without the optimizer state"
             )
-            verdict = manual("let the error through, or catch only what a missing file raises")
+            verdict = manual("do not catch this error, or catch only the error of a missing file")
             yield finding(facts, card, planned.call.func, facts.statement(planned.call), message, verdict)
 
 
@@ -48,8 +47,8 @@ def check_discarded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if not facts.reached(call) or _loads_directly(call) or not is_unused(facts, call):
             continue
-        message = f"the result of `{call.func.attr}` is never used: the optimizer is not loaded"
-        verdict = manual("load it: `optimizer.load_state_dict(...)`")
+        message = f"the result of `{call.func.attr}` is never used, so the optimizer state is not loaded"
+        verdict = manual("call `optimizer.load_state_dict(...)` with it")
         yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 

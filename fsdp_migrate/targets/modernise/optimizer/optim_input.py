@@ -57,15 +57,21 @@ def _legacy_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...
 
 def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bound: dict[str, Bound]) -> Verdict:
     if "optim" not in bound or is_literal(bound["optim"].value, None):
-        return manual("without it and without `optim=` the order of `model.parameters()` is assumed: pass `optim=`")
+        return manual(
+            "without `optim_input` and `optim=`, torch assumes the order of `model.parameters()`: pass `optim=`"
+        )
     given = bound["optim_input"]
     if has_effect(facts, given.value):
-        return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
+        return manual(
+            f"`{ast.unparse(given.value)}` would not be evaluated any more: remove it yourself if it has no effect"
+        )
     verdict = without(facts, call, given, parameters)
     if verdict.fix is None or _is_order_of(facts, given.value, bound["optim"].value):
         return verdict
     text = ast.unparse(given.value)
-    return verdict._replace(unsafe=f"torch goes by `{text}`: where the optimizer has another order, ids change")
+    return verdict._replace(
+        unsafe=(f"torch uses the order of `{text}`: the ids change if the optimizer has another order")
+    )
 
 
 def _is_order_of(facts: ModuleFacts, given: ast.expr, optimizer: ast.expr) -> bool:

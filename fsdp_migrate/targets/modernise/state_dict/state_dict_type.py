@@ -44,8 +44,8 @@ def check_missing_config(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding
         if not _handles_optimizer(facts, setting):
             continue
         message = (
-            "the model's config says which ranks hold the state, the optimizer's is missing: "
-            "every rank gets the full optimizer state"
+            "the model config says which ranks hold the state, but there is no optimizer config: every rank "
+            "gets the full optimizer state"
         )
         verdict = _mirrored(facts, setting, rank0_only)
         yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
@@ -55,8 +55,14 @@ def check_deprecated(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find every use of the two methods."""
     for setting in _settings(facts):
         if facts.reached(setting.call):
-            message = "`FSDP.state_dict_type` and `set_state_dict_type` warn since torch 2.4; nothing removes them yet"
-            verdict = manual("their successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement")
+            message = (
+                "`FSDP.state_dict_type` and `FSDP.set_state_dict_type` are deprecated since torch 2.4, but no "
+                "release has removed them"
+            )
+            verdict = manual(
+                "the successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement: keep the "
+                "call until you migrate"
+            )
             yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 
 
@@ -114,15 +120,17 @@ def _same_model(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> bool:
 
 def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | None) -> Verdict:
     if rank0_only is None:
-        return manual("whether the model's config asks for rank 0 only is not visible here: pass an optimizer config")
+        return manual("it is not visible here whether the model config sets `rank0_only`: pass an optimizer config")
     call = setting.call
     if isinstance(setting.config, ast.Name) and not isinstance(rank0_only, ast.Constant):
         text = ast.unparse(rank0_only)
-        return manual(f"`{text}` belongs to where `{setting.config.id}` is made: add `optim_state_dict_config=`")
+        return manual(
+            f"`{text}` is local to the place that creates `{setting.config.id}`: add `optim_state_dict_config=`"
+        )
     if not is_written_out(call):
         return manual("the call passes `*args` or `**kwargs`: add `optim_state_dict_config=`")
     if any(isinstance(part, ast.Call) for part in ast.walk(rank0_only)):
-        return manual(f"`{ast.unparse(rank0_only)}` would be evaluated twice: bind it to a name first")
+        return manual(f"`{ast.unparse(rank0_only)}` would be evaluated twice: assign it to a variable first")
     assert isinstance(call.func, ast.Attribute)
     receiver = facts.fsdp.receiver(call.func, setting.model) or Receiver(call.func.value, ())
     if receiver.doubt is not None:
@@ -157,7 +165,7 @@ def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> 
     source, start = facts.source, facts.source.span(statement).start
     shared = source.data[source.line_start(start) : start].strip(b" \t\f") or source.data.startswith(b"elif", start)
     if shared or facts.scope(statement).is_class:
-        raise CannotSupply(f"import `{_OPTIM_CONFIG}`, which cannot be done in front of this statement")
+        raise CannotSupply(f"`{_OPTIM_CONFIG}` cannot be imported before this statement: import it")
     return (Replace(Span(start, start), "".join(f"{line}\n{facts.indentation(statement)}" for line in lines)),)
 
 

@@ -46,8 +46,8 @@ def _policy_property(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         dot = facts.source.span(node.value).end
         verdict = Verdict(Fix((Replace(Span(dot, end), ""),)))
         if facts.source.segment(Span(dot, end)) != ".policy" or not _goes_to_fsdp(facts, node):
-            verdict = manual("FSDP takes the policy object itself: drop `.policy`")
-        message = "`ModuleWrapPolicy` has no `policy` since torch 2.1: FSDP takes the object itself"
+            verdict = manual("pass the policy object itself: remove `.policy`")
+        message = "`policy` of `ModuleWrapPolicy` was removed in torch 2.1: FSDP accepts the object itself"
         yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -74,8 +74,10 @@ def check_recursive(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         lacking = [name for name in _needed(facts, call) if name not in given]
         if lacking:
-            message = f"`{_RECURSIVE}` needs `{lacking[0]}` since torch 1.12"
-            verdict = manual("it is private: pass `ignored_modules=set(), ignored_params=set()`, or let FSDP wrap")
+            message = f"`{_RECURSIVE}` requires `{lacking[0]}` since torch 1.12"
+            verdict = manual(
+                "pass `ignored_modules=set(), ignored_params=set()`, or let FSDP wrap (the function is private)"
+            )
             yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 

@@ -16,13 +16,24 @@ def test_the_newest_supported_release_decides() -> None:
     text = DIST + "dist.all_gather_into_tensor(a, b)\n"
     check_noop(text, "FSDP610", torch=">=2.1")
     check_noop(text, "FSDP610", torch=">=2.1,<2.13")
-    check_manual(text, "FSDP610", "torch points to `torch.distributed.all_gather_single`", torch=">=2.1,<2.15")
+    check_manual(
+        text,
+        "FSDP610",
+        "torch recommends `torch.distributed.all_gather_single`: check whether it is equivalent",
+        torch=">=2.1,<2.15",
+    )
 
 
 def test_a_name_is_said_where_it_is_imported_if_it_is_used() -> None:
     text = "from torch.distributed.distributed_c10d import _set_pg_timeout\n"
     check_noop(text, "FSDP610", torch=">=2.3")
-    expected = [(1, "deprecated", "torch points to `torch.distributed.set_timeout`")]
+    expected = [
+        (
+            1,
+            "deprecated",
+            "torch recommends `torch.distributed.set_timeout`: check whether it is equivalent",
+        )
+    ]
     assert found(text + "_set_pg_timeout(t)\n", ">=2.3") == expected
     check_noop(text + "_set_pg_timeout(t)\n", "FSDP610", torch=">=2.3,<2.14")
 
@@ -110,7 +121,7 @@ def test_what_gives_a_warning_to_others_does_not_warn_itself() -> None:
 def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
     head = "import torch.distributed as dist\nfrom torch.distributed import distributed_c10d\n"
     (told,) = lint(head + "getattr(distributed_c10d, '_set_pg_timeout')(timeout)\n", "FSDP610", ">=2.3")
-    assert "_set_pg_timeout` warns since torch 2.14" in told.message
+    assert "_set_pg_timeout` is deprecated since torch 2.14" in told.message
     assert lint(head + "f = getattr(distributed_c10d, '_set_pg_timeout', None)\n", "FSDP610", ">=2.3") == ()
     # Another rule speaks of this one.
     assert lint(head + "f = getattr(dist, '_all_gather_base')\n", "FSDP610") == ()
