@@ -128,7 +128,7 @@ def _advice(path: str, known: Deprecation) -> Verdict:
     new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
         differs = _DIFFERS.get(path.rpartition(".")[2], "") if path.startswith(_DIFFERENTIABLE) else ""
-        return manual(f"torch recommends `{new}`: check whether it is equivalent{differs}")
+        return manual(f"torch recommends `{new}`{differs}: check whether it is equivalent")
     said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
     return manual(f'torch says "{said}"' if said and "{" not in said else "see torch's documentation for the successor")
 

@@ -114,8 +114,8 @@ def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if one is None or not call.args or not facts.reached(call) or one.chooses(call):
             continue
         message = (
-            f"`{one.name}` without `{_REENTRANT}` is deprecated since torch {one.warns}: its default, True, is going to "
-            "become False"
+            f"`{one.name}` without `{_REENTRANT}` is deprecated since torch {one.warns}: its default, True, is going "
+            "to become False"
         )
         of_one = card._replace(floor=one.takes)
         yield finding(facts, of_one, call.func, facts.statement(call), message, _reentrant(facts, call))

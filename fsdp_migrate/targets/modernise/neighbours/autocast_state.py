@@ -69,14 +69,16 @@ def _imported(facts: ModuleFacts) -> Iterator[ast.expr]:
 def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> Verdict:
     call = facts.structure.parents[node]
     if not isinstance(call, ast.Call) or call.func is not node:
-        return manual("only a call can be rewritten")
+        return manual("only a call can be rewritten: call the new function here")
     if not isinstance(node, ast.Attribute):
-        return manual(f"import `{function.new}`, and give it the device")
+        return manual(f"import `{function.new}`, and pass the device")
     if not is_written_out(call) or call.keywords or len(call.args) != function.takes:
-        return manual("its arguments are not written out")
+        return manual("the call does not write out its arguments: change it by hand")
     kept = (Argument(None, index) for index in range(function.takes))
     if function.new == "is_autocast_enabled" and _uses_scripts(facts):
-        return manual("TorchScript, which this file uses, compiles the new function without a device only")
+        return manual(
+            "keep the call: this file uses TorchScript, which compiles the new function only without a device"
+        )
     arguments = (Argument(None, text=f'"{function.device}"'), *kept)
     return Verdict(Fix((RewriteCall(facts.source.span(call), function.new, arguments),)))
 

@@ -57,7 +57,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _infos(facts: ModuleFacts, card: RuleCard, node: ast.Attribute) -> Iterator[Finding]:
     if _concerns(facts, node, _INFOS_REMOVED, _ONE):
         message = f"`DeviceMesh.{_INFOS}` was removed in torch {_INFOS_REMOVED}: use `{_ONE}(mesh_dim)`"
-        verdict = manual("the group knows its `group_name`, and `get_process_group_ranks(group)` gives the ranks")
+        verdict = manual("read `group_name` of the group, and call `get_process_group_ranks(group)` for the ranks")
         of_old = card._replace(removed=_INFOS_REMOVED, floor=None)
         yield finding(facts, of_old, node, facts.statement(node), message, verdict)
 

@@ -51,14 +51,14 @@ def test_state_dicts_of_submodules(function: str) -> None:
     ],
 )
 def test_state_dicts_by_modules(call: str) -> None:
-    check_manual(f"{STATE_DICT}set_model_state_dict, set_state_dict\n{call}\n", CODE, "in front of each key")
+    check_manual(f"{STATE_DICT}set_model_state_dict, set_state_dict\n{call}\n", CODE, "before each key")
 
 
 def test_a_dict_by_modules_that_has_a_name() -> None:
     check_manual(
         f"{STATE_DICT}set_model_state_dict\nparts = {{model.encoder: state}}\nset_model_state_dict(model, parts)\n",
         CODE,
-        "in front of each key",
+        "before each key",
     )
 
 

@@ -131,10 +131,10 @@ def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
 def test_modules_that_the_data_does_not_read_warn_too(module: str) -> None:
     text = f"from {module} import all_gather, gather\nall_gather(x)\ngather(x)\n"
     new = "torch.distributed._functional_collectives.all_gather_single"
-    expected = f"torch points to `{new}`, which gives one tensor instead of a tuple"
+    expected = f"torch recommends `{new}`, which gives one tensor instead of a tuple"
     ((line, severity, reason),) = found(text)
     assert (line, severity, reason) == (1, "deprecated", expected)
-    assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` warns since torch 2.12"]
+    assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` is deprecated since torch 2.12"]
     check_noop(text, "FSDP610", torch=">=2.1,<2.12")
 
 
@@ -154,7 +154,7 @@ def test_symmetric_memory_needs_no_call_any_more() -> None:
 )
 def test_sharded_tensors_that_are_resharded(text: str) -> None:
     (finding,) = lint(text, "FSDP610")
-    assert finding.message.endswith("ShardedTensor.reshard` warns since torch 2.1")
+    assert finding.message.endswith("ShardedTensor.reshard` is deprecated since torch 2.1")
     assert finding.reason == 'torch says "Please use DTensor instead and we are deprecating ShardedTensor"'
 
 

@@ -31,7 +31,7 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
         (
             f"{PARALLEL}def f(*a):\n    return parallelize_module(m, mesh, plan, tp_mesh_dim=1)\n",
             "`parallelize_module` of torch 2.3 to 2.15 has no parameter `tp_mesh_dim`",
-            "it takes `module`, `device_mesh`, `parallelize_plan`, `src_data_rank`: change the call for torch 2.15",
+            "it accepts `module`, `device_mesh`, `parallelize_plan`, `src_data_rank`: change the call for torch 2.15",
         ),
         (
             f"{PARALLEL}def f(*a):\n    return parallelize_module(m, mesh, plan, 1)\n",
@@ -41,7 +41,7 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
         (
             "from torch.distributed.distributed_c10d import _object_to_tensor\ndef f(x):\n    _object_to_tensor(x)\n",
             "`_object_to_tensor` of torch 2.1 to 2.15 requires `device`",
-            "it takes `obj`, `device`, `group`, `weights_only`: change the call for torch 2.15",
+            "it accepts `obj`, `device`, `group`, `weights_only`: change the call for torch 2.15",
         ),
     ],
 )
