@@ -20,13 +20,13 @@ CARD = RuleCard(
     name="unparsable-file",
     summary="a file with FSDP names that does not parse",
     explanation="""\
-The file holds a name that some rule looks for, but Python cannot parse it, so nothing in it was checked. The run ends
-with exit code 3; the other files are done. Mend the syntax error, or exclude the file.
+Python cannot parse this file, and it contains a name that some rule looks for. Nothing in it was checked. The other
+files are checked, and the run ends with exit code 3. Fix the syntax error, or exclude the file.
 
-The same is said of a file with more than four million characters of code, which would take more than half a gigabyte of
-memory to analyse: split or exclude it.
+A file with more than four million characters of code is reported in the same way, because its analysis would need more
+than half a gigabyte of memory. Split or exclude it.
 
-In a notebook each such cell is named. The other cells are checked, but none is rewritten.""",
+In a notebook each such cell is reported. The other cells are checked, but none is rewritten.""",
     applicability="manual",
     severity=Severity.BREAKS,
 )

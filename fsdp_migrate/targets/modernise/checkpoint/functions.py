@@ -299,15 +299,16 @@ RULE = Rule(
         name="dcp-save-state-dict",
         summary="`save_state_dict` and `load_state_dict` of distributed checkpointing",
         explanation="""\
-Deprecated since torch 2.2, which has `save` and `load` for them. The files are the same, and each reads what the other
-has written. The storage becomes a keyword; `process_group` and `planner` stay; `coordinator_rank=0` and
-`no_dist=False` go. `no_dist=True` needs torch 2.7, which has it again: without it a job of several ranks hangs.
+Deprecated since torch 2.2 in favour of `save` and `load`. The files are the same, and each function reads what the
+other wrote. The storage becomes a keyword, `process_group` and `planner` stay, and `coordinator_rank=0` and
+`no_dist=False` are removed. `no_dist=True` needs torch 2.7, which has it again: without it a job of several ranks
+hangs.
 
-`save` and `load` look at each value of the dict, and call its `state_dict` and `load_state_dict` if it has both: a
-scheduler that was pickled as a whole is then stored by the keys of its state. The fix is safe where all values are
+`save` and `load` look at each value of the dict, and call its `state_dict` and `load_state_dict` if it has both. A
+scheduler that used to be pickled as a whole is then stored by the keys of its state. The fix is safe if all values are
 visibly numbers, tensors, containers or results of `state_dict()` calls, and storage and planner are torch's own.
 
-Torch 2.2 and 2.3 leave values that are no tensors as they were in `load`: there the finding is manual.""",
+`load` of torch 2.2 and 2.3 does not load values other than tensors. The finding is manual on those releases.""",
         applicability="safe, unsafe or manual",
         deprecated=_DEPRECATED,
         flags=(

@@ -120,13 +120,14 @@ RULE = Rule(
         name="load-weights-only",
         summary="`torch.load` without `weights_only`, which torch 2.6 turned on",
         explanation="""\
-Since torch 2.6 `torch.load` builds tensors, numbers, strings and containers of them, and raises UnpicklingError for
-anything else: `ShardedTensor` (sharded and local state dicts), `argparse.Namespace`, NumPy scalars, configuration
-objects. Full state dicts load as before. `weights_only=False` brings the old behaviour back; since a pickle can run any
-code, that is never written for you.
+Since torch 2.6 `torch.load` accepts only tensors, numbers, strings and containers of them. It raises UnpicklingError
+for anything else: `ShardedTensor` (sharded and local state dicts), `argparse.Namespace`, NumPy scalars, configuration
+objects. Full state dicts load as before. `weights_only=False` restores the old behaviour. A pickle can run any code,
+so the tool never writes it for you.
 
-It breaks where the same program saves such a thing to the same file: a sharded or local state dict by `torch.save`, or
-the result of `ArgumentParser.parse_args`. Elsewhere what is loaded is not known, and this is a hint.""",
+The finding breaks if the same program saves such an object to the same file: a sharded or local state dict by
+`torch.save`, or the result of `ArgumentParser.parse_args`. Otherwise the contents of the file are unknown, and it is a
+hint.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -58,9 +58,9 @@ RULE = Rule(
         name="positional-checkpoint-storage",
         summary="the storage of a distributed checkpoint by position in `dcp.save` or `dcp.load`",
         explanation="""\
-torch 2.2 took `save(state_dict, storage_writer)` and `load(state_dict, storage_reader)` by position. Since 2.3 all but
-the state dict is keyword-only; a call with exactly two positions still works, and warns that the order of the arguments
-has changed. The keywords are the same on every release that has these functions.""",
+torch 2.2 accepted `save(state_dict, storage_writer)` and `load(state_dict, storage_reader)` by position. Since 2.3
+only the state dict is positional. A call with exactly two positions still works, and warns that the order of the
+arguments has changed. The keywords are the same on every release that has these functions.""",
         applicability="safe",
         deprecated="2.3",
         floor="2.2",

@@ -65,10 +65,10 @@ HYBRID = Rule(
         code="FSDP508",
         name="hybrid-shard-sync",
         summary=f"`{_SYNC}=True` of a model that is sharded in groups",
-        explanation=f"""\
-With `{_HYBRID}`, `{_SYNC}=True` broadcast the states inside of each node first up to torch 2.11, so that nodes whose
-first rank had other values kept those in part. Since 2.12 rank 0 of all is what counts. It is a hint while both are
-supported: code that loads on one rank only gets right values from 2.12 on.""",
+        explanation="""\
+Up to torch 2.11 `sync_module_states=True` with `HYBRID_SHARD` broadcast the states inside each node first. Nodes
+whose first rank had other values kept some of them. Since 2.12 all ranks get the values of global rank 0. This is a
+hint while both are supported: code that loads on one rank only is right from 2.12 on.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_HSDP.format("True")),),
@@ -85,8 +85,8 @@ CLIPPED = Rule(
         name="clip-grad-norm-result",
         summary=f"the result of an FSDP model's `{_CLIP}` where torch 1.x is supported",
         explanation="""\
-The method returns the total norm since torch 2.0; 1.12 and 1.13 clip and return None, which shows when the norm is
-logged or compared.""",
+The method returns the total norm since torch 2.0. In 1.12 and 1.13 it clips and returns None, which fails when the
+norm is logged or compared.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(Example(before=_CLIPPED.format("norm = "), torch=">=1.12"),),

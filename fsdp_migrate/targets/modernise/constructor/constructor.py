@@ -213,11 +213,11 @@ OLD_POLICY_ARGUMENT = Rule(
     RuleCard(
         code="FSDP501",
         name="fsdp-auto-wrap-policy-argument",
-        summary=f"`{OLD_POLICY}=`, which FSDP calls `{POLICY}` since torch 1.12",
-        explanation=f"""\
-torch 1.11 named the argument `{OLD_POLICY}`; every later release raises TypeError on it. It is renamed in calls of
-FSDP, in `functools.partial(FSDP, ...)`, `enable_wrap(wrapper_cls=FSDP, ...)` and `wrap(...)`, and in a dict that
-the same function builds and unpacks into one of them. Arguments of that name that other libraries have are left
+        summary="`fsdp_auto_wrap_policy=`, renamed to `auto_wrap_policy` in torch 1.12",
+        explanation="""\
+torch 1.11 named the argument `fsdp_auto_wrap_policy`. Every later release raises TypeError. The fix renames it in
+calls of FSDP, in `functools.partial(FSDP, ...)`, `enable_wrap(wrapper_cls=FSDP, ...)` and `wrap(...)`, and in a
+dict that the same function builds and unpacks into one of them. Arguments of this name in other libraries are left
 alone.""",
         applicability="safe or manual",
         removed="1.12",
@@ -243,11 +243,11 @@ IGNORED_PARAMETERS = Rule(
     RuleCard(
         code="FSDP502",
         name="ignored-parameters",
-        summary=f"`{OLD_IGNORED}=`, which FSDP calls `{IGNORED}` since torch 2.1",
-        explanation=f"""\
-Only torch 2.0 has `{OLD_IGNORED}`; 2.1 renamed it without a warning, and every later release raises TypeError.
-`{IGNORED}` takes the same parameters, or modules. FSDP refuses it together with `{IGNORED_MODULES}`; such calls
-are reported.""",
+        summary="`ignored_parameters=`, renamed to `ignored_states` in torch 2.1",
+        explanation="""\
+Only torch 2.0 has `ignored_parameters`. torch 2.1 renamed it without a deprecation, and every later release raises
+TypeError. `ignored_states` accepts the same parameters, or modules. FSDP rejects it together with
+`ignored_modules`; such calls are manual.""",
         applicability="safe or manual",
         removed="2.1",
         floor="2.1",
@@ -274,10 +274,10 @@ POSITIONS = Rule(
         name="constructor-positions",
         summary="positions of FSDP's constructor in the order of torch 1.11",
         explanation="""\
-torch 1.12 put `sharding_strategy` in front of `cpu_offload`. A call written for 1.11, such as `FSDP(model, group,
-CPUOffload(offload_params=True))`, hands the offload to the strategy since then. What a position was meant for
-shows by its class; where that fits the order of 1.11, or every class is known, the positions behind the process
-group get keywords.""",
+torch 1.12 inserted `sharding_strategy` before `cpu_offload`. A call written for 1.11, such as `FSDP(model, group,
+CPUOffload(offload_params=True))`, passes the offload as the strategy since then. The class of a value shows which
+parameter it was meant for. If that fits the order of 1.11, or every class is known, the fix turns the positions after
+the process group into keywords.""",
         applicability="safe or manual",
         removed="1.12",
         floor="1.12",
@@ -306,9 +306,9 @@ UNSHARDED = Rule(
         name="no-shard",
         summary="a model built with `ShardingStrategy.NO_SHARD`",
         explanation="""\
-FSDP without sharding is deprecated since torch 2.3, as a FutureWarning since 2.4, on more than one rank. Its own
-text sends users to `DistributedDataParallel`, whose state dicts have other names and which handles precision and
-clipping otherwise; so this is reported and not rewritten.""",
+FSDP without sharding is deprecated since torch 2.3 (a FutureWarning since 2.4) on more than one rank. The warning
+recommends `DistributedDataParallel`. DDP has other state-dict keys, and handles precision and clipping in another way,
+so this is not rewritten.""",
         applicability="manual",
         deprecated="2.3",
         flags=(
@@ -333,9 +333,9 @@ DEFAULTS = Rule(
         name="changed-constructor-defaults",
         summary="a constructor default that differs between supported releases",
         explanation="""\
-`backward_prefetch` is `BACKWARD_PRE` by default since torch 2.0 and was `None` before; `limit_all_gathers` is on
-by default since 2.1. Speed and memory change, results do not. This is a hint, given only where the supported range
-lies on both sides of the change and the call does not choose.""",
+`backward_prefetch` is `BACKWARD_PRE` by default since torch 2.0, and was `None` before. `limit_all_gathers` is True by
+default since 2.1. Speed and memory change, results do not. This is a hint, and only given if the supported range
+includes both defaults and the call does not choose.""",
         applicability="manual",
         severity=Severity.HINT,
         leaves=(_IMPORT + "model = FSDP(model)\n",),

@@ -255,11 +255,12 @@ CLIPPING = Rule(
         summary="`torch.nn.utils.clip_grad_norm_` on the parameters of an FSDP model",
         explanation="""\
 The parameters of an FSDP model are the shards of one rank. `torch.nn.utils.clip_grad_norm_` computes their norm
-alone, so every rank scales its gradients by another factor, and none by the right one.
-`model.clip_grad_norm_(max_norm)` reduces the norm over all ranks. It is found where a name surely holds a model
-that this file wraps, or a parameter is annotated as one; the fix is unsafe, since training goes on with other
-gradients. FSDP2 (`fully_shard`) is the
-opposite: there the function of `torch.nn.utils` is right.""",
+without the other ranks, so every rank scales its gradients by another, wrong factor. `model.clip_grad_norm_(max_norm)`
+reduces the norm over all ranks.
+
+It is reported if a name certainly holds a model that this file wraps, or if a parameter is annotated as one. The fix
+is unsafe, because training continues with other gradients. FSDP2 (`fully_shard`) is the opposite: there the function
+of `torch.nn.utils` is right.""",
         applicability="unsafe or manual",
         floor="2.0",
         severity=Severity.CHANGES,
@@ -294,10 +295,10 @@ SUMMONING = Rule(
         name="summon-full-params-without-module",
         summary="`model.summon_full_params()` without the module",
         explanation="""\
-In fairscale `summon_full_params` is a method of the model. In torch it is static since 1.12 and takes the module
-first, so that `model.summon_full_params()` raises TypeError on every release. Calls on a model that this file
-wraps in torch's FSDP become `FSDP.summon_full_params(model)`. Where a test, a loop, an annotation or the class around
-says that it is one, the call gets the model as its argument.""",
+In fairscale `summon_full_params` is a method of the model. In torch it is a static method since 1.12 and takes the
+module as its first argument, so `model.summon_full_params()` raises TypeError on every release. The fix changes calls
+on a model that this file wraps to `FSDP.summon_full_params(model)`. If only a test, a loop, an annotation or the class
+around shows that it is a model of FSDP, the call gets the model as its argument.""",
         applicability="safe or manual",
         floor="1.12",
         severity=Severity.BREAKS,

@@ -289,18 +289,22 @@ INSTANCE = Rule(
     RuleCard(
         code="FSDP301",
         name="isinstance-flat-parameter",
-        summary="`isinstance(x, FlatParameter)`, which is never true under `use_orig_params=True`",
-        explanation=f"""\
-FSDP keeps the parameters of a wrapped module in one FlatParameter. With `use_orig_params=True`, possible since torch
-2.0, `model.parameters()` and the optimizer hold the original parameters all the same, and `isinstance(p,
-FlatParameter)` is False for each of them. The attribute `{ATTRIBUTE}` is set on all parameters that FSDP manages, in
-both modes: without original parameters the new test has the answer of the old one.
+        summary="`isinstance(x, FlatParameter)`, always False with `use_orig_params=True`",
+        explanation="""\
+FSDP stores the parameters of a wrapped module in one FlatParameter. With `use_orig_params=True` (since torch 2.0),
+`model.parameters()` and the optimizer hold the original parameters instead, and `isinstance(p, FlatParameter)` is
+always False. FSDP sets the attribute `_fsdp_flattened` on all parameters that it manages, in both modes. Without
+original parameters the new test gives the same answer as the old one.
 
-The fix is **safe** where a model or an optimizer is asked whether it holds FSDP's parameters (`any`, `all`, a count):
-with original parameters the old answer was wrong, and checks such as "build the optimizer from the wrapped model"
-failed without need. It is **unsafe** where one parameter is filtered or guarded (a condition, a filter, an assertion, a
-returned value), or where an error is raised if there are any: with original parameters everything is filtered or
-refused where nothing was. It is **manual** everywhere else, and in a file that reads attributes of FlatParameters.""",
+The fix is **safe** if the test asks whether a model or an optimizer holds FSDP's parameters (`any`, `all`, a
+count). With original parameters the old answer was wrong, and checks such as "build the optimizer from the wrapped
+model" failed without reason.
+
+It is **unsafe** if the test filters or guards one parameter (a condition, a filter, an assertion, a returned
+value), or if an error is raised when there are any: with original parameters the new test filters or rejects
+parameters that the old one let through.
+
+It is **manual** everywhere else, and in a file that reads attributes of FlatParameters.""",
         applicability="safe, unsafe or manual",
         floor="1.13",
         severity=Severity.CHANGES,
@@ -371,14 +375,14 @@ TYPE = Rule(
     RuleCard(
         code="FSDP302",
         name="type-is-flat-parameter",
-        summary="a test of the type itself for FlatParameter, which is never true since torch 2.1",
-        explanation=f"""\
-Since torch 2.1 constructing a FlatParameter gives a plain `Parameter` that carries a mark, and only `isinstance` knows
-how to read it. `type(p) is FlatParameter`, `p.__class__ == FlatParameter`, a comparison of `__name__` and
-`issubclass(type(p), FlatParameter)` are therefore always False, and the code behind them has not run since.
+        summary="a comparison of the type with FlatParameter, always False since torch 2.1",
+        explanation="""\
+Since torch 2.1 constructing a FlatParameter gives a plain `Parameter` with a mark, which only `isinstance` reads.
+`type(p) is FlatParameter`, `p.__class__ == FlatParameter`, a comparison of `__name__` and `issubclass(type(p),
+FlatParameter)` are always False. The code that depends on them has not run since.
 
-The fix tests the attribute `{ATTRIBUTE}`, as FSDP301 does. It is **unsafe** everywhere, because that code runs again.
-It is **manual** where that of FSDP301 is, and where other classes stand in the test.""",
+The fix tests the attribute `_fsdp_flattened`, as in FSDP301. It is **unsafe** everywhere, because that code runs
+again. It is **manual** if the fix of FSDP301 would be, and if the test has other classes.""",
         applicability="unsafe or manual",
         removed="2.1",
         floor="1.13",

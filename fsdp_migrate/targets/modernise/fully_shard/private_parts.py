@@ -55,12 +55,13 @@ RULE = Rule(
         code="FSDP513",
         name="fully-shard-internals",
         summary=f"`{_GROUP}` of a module's state, or an `{_HANDLE}` built by hand",
-        explanation=f"""\
-A module of FSDP2 can have several groups of parameters since torch 2.12: its state has the list `{_GROUP}s`, and the
-old `{_GROUP}` asserts that there is one. That is a hint, since there is one unless several meshes are used.
+        explanation="""\
+A module of FSDP2 can have several parameter groups since torch 2.12. They are in `_fsdp_param_groups`, and the old
+`_fsdp_param_group` asserts that there is only one. That is a hint, because there are several only if several meshes
+are used.
 
-`{_HANDLE}` is the interface of what `unshard(async_op=True)` returns. torch 2.4 and 2.5 let it be built from a
-parameter group; since 2.6 it takes no arguments.""",
+`UnshardHandle` is the type of the result of `unshard(async_op=True)`. torch 2.4 and 2.5 allowed building one from a
+parameter group. Since 2.6 it takes no arguments.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

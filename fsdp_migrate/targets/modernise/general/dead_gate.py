@@ -121,13 +121,13 @@ def to_load(model, optim, osd):
 CARD = RuleCard(
     code="FSDP690",
     name="dead-version-gate",
-    summary="an arm of a version check that only a torch older than the supported ones runs",
+    summary="an arm of a version check that no supported torch runs",
     explanation="""\
-Every supported torch answers the version check alike, so one of its arms never runs any more. A check for a torch that
-is newer than the supported ones is not meant.
+Every supported torch gives the same answer to this version check, so one of its arms is dead. Checks for a torch newer
+than the supported range are not reported.
 
-The fix puts the other arm in the place of the whole statement. Imports and helpers that it leaves unused stay. Where
-comments would go with the dead arm, or the check is part of a longer condition or of an `elif` chain, it is manual.""",
+The fix replaces the statement by the other arm. Imports and helpers that become unused stay. It is manual if comments
+would be lost with the dead arm, or if the check is part of a longer condition or of an `elif` chain.""",
     applicability="unsafe or manual",
     severity=Severity.HINT,
     flags=(

@@ -186,16 +186,16 @@ RULE = Rule(
     RuleCard(
         code="FSDP520",
         name="deprecated-argument",
-        summary="an argument that warns, of a function that is not deprecated",
+        summary="a deprecated argument of a function that is not deprecated",
         explanation="""\
-* `submodules=` of `get_model_state_dict`, `get_optimizer_state_dict` and `get_state_dict`, and a dict by modules for
-  `set_model_state_dict` and `set_state_dict`, warn since torch 2.4.
-* A list of ranks as the group of a functional collective warns since 2.3. A group, a mesh or a name is the same group
-  on every call; `new_group` has to be called on every rank.
+* `submodules=` of `get_model_state_dict`, `get_optimizer_state_dict` and `get_state_dict` is deprecated since torch
+  2.4, and so is a dict by modules for `set_model_state_dict` and `set_state_dict`.
+* A list of ranks as the group of a functional collective is deprecated since 2.3. A group, a mesh or a name is the
+  same group on every call; `new_group` has to be called on every rank.
 * `DefaultSavePlanner(dedup_replicated_tensors=...)` has no effect since 2.3, which only logs a warning, and saves
-  replicated tensors once. It is dropped: True is the default of older releases. Other values stay while torch 2.2 is
+  replicated tensors once. The fix removes True, the default of older releases. Other values stay while torch 2.2 is
   supported.
-* `enforce_dtype=` of `ShardedTensor.gather` warns since 2.2, which brought `dtype=`.""",
+* `enforce_dtype=` of `ShardedTensor.gather` is deprecated since 2.2, which added `dtype=`.""",
         applicability="safe or manual",
         severity=Severity.DEPRECATED,
         flags=(

@@ -139,14 +139,14 @@ RULE = Rule(
     RuleCard(
         code="FSDP610",
         name="deprecated-name",
-        summary="a name of torch that warns in the newest supported release",
+        summary="a name of torch that is deprecated in the newest supported release",
         explanation="""\
-The warnings that functions and classes of `torch.distributed` and the modules around it give are read from the
-wheels of every release. A name that warns in the newest supported release is reported, with what torch points to,
-where no rule of its own speaks of it. What only older releases warned about is not reported: `all_gather_into_tensor`
-warned in torch 2.13 and 2.14, and no more in 2.15.
+The deprecation warnings of `torch.distributed` and the modules around it are read from the wheels of every release. A
+name is reported if it warns in the newest supported release and no special rule handles it. The reason has the
+successor that torch names. Names that only older releases warned about are not reported: `all_gather_into_tensor`
+warns in torch 2.13 and 2.14, but not in 2.15.
 
-Names of distributed checkpointing are hints: they have no drop-in successor.""",
+Names of distributed checkpointing are hints, because they have no drop-in successor.""",
         applicability="manual",
         severity=Severity.DEPRECATED,
         flags=(

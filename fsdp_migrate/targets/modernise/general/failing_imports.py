@@ -128,10 +128,10 @@ NIGHTLY = Rule(
         code="FSDP615",
         name="nightly-fsdp-package",
         summary=f"`{_NIGHTLY}`, the place of FSDP before torch 1.11",
-        explanation=f"""\
-FSDP was in `{_NIGHTLY}` in nightly builds before torch 1.11. No release has that package: the import fails on all, and
-in a `try` its handler runs. The fix imports from `{PACKAGE}` what every supported torch has there; it is unsafe in a
-`try`, since other code ran so far.""",
+        explanation="""\
+FSDP was in `torch.distributed._fsdp` in nightly builds before torch 1.11. No release has this package, so the
+import always fails, and in a `try` its handler runs. The fix imports from `torch.distributed.fsdp` the names that
+every supported torch has. It is unsafe in a `try`, because other code has run so far.""",
         applicability="safe, unsafe or manual",
         severity=Severity.BREAKS,
         flags=(
@@ -156,12 +156,12 @@ ATTEMPTS = Rule(
         name="dead-import-attempt",
         summary="an import in a `try` that fails on every supported torch",
         explanation="""\
-A `try` around an import lets code run on releases that lack a name. Where all supported ones lack it, the handler
-always runs. If torch has something of that name in another place, what the import was for is silently off: the finding
-names the place. Else it is a hint that the attempt can go.
+A `try` around an import supports releases that lack a name. If all supported releases lack it, the handler always
+runs. The finding names the new place if torch has something of this name there: the feature that needs the import is
+then silently off. Otherwise it is a hint that the `try` can be removed.
 
-Left alone are attempts whose handler imports the name from another place in torch, and imports whose name is not used,
-which ask for the release.""",
+Not reported: attempts whose handler imports the name from another place in torch, and imports whose name is not used,
+which only test the release.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(Example(before=_ATTEMPT.format("_"), note="torch 1.12 renamed the module"),),

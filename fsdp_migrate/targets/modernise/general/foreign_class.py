@@ -58,13 +58,13 @@ RULE = Rule(
     RuleCard(
         code="FSDP003",
         name="fsdp-from-a-library",
-        summary="FSDP imported from a library that is not part of the project, which is not followed",
+        summary="FSDP imported from a library outside the project",
         explanation="""\
-Names are followed through the modules of the project, not through installed libraries: `from theirlib import FSDP` may
-be torch's class, or one of its own. Its methods, arguments and models are not checked in such a file. One hint a file
-says so; the rules that need no class (imports, `torch.load`, collectives) are in force all the same.
+Names are followed through the modules of the project, but not through installed libraries. After `from theirlib import
+FSDP` the class may be torch's or the library's own, so its methods, arguments and models are not checked in this file.
+One hint per file says so. Rules that do not need the class (imports, `torch.load`, collectives) still apply.
 
-fairscale, megatron and torch_xla have classes of their own under this name, and are left alone.""",
+fairscale, megatron and torch_xla have their own classes of this name. Imports from them are not reported.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

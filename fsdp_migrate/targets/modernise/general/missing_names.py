@@ -243,22 +243,20 @@ RULE = Rule(
     RuleCard(
         code="FSDP600",
         name="name-not-in-every-torch",
-        summary="a name of torch that some supported release does not have",
+        summary="a name of torch that some supported release lacks",
         explanation="""\
-Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in `getattr`,
-`mock.patch` or `import_module` that name something which a release of the supported range lacks: gone from the newest
-ones, or not yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`,
-`checkpoint`, `device_mesh` and their private modules, `torch.amp`, `torch.utils.checkpoint` and others. Where a
-rule of its own speaks of a name, this one is silent.
+The names of every torch release are read from its wheels. This rule reports imports, attributes and strings in
+`getattr`, `mock.patch` or `import_module` that name something which a supported release lacks, because it was removed
+or came later. It covers `torch.distributed` with `fsdp`, `tensor`, `checkpoint`, `device_mesh` and their private
+modules, `torch.amp`, `torch.utils.checkpoint` and others. It is silent if a special rule handles the name.
 
-What the newest supported release lacks breaks. What only older ones lack breaks where it runs as soon as the module
-is imported; inside a function with its own import, under a condition that is not a version check or behind a
-decorator that skips, it is a hint, since the program may well never come there on an older torch. It is a hint too
-where neither the project nor `--torch` says which releases are supported. After an import that needs some release,
-the rest of the file is judged from that release on.
+A name that the newest supported release lacks breaks. A name that only older releases lack breaks if it is used on
+import of the module. It is a hint inside a function with its own import, under a condition that is not a version
+check, behind a decorator that skips, and if neither the project nor `--torch` states the supported releases. After an
+import that needs some release, the rest of the file is judged from that release on.
 
-Left alone are version checks, `hasattr` tests, `getattr` with a default, fallbacks by `try` and `except`, and names
-in no known release.""",
+Not reported: version checks, `hasattr` tests, `getattr` with a default, fallbacks with `try` and `except`, and names
+that no known release has.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

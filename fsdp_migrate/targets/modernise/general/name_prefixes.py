@@ -260,18 +260,18 @@ WRAPPERS = Rule(
         code="FSDP606",
         name="flatten-wrapper-prefix",
         summary="a name that goes through `_fpw_module`, the second wrapper of torch 1.x",
-        explanation=f"""\
-Up to torch 1.13 FSDP wrapped a module twice, and the names of its parameters began with `{_COMBINED}.`. Since 2.0 it is
-`{_OUTER}.` alone. Code that takes the whole prefix away finds nothing to take away, without an error, and keys of a
-state dict no longer match.
+        explanation="""\
+Up to torch 1.13 FSDP wrapped a module twice, and parameter names began with `_fsdp_wrapped_module._fpw_module.`.
+Since 2.0 the prefix is `_fsdp_wrapped_module.`. Code that removes the old prefix finds nothing, without an error,
+and state-dict keys no longer match.
 
-`name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
-attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
-has the prefix `{_OUTER}.` by itself knows both forms and is left alone. A test whether something is called
-`{_INNER}` as a whole is reported.
+The fix turns `name.replace("_fsdp_wrapped_module._fpw_module.", "")` into two replacements, which work on every
+release. `_fpw_module` as an attribute of a wrapped module is an error since 2.0, and `.module` is the user's module
+on all releases. A file that also has the prefix `_fsdp_wrapped_module.` alone is left alone. A test whether a name
+equals `_fpw_module` is reported.
 
-The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0: tests for the old name are reported. So is,
-as a hint, `model.module.module`, which up to 1.12 was needed to get behind the second wrapper.""",
+The flat parameter was renamed from `flat_param` to `_flat_param` in 2.0: tests for the old name are reported.
+`model.module.module`, which reached the user's module up to 1.12, is a hint.""",
         applicability="safe or manual",
         removed="2.0",
         floor="1.13",
@@ -333,11 +333,11 @@ CHECKPOINT = Rule(
         code="FSDP608",
         name="checkpoint-prefix-dot",
         summary=f"a dot behind `{_PREFIX}`, which ends with one since torch 2.0",
-        explanation=f"""\
-`{_PREFIX}`, the part that activation checkpointing adds to the names of parameters, was
-`_checkpoint_wrapped_module` in torch 1.13 and is `_checkpoint_wrapped_module.` with a dot since 2.0. With a second
-dot behind it nothing matches, without an error. The rewrite takes the second dot away.
-`_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the name without a dot.""",
+        explanation="""\
+`_CHECKPOINT_PREFIX` is the part that activation checkpointing adds to parameter names. It was
+`_checkpoint_wrapped_module` in torch 1.13 and is `_checkpoint_wrapped_module.`, with a dot, since 2.0. A second dot
+never matches, without an error. The fix removes the second dot. `_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the
+name without a dot.""",
         applicability="safe or manual",
         floor="2.0",
         severity=Severity.CHANGES,

@@ -186,14 +186,14 @@ RULE = Rule(
         name="removed-fsdp-member",
         summary="a private member of FSDP models that torch 2.0 or 2.1 removed, or a list of their handles",
         explanation="""\
-torch 2.0 turned most private methods of `FullyShardedDataParallel` into functions of private modules
-(`_runtime_utils`, `_unshard_param_utils`, `_state_dict_utils`), and 2.1 replaced the list `_handles` by the one
-`_handle`, and what was kept by handles by attributes of that; functions such as `_runtime_utils._unshard` take one
-handle since. Since FSDP looks up unknown attributes in the module that it wraps, the error may name the user's class.
+torch 2.0 replaced most private methods of `FullyShardedDataParallel` by functions in private modules
+(`_runtime_utils`, `_unshard_param_utils`, `_state_dict_utils`). torch 2.1 replaced the list `_handles` by a single
+`_handle` and moved the state of handles to its attributes. Functions such as `_runtime_utils._unshard` take one handle
+since. FSDP looks up unknown attributes in the wrapped module, so the error may name the user's class.
 
-The property `params_with_grad` becomes the list that it was. All others are manual: the finding says what has taken
-their place. A member is reported on what this file builds as an FSDP model, and, where no other class has such a
-name, on anything else in a file that imports FSDP.""",
+The property `params_with_grad` is replaced by an equal list. All other members are manual, and the reason names the
+replacement. A member is reported on models that this file builds with FSDP. It is reported on any other object, too,
+if no other class has such a name and the file imports FSDP.""",
         applicability="safe or manual",
         removed="2.0",
         severity=Severity.BREAKS,

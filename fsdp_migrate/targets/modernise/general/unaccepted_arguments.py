@@ -176,14 +176,14 @@ RULE = Rule(
         name="argument-not-in-every-torch",
         summary="a call with arguments that some supported torch does not accept",
         explanation="""\
-Every torch release's signatures are read from its wheels. A call of a function, a class or a static method of
-`torch.distributed` and the modules around it is reported if a release of the supported range rejects it: an unknown
-keyword, too many positional arguments, a missing one. Calls with `*args` or `**kwargs` are not judged. Where a rule
-of its own speaks of the call, this one is silent.
+The signatures of every torch release are read from its wheels. A call of a function, a class or a static method of
+`torch.distributed` and the modules around it is reported if a supported release rejects it: an unknown keyword, too
+many positional arguments, a missing argument. Calls with `*args` or `**kwargs` are not judged. The rule is silent if a
+special rule handles the call.
 
-What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands
-under a condition that is not a version check or in a function with its own import of something new, and may well
-never run there: then it is a hint. A call that no known release accepts is left alone.""",
+A call that the newest supported release rejects breaks. A call that only older releases reject breaks as well, unless
+it may never run there: under a condition that is not a version check, or in a function with its own import of
+something new, it is a hint. A call that no known release accepts is left alone.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

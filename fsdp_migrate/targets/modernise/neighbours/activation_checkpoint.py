@@ -137,12 +137,12 @@ OFFLOAD = Rule(
     RuleCard(
         code="FSDP831",
         name="checkpoint-wrapper-offload",
-        summary="`checkpoint_wrapper(offload_to_cpu=...)`, a parameter of torch 1.11 to 1.13",
+        summary="`checkpoint_wrapper(offload_to_cpu=...)`, removed in torch 2.0",
         explanation="""\
-Torch 2.0 ignores the argument and recomputes; since 2.1 it goes to `torch.utils.checkpoint`, which hands it to the
-module's `forward` or refuses it. `False` is dropped. What `True` means depends on the torch that the code was written
-for: 1.13 offloaded *instead of* recomputing, today `offload_wrapper(module)`; 1.11 and 1.12 did both, today
-`offload_wrapper(checkpoint_wrapper(module))`.""",
+torch 2.0 ignores the argument and recomputes. Since 2.1 it goes to `torch.utils.checkpoint`, which passes it to the
+module's `forward` or rejects it. The fix removes `False`. The meaning of `True` depends on the torch release that the
+code was written for. 1.13 offloaded *instead of* recomputing: write `offload_wrapper(module)`. 1.11 and 1.12 did both:
+write `offload_wrapper(checkpoint_wrapper(module))`.""",
         applicability="safe or manual",
         removed=_OFFLOAD_REMOVED,
         flags=(
@@ -167,10 +167,11 @@ APPLY = Rule(
     RuleCard(
         code=APPLY_CHECKPOINTING,
         name="apply-activation-checkpointing",
-        summary="`apply_activation_checkpointing_wrapper`, a name from before torch 1.13",
+        summary="`apply_activation_checkpointing_wrapper`, renamed to `apply_activation_checkpointing` before torch "
+        "1.13",
         explanation="""\
-No release has this name: it is from nightlies before torch 1.13, which released the function as
-`apply_activation_checkpointing` with the same arguments. Tutorials still show the old one.""",
+No release has this name. It is from nightly builds before torch 1.13, which released the function as
+`apply_activation_checkpointing` with the same arguments. Some tutorials still show the old name.""",
         applicability="safe or manual",
         removed="1.13",
         flags=(
@@ -193,9 +194,9 @@ OLD_MODULE = Rule(
     RuleCard(
         code=CHECKPOINT_MODULE,
         name="old-checkpoint-wrapper-module",
-        summary="an import from `_checkpoint._checkpoint_wrapper`, the module's name in torch 1.11",
+        summary="an import from `_checkpoint._checkpoint_wrapper`, renamed to `checkpoint_wrapper` in torch 1.12",
         explanation="""\
-Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
+torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         applicability="safe",
         removed="1.12",
         flags=(
@@ -218,9 +219,10 @@ REENTRANT = Rule(
         name="checkpoint-use-reentrant",
         summary="`torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`",
         explanation="""\
-`checkpoint` warns since torch 2.1, `checkpoint_sequential` since 2.2. The default is still True in 2.15, although the
-warnings have announced its end for 2.4 and 2.9.
-The fix writes `use_reentrant=True`, which keeps what the code does. The implementation without reentry, False, is the
+`checkpoint` without the argument is deprecated since torch 2.1, `checkpoint_sequential` since 2.2. The default is
+still True in 2.15, although the warnings announced its end for 2.4 and 2.9.
+
+The fix writes `use_reentrant=True`, which keeps the behaviour. The non-reentrant implementation, False, is the
 recommended one: choose it yourself.""",
         applicability="safe",
         severity=Severity.HINT,

@@ -94,13 +94,13 @@ RULE = Rule(
     RuleCard(
         code="FSDP805",
         name="device-autocast-state",
-        summary="`torch.get_autocast_gpu_dtype` and its kin for one device, instead of the functions that take it",
+        summary="`torch.get_autocast_gpu_dtype` and related functions of one device, deprecated since torch 2.4",
         explanation="""\
-The functions of one device (`gpu`, `cpu`, `xla`, `ipu`) that read or set autocast's dtype, or whether it is enabled,
-warn since torch 2.4. The same release brought `torch.get_autocast_dtype`, `set_autocast_dtype` and a device for
-`is_autocast_enabled` and `set_autocast_enabled`; those two mean CUDA without one, which is not deprecated.
+The functions of one device (`gpu`, `cpu`, `xla`, `ipu`) that read or set the dtype of autocast, or whether it is
+enabled, are deprecated since torch 2.4. It added `torch.get_autocast_dtype`, `set_autocast_dtype` and a device for
+`is_autocast_enabled` and `set_autocast_enabled`. The last two mean CUDA without a device, which is not deprecated.
 
-Where a file uses `torch.jit`, a question whether autocast is enabled is left: TorchScript has
+In a file that uses `torch.jit` a test whether autocast is enabled is left alone: TorchScript has
 `torch.is_autocast_cpu_enabled()`, but no `torch.is_autocast_enabled("cpu")` (seen with torch 2.13).""",
         applicability="safe or manual",
         deprecated=_SINCE,

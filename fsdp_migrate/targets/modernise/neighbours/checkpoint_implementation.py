@@ -114,10 +114,10 @@ COMPOSABLE = Rule(
         code="FSDP835",
         name="composable-checkpoint",
         summary=f"`{_REENTRANT}` of `torch.distributed._composable.checkpoint`",
-        explanation=f"""\
-In torch 2.0 the function takes `{_REENTRANT}`, by default True. Since 2.1 it always checkpoints without reentering
-autograd: 2.1 to 2.4 raise TypeError for the argument, later ones take False and raise NotImplementedError for True.
-False is dropped where 2.0 is not supported. A call without it changes between 2.0 and 2.1.""",
+        explanation="""\
+In torch 2.0 the function accepts `use_reentrant`, by default True. Since 2.1 it is never reentrant: 2.1 to 2.4
+raise TypeError for the argument, and later releases accept False and raise NotImplementedError for True. The fix
+removes False if 2.0 is not supported. A call without the argument changes its behaviour between 2.0 and 2.1.""",
         applicability="safe or manual",
         removed="2.1",
         floor="2.1",
@@ -143,11 +143,11 @@ WRAPPER = Rule(
     RuleCard(
         code="FSDP836",
         name="checkpoint-wrapper-implementation",
-        summary="`checkpoint_wrapper` with torch's own choice of the implementation, or with the one that warned",
+        summary="`checkpoint_wrapper` with the default implementation, which changed in torch 2.2, or with `REENTRANT`",
         explanation="""\
-The default of `checkpoint_wrapper` is `CheckpointImpl.REENTRANT` up to torch 2.1 and `NO_REENTRANT` since 2.2, which is
-a hint while both are supported: results are equal, but the reentrant form takes no keyword arguments and needs an
-input with a gradient. An explicit `REENTRANT` warns from 2.1 to 2.10, and no more since.""",
+The default of `checkpoint_wrapper` is `CheckpointImpl.REENTRANT` up to torch 2.1 and `NO_REENTRANT` since 2.2. That is
+a hint while both are supported: results are equal, but the reentrant implementation accepts no keyword arguments and
+needs an input with a gradient. An explicit `REENTRANT` is deprecated from 2.1 to 2.10.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

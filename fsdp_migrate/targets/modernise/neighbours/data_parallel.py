@@ -70,11 +70,11 @@ RULE = Rule(
         code="FSDP815",
         name="data-parallel-arguments",
         summary=f"`{_CHECK}` and `{_BROADCAST}` of DistributedDataParallel",
-        explanation=f"""\
-`{_CHECK}` has done nothing since before torch 1.11, and warns where it is true: it is dropped. `{_BROADCAST}` warns
-since 2.13 wherever it is given. True is the default on every release, and is dropped. False is left to you: the new
-`forward_sync_buffers=False` copies the buffers from rank 0 when the model is built, which `{_BROADCAST}=False` does
-not, and older releases do not have it; that is a hint.""",
+        explanation="""\
+`check_reduction` has had no effect since before torch 1.11, and gives a warning if it is true. The fix removes it.
+`broadcast_buffers` is deprecated since 2.13 with any value. The fix removes True, the default on every release.
+False is manual and a hint: its successor `forward_sync_buffers=False` copies the buffers from rank 0 when the model
+is built, which `broadcast_buffers=False` does not, and older releases do not have it.""",
         applicability="safe or manual",
         deprecated="1.11",
         flags=(

@@ -162,9 +162,9 @@ PARTIAL_OF_REDUCE_OP = Rule(
         name="partial-of-reduce-op",
         summary="`Partial(ReduceOp...)`, where DTensor's placement takes a string",
         explanation="""\
-Since torch 2.4, where `Partial` took the place of `_Partial`, its argument is the name of the reduction. A `ReduceOp`
-is accepted without a word up to 2.9, and fails when the tensor is redistributed; since 2.10 it raises TypeError.
-`ReduceOp.AVG` becomes `"avg"`, and so on.""",
+Since torch 2.4, where `_Partial` was renamed to `Partial`, its argument is the name of the reduction. Up to 2.9 a
+`ReduceOp` is accepted silently and fails when the tensor is redistributed. Since 2.10 it raises TypeError. The fix
+turns `ReduceOp.AVG` into `"avg"`, and so on.""",
         applicability="safe or manual",
         removed="2.10",
         floor=None,
@@ -187,12 +187,12 @@ CALLBACKS = Rule(
     RuleCard(
         code="FSDP613",
         name="distribute-module-callbacks",
-        summary="an `input_fn` or `output_fn` of `distribute_module` with other parameters than some torch hands it",
+        summary="an `input_fn` or `output_fn` of `distribute_module` without the module as first parameter",
         explanation="""\
-Since torch 2.3 the callbacks of `distribute_module` take the module, the inputs (or outputs) and the mesh; those with
-two parameters still work and give a FutureWarning (a UserWarning in 2.3). A lambda, or a function of the file that is
-used for nothing else, gets the parameter. Before 2.3 they are called without the module: three parameters that have
-to be given are reported where such a release is supported.""",
+Since torch 2.3 the callbacks of `distribute_module` take the module, the inputs (or outputs) and the mesh. Callbacks
+with two parameters still work and give a FutureWarning (a UserWarning in 2.3). The fix adds the parameter to a lambda,
+and to a function of the file that has no other use. Before 2.3 callbacks are called without the module: those with
+three required parameters are reported if such a release is supported.""",
         applicability="safe or manual",
         deprecated="2.3",
         floor="2.3",

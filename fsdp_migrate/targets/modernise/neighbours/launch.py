@@ -214,11 +214,11 @@ LOCAL_RANK = Rule(
         name="local-rank-option",
         summary="an option `--local_rank` where torch.distributed.launch passes `--local-rank`",
         explanation="""\
-`python -m torch.distributed.launch` passes `--local_rank=N` up to torch 1.13 and `--local-rank=N` since 2.0: a script
-that knows only the old option stops with "unrecognized arguments" or, with `parse_known_args`, goes on without it.
-`torchrun` passes neither. With both spellings a script runs everywhere; the attribute stays `local_rank`.
+`python -m torch.distributed.launch` passes `--local_rank=N` up to torch 1.13 and `--local-rank=N` since 2.0. A script
+that only accepts the old option stops with "unrecognized arguments" or, with `parse_known_args`, continues without it.
+`torchrun` passes neither. The fix adds the new spelling; the attribute stays `local_rank`.
 
-It breaks where the file itself names torch.distributed.launch, in a comment say; elsewhere this is a hint.""",
+It breaks if the file itself names torch.distributed.launch, for example in a comment. Otherwise it is a hint.""",
         applicability="safe or manual",
         severity=Severity.BREAKS,
         flags=(
@@ -251,12 +251,12 @@ LAUNCH = Rule(
         name="distributed-launch",
         summary="`torch.distributed.launch`, imported or started by a command in a string or a notebook",
         explanation="""\
-The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which gives the
-local rank in the environment variable `LOCAL_RANK` and not as an option.
+The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which passes the
+local rank in the environment variable `LOCAL_RANK` instead of an option.
 
-Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...` and cells
-under `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to start it (a docstring,
-a log message, the text of an error, a parser's help) is a hint. Shell scripts beside the code are not looked at.""",
+Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...`, and cells
+with `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to run it (a docstring, a
+log message, an error, a parser's help) is a hint. Shell scripts are not checked.""",
         applicability="manual",
         deprecated="1.11",
         flags=(

@@ -141,17 +141,17 @@ RULE = Rule(
     RuleCard(
         code="FSDP614",
         name="mesh-groups",
-        summary=f"`{_ONE}()` of a device mesh with several dimensions, `{_OLD}` or `{_INFOS}`",
-        explanation=f"""\
-Without a dimension `DeviceMesh.{_ONE}` gave the list of all groups in torch 2.2 and 2.3 if the mesh has more than one.
-Since 2.4 that is a RuntimeError, and `{_ALL}()` gives the list. Torch 2.0 and 2.1 had `{_OLD}` for both: with a
-dimension it is `{_ONE}` since 2.2, without one `{_ALL}`. The private list `{_INFOS}`, whose tuples have the name
-and the ranks of a group, was removed in 2.8.
+        summary="`get_group()` of a mesh with several dimensions, `get_dim_groups` or `_dim_group_infos`",
+        explanation="""\
+In torch 2.2 and 2.3 `DeviceMesh.get_group` without a dimension returned the list of all groups if the mesh has more
+than one dimension. Since 2.4 that raises RuntimeError, and `get_all_groups()` returns the list. torch 2.0 and 2.1
+had `get_dim_groups` for both: use `get_group` with a dimension (since 2.2) and `get_all_groups` without. The
+private list `_dim_group_infos`, with name and ranks of each group, was removed in 2.8.
 
-A mesh has several dimensions where it is built with their sizes or names in a tuple, and where the result of the call
-is unpacked, indexed or iterated over. It is a mesh where the file builds it or annotates it, also as `Optional`.
-`{_OLD}` and `{_INFOS}` are names of meshes only, and found where nothing says what they are read off; the
-fix is unsafe there.""",
+A mesh has several dimensions if it is built with a tuple of sizes or names, or if the result of the call is
+unpacked, indexed or iterated over. An object is a mesh if the file builds it or annotates it, also as `Optional`.
+`get_dim_groups` and `_dim_group_infos` are names of meshes only. They are reported on any other object, too, and the fix
+is unsafe there.""",
         applicability="safe, unsafe or manual",
         removed=_ALL_SINCE,
         floor=_ALL_SINCE,

@@ -107,14 +107,14 @@ RULE = Rule(
     RuleCard(
         code="FSDP804",
         name="positional-sharded-grad-scaler",
-        summary="`ShardedGradScaler` built from positions, which torch 2.3 moved by one",
+        summary="positional arguments of `ShardedGradScaler`, which torch 2.3 moved by one",
         explanation="""\
-Up to torch 2.2 the first position is `init_scale`; since 2.3 it is `device`, and the rest follows.
-`ShardedGradScaler(1024.0)` is accepted all the same: the device is then 1024.0 and the scale starts at 65536. Keywords
-mean the same everywhere. Note that `backoff_factor` comes before `growth_factor`, the other way round than in
-`GradScaler`.
+Up to torch 2.2 the first position is `init_scale`. Since 2.3 it is `device`, and the others follow.
+`ShardedGradScaler(1024.0)` is accepted all the same: the device is then 1024.0, and the scale starts at 65536.
+Keywords mean the same on all releases. Note that `backoff_factor` comes before `growth_factor`; in `GradScaler` it is
+the other way round.
 
-Without torch 2.3 or newer in the supported range this is a hint. A first argument that may be either is reported.""",
+It is a hint if no torch 2.3 or newer is supported. It is manual if the first argument may be a scale or a device.""",
         applicability="safe or manual",
         severity=Severity.CHANGES,
         flags=(

@@ -66,10 +66,10 @@ SWALLOWED = Rule(
         name="swallowed-legacy-error",
         summary="a legacy optimizer-state call whose error is swallowed",
         explanation="""\
-A change open upstream makes the legacy methods raise NotImplementedError, which is a RuntimeError. Inside a `try`
-that catches RuntimeError, Exception or everything and goes on, training then restarts with a fresh optimizer and
-nobody is told. The same holds for TypeError and AttributeError handlers that were written to probe the torch version.
-FSDP101-105 are unsafe in such a place: `state_dict_type` does not restore the type after an exception.""",
+An upstream change that is not merged yet makes the legacy methods raise NotImplementedError, a RuntimeError. A `try`
+that catches RuntimeError, Exception or everything and continues then restarts training with a new optimizer, without a
+message. The same holds for TypeError and AttributeError handlers that were written to test the torch version. FSDP101
+to FSDP105 are unsafe there, because `state_dict_type` does not restore the type after an exception.""",
         applicability="manual",
         deprecated="2.0",
         flags=(
@@ -115,9 +115,9 @@ DISCARDED = Rule(
         name="discarded-optim-state",
         summary="a converted optimizer state dict that nothing loads",
         explanation="""\
-The methods that prepare a state dict for loading only convert it; `optimizer.load_state_dict` loads it. Where the
-result is dropped, or bound to a name that nothing reads, the optimizer starts afresh on every resume. A widely copied
-tutorial had this fault.""",
+The methods that prepare a state dict for loading only convert it; `optimizer.load_state_dict` loads it. If the result
+is dropped, or assigned to a name that is never read, every resume starts with a new optimizer. A widely copied
+tutorial had this bug.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

@@ -88,14 +88,14 @@ RULE = Rule(
         name="optim-input",
         summary="`optim_input` is passed to an optimizer-state method",
         explanation="""\
-The optimizer-state methods once took the parameters or groups that the optimizer was built from. Since torch 1.13
-they read the order from the optimizer and warn about `optim_input`. The argument is dropped where the optimizer is
-passed too; later positional arguments become keywords. Calls that FSDP101-105 rewrite lose it on the way and are
-not reported here.
+The optimizer-state methods once took the parameters or groups that the optimizer was built from. `optim_input` is
+deprecated since torch 1.13: the methods read the order from the optimizer. The fix removes the argument if the
+optimizer is passed, too, and turns later positions into keywords. Calls that FSDP101 to FSDP105 rewrite are not
+reported here.
 
-Where both are passed torch still goes by `optim_input`. If that has another order than the optimizer, the ids change
-with the fix, and are the right ones then. It is safe where the two are visibly the same: `optim.param_groups`, or what
-the optimizer is built from.""",
+If both are passed, torch still uses `optim_input`. If its order differs from the optimizer's, the fix changes the ids,
+to the right ones. It is safe if the two are visibly the same: `optim.param_groups`, or the value that the optimizer is
+built from.""",
         applicability="safe, unsafe or manual",
         deprecated="1.13",
         floor="1.13",

@@ -126,12 +126,12 @@ THIRD_POSITIONAL = Rule(
     RuleCard(
         code="FSDP108",
         name="optim-state-dict-third-positional",
-        summary="a process group as third position of `optim_state_dict`",
+        summary="a process group as the third position of `optim_state_dict`",
         explanation="""\
-`FSDP.optim_state_dict(model, optim, group)` was torch 2.0's order. Since 2.1 the third position is a state dict, and
-a process group there fails when the state is saved. `group=` means the same on both. The fix is safe where the file
-makes the group (`dist.new_group()`, `dist.group.WORLD`) or annotates it as a `ProcessGroup`; what only its name says to
-be one is unsafe.""",
+`FSDP.optim_state_dict(model, optim, group)` is the order of torch 2.0. Since 2.1 the third position is a state dict,
+and a process group there fails when the state is saved. `group=` means the same on both. The fix is safe if the file
+creates the group (`dist.new_group()`, `dist.group.WORLD`) or annotates it as a `ProcessGroup`. It is unsafe if only
+the name says so.""",
         applicability="safe or unsafe",
         removed="2.1",
         flags=(
@@ -165,12 +165,12 @@ HOOKS = Rule(
     RuleCard(
         code="FSDP109",
         name="optim-state-dict-hooks",
-        summary="the optimizer-state hooks of torch 2.0",
+        summary="the optimizer-state hooks, removed in torch 2.1",
         explanation="""\
 `FSDP.optim_state_dict_post_hook` and `load_optim_state_dict_pre_hook` exist in torch 2.0 only; 2.1 removed them
-without a warning. `optim_state_dict` and `optim_state_dict_to_load` take over, the latter with
-`is_named_optimizer=True`, which the hook had built in. The post hook ignored its `group`; where one is passed the fix
-is unsafe, since the new method obeys it.""",
+without a deprecation. Their successors are `optim_state_dict` and `optim_state_dict_to_load`, the latter with
+`is_named_optimizer=True`, which the hook always used. The post hook ignored `group`. The fix is unsafe if one is
+passed, because the new method uses it.""",
         applicability="safe, unsafe or manual",
         removed="2.1",
         floor="2.1",

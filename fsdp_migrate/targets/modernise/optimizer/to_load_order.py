@@ -169,13 +169,15 @@ RULE = Rule(
     RuleCard(
         code="FSDP107",
         name="optim-state-dict-to-load-order",
-        summary="positional arguments of `optim_state_dict_to_load` in an order that a supported torch does not take",
-        explanation=f"""\
-`FSDP.{METHOD}` took `(optim_state_dict, model, optim)` in torch 2.0 and takes `(model, optim, optim_state_dict)`
-since 2.1. Code in the old order fails only when a job resumes. The keywords are the same on every release, so the
-rewrite is to name them. Which argument is which is read from what the names are bound to and how they are called;
-where that is not certain, the finding is manual. The fifth position was the group in 2.0 and is `load_directly` since:
-a group there makes the call load the optimizer by itself, on all ranks of the default group.""",
+        summary="positional arguments of `optim_state_dict_to_load`, whose order changed in torch 2.1",
+        explanation="""\
+`FSDP.optim_state_dict_to_load` takes `(optim_state_dict, model, optim)` in torch 2.0 and `(model, optim,
+optim_state_dict)` since 2.1. Code in the old order only fails when a job resumes. The keywords are the same on
+every release, so the fix writes them. It finds out which argument is which from the values of the names and their
+spelling; the finding is manual if that is not certain.
+
+The fifth position was the group in 2.0 and is `load_directly` since: with a group there, the call loads the
+optimizer itself, on all ranks of the default group.""",
         applicability="safe, unsafe or manual",
         removed="2.1",
         severity=Severity.BREAKS,

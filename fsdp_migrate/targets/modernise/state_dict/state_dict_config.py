@@ -131,11 +131,11 @@ POSITIONAL = Rule(
     RuleCard(
         code="FSDP202",
         name="positional-state-dict-config",
-        summary="a full state-dict config built from two positions",
+        summary="a full state-dict config with two positional arguments",
         explanation="""\
 `FullStateDictConfig(True, True)` means `offload_to_cpu, rank0_only` on every release but torch 2.1, where the second
-position is `use_dtensor`: there every rank silently keeps the full state. Keywords mean the same everywhere. Without
-torch 2.1 in the supported range this is a hint.""",
+position is `use_dtensor`: there every rank silently keeps the full state. Keywords mean the same on all releases. It
+is a hint if torch 2.1 is not supported.""",
         applicability="safe",
         severity=Severity.CHANGES,
         flags=(
@@ -158,10 +158,11 @@ WRONG_CLASS = Rule(
     RuleCard(
         code="FSDP203",
         name="wrong-optim-state-dict-config",
-        summary="an optimizer config of another class than the state-dict type takes",
+        summary="an optimizer config of the wrong class for the state-dict type",
         explanation="""\
-FSDP compares the class of a config with the one of the type, and takes no base class: `OptimStateDictConfig()`, as
-torch's own docstring once showed, raises RuntimeError under every type, and so does the class of another type.""",
+FSDP compares the class of the config with the class that the type requires, and accepts no base class.
+`OptimStateDictConfig()`, as in an old docstring of torch, raises RuntimeError under every type, and so does the class
+of another type.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(
@@ -197,8 +198,9 @@ USE_DTENSOR = Rule(
         name="use-dtensor-field",
         summary="`use_dtensor=` on a state-dict config, a field of torch 2.1 only",
         explanation="""\
-The field existed in torch 2.1 and is a TypeError on every other release. `use_dtensor=False` says what the others do
-anyway and is dropped; `use_dtensor=True` needs a model that was built with a `device_mesh` and is reported.""",
+The field exists in torch 2.1 only, and raises TypeError on every other release. `use_dtensor=False` is what the
+others do anyway, so the fix removes it. `use_dtensor=True` needs a model that was built with a `device_mesh`, and
+is manual.""",
         applicability="safe or manual",
         removed="2.2",
         severity=Severity.BREAKS,

@@ -177,12 +177,14 @@ MISSING_CONFIG = Rule(
     RuleCard(
         code="FSDP201",
         name="missing-optim-state-dict-config",
-        summary="a state-dict type for rank 0 only whose optimizer config is missing",
-        explanation=f"""\
-`{_MODEL_CONFIG}(rank0_only=True)` speaks of the model alone. `FSDP.optim_state_dict` and `optim_state_dict_to_load`
-follow the optimizer config, and without one every rank builds the full optimizer state: host memory for one copy per
-rank, and loading expects the full dict on every rank. The fix writes the missing config next to the model's, with
-the same `rank0_only`; it is unsafe because ranks other than 0 then get `{{}}`, and have to be ready for it.""",
+        summary="a rank-0 state-dict type without an optimizer config",
+        explanation="""\
+`FullStateDictConfig(rank0_only=True)` only affects the model state. `FSDP.optim_state_dict` and
+`optim_state_dict_to_load` use the optimizer config. Without one every rank builds the full optimizer state, which
+needs host memory for one copy per rank, and loading expects the full dict on every rank.
+
+The fix adds the missing config with the same `rank0_only`. It is unsafe because the other ranks then get `{}` and
+have to handle it.""",
         applicability="unsafe or manual",
         floor=_FLOOR,
         severity=Severity.CHANGES,
@@ -248,15 +250,15 @@ DEPRECATED = Rule(
     RuleCard(
         code="FSDP210",
         name="state-dict-type-deprecated",
-        summary="`FSDP.state_dict_type` and `FSDP.set_state_dict_type`, which warn since torch 2.4",
+        summary="`FSDP.state_dict_type` and `FSDP.set_state_dict_type`, deprecated since torch 2.4",
         explanation="""\
-Both methods warn (FutureWarning, torch 2.4 to 2.15) and name `torch.distributed.checkpoint.state_dict` as their
-successor. Nothing removes them up to 2.15, and the successor is not the same thing: it may step the optimizer to
-fill its state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving there is
-a migration of its own, so this is a hint.
+Both methods give a FutureWarning since torch 2.4, which names `torch.distributed.checkpoint.state_dict` as their
+successor. No release up to 2.15 removes them. The successor is not equivalent: it may step the optimizer to fill its
+state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving to it is a migration
+of its own, so this is a hint.
 
-FSDP101-105 emit `FSDP.state_dict_type` on purpose: it is the only form that gives the same values on the same ranks
-and devices on every release from 2.1 on.""",
+FSDP101 to FSDP105 write `FSDP.state_dict_type` on purpose: only this form gives the same values on the same ranks and
+devices on every release since 2.1.""",
         applicability="manual",
         deprecated="2.4",
         severity=Severity.HINT,

@@ -65,9 +65,9 @@ RULE = Rule(
         name="policy-object-in-or-policy",
         summary="a `ModuleWrapPolicy` or `CustomPolicy` among the policies of `_or_policy`",
         explanation="""\
-`_or_policy` calls each of its policies with a module. `ModuleWrapPolicy` has been an object that can be called since
-torch 2.2; with 2.0 and 2.1 that raises TypeError. `CustomPolicy` can never be called. Functions such as
-`transformer_auto_wrap_policy`, with their arguments in a `partial`, work on every release.""",
+`_or_policy` calls each of its policies with a module. `ModuleWrapPolicy` is callable since torch 2.2; on 2.0 and 2.1
+the call raises TypeError. `CustomPolicy` is never callable. Functions such as `transformer_auto_wrap_policy`, with
+their arguments in a `partial`, work on every release.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

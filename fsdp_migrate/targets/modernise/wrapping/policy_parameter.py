@@ -255,14 +255,15 @@ RULE = Rule(
     RuleCard(
         code="FSDP401",
         name="policy-unwrapped-params",
-        summary="a wrap policy with the parameter `unwrapped_params`",
-        explanation=f"""\
-FSDP calls a wrap policy by keyword. Up to torch 1.13 the third keyword is `{OLD}`, since 2.0 it is `{NEW}`; the
-value is the same, the number of parameters not wrapped yet. A policy with the old name raises TypeError when the
-model is built, and there was never a warning. One that looks the old name up in its `**kwargs` is reported, too.
+        summary="the wrap-policy parameter `unwrapped_params`, renamed to `nonwrapped_numel` in torch 2.0",
+        explanation="""\
+FSDP calls a wrap policy by keyword. The third keyword, `unwrapped_params`, was renamed to `nonwrapped_numel` in
+torch 2.0 without a deprecation; the value is the same, the number of parameters that are not wrapped yet. A policy
+with the old name raises TypeError when the model is built. A policy that reads the old name from its `**kwargs` is
+reported, too.
 
-The parameter and its uses are renamed where the function goes straight into FSDP: by its name, through
-`functools.partial`, a variable or a dict of arguments, and nowhere else. Any other use is manual.""",
+The fix renames the parameter and its uses if the function is only passed to FSDP: by its name, through
+`functools.partial`, a variable or a dict of arguments. Otherwise it is manual.""",
         applicability="safe or manual",
         removed="2.0",
         floor="2.0",

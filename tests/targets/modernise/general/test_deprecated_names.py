@@ -131,10 +131,12 @@ def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
 def test_modules_that_the_data_does_not_read_warn_too(module: str) -> None:
     text = f"from {module} import all_gather, gather\nall_gather(x)\ngather(x)\n"
     new = "torch.distributed._functional_collectives.all_gather_single"
-    expected = f"torch recommends `{new}`, which gives one tensor instead of a tuple"
+    expected = f"torch recommends `{new}`, which gives one tensor instead of a tuple: check whether it is equivalent"
     ((line, severity, reason),) = found(text)
     assert (line, severity, reason) == (1, "deprecated", expected)
-    assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` is deprecated since torch 2.12"]
+    assert [finding.message for finding in lint(text, "FSDP610")] == [
+        f"`{module}.all_gather` is deprecated since torch 2.12"
+    ]
     check_noop(text, "FSDP610", torch=">=2.1,<2.12")
 
 
