@@ -33,13 +33,15 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
 )
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
-@click.option("--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more where needed]")
+@click.option(
+    "--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more if a fixture needs them]"
+)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="Where the ranks run; auto takes GPUs where there are enough.",
+    help="Where the ranks run; auto uses GPUs if there are enough.",
 )
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
 @click.option("--full", is_flag=True, help="Every sharding strategy and optimizer, on 2 and 4 ranks.")
@@ -51,7 +53,7 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     "to_rewrite",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="Compare this program with what a rewrite makes of it; may be repeated.",
+    help="Compare this program with its rewrite; may be repeated.",
 )
 @click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
 @click.option(
@@ -61,8 +63,8 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     help="Number of machines; this and the next three are as for torchrun.",
 )
 @click.option("--node-rank", type=click.IntRange(min=0), help="The number of this machine.")
-@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet.")
-@click.option("--rdzv-backend", metavar="NAME", help="How they meet.")
+@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Address of the rendezvous.")
+@click.option("--rdzv-backend", metavar="NAME", help="Backend of the rendezvous.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "markdown"]),

@@ -150,8 +150,8 @@ private list `_dim_group_infos`, with name and ranks of each group, was removed 
 
 A mesh has several dimensions if it is built with a tuple of sizes or names, or if the result of the call is
 unpacked, indexed or iterated over. An object is a mesh if the file builds it or annotates it, also as `Optional`.
-`get_dim_groups` and `_dim_group_infos` are names of meshes only. They are reported on any other object, too, and the fix
-is unsafe there.""",
+`get_dim_groups` and `_dim_group_infos` are names of meshes only. They are reported on any other object, too, and the
+fix is unsafe there.""",
         applicability="safe, unsafe or manual",
         removed=_ALL_SINCE,
         floor=_ALL_SINCE,
