@@ -372,7 +372,7 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
         text.print_document(config_answer.document(path, found, excluded=excluded))
     else:
         if excluded:
-            text.print_document(f"# {filesystem.printable(path)} is left out where folders are searched (exclude)")
+            text.print_document(f"# {filesystem.printable(path)} is skipped in folders (exclude)")
         text.print_document("\n".join(config_answer.lines(found)))
 
 

@@ -109,7 +109,7 @@ def _check(options: dict[str, Any]) -> None:
     if options["unsafe_fixes"] and not options["to_rewrite"]:
         raise click.UsageError("--unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need")
     if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
-        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet")
+        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous")
 
 
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
@@ -127,7 +127,7 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
         left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
         raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
     if not _has_scenario(changes[0].before):
-        raise click.UsageError(f"{before}: there is no function scenario(trial) in it, which is what the ranks run")
+        raise click.UsageError(f"{before}: has no function scenario(trial), which the ranks run")
     after = folder / str(len(list(folder.iterdir()))) / before.name
     after.parent.mkdir()
     after.write_bytes(changes[0].after)

@@ -81,7 +81,7 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Dra
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
-        message = f"internal: {error}; the file is left as it was, please report this"
+        message = f"internal: {error}; the file was not changed, please report this"
         return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
 
 

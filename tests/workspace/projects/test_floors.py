@@ -146,7 +146,7 @@ def test_the_lowest_floor_is_told_with_the_places_that_decide_it() -> None:
         [
             ".: torch>=2.10 is the lowest floor on which nothing is missing; requirements.txt:1 states torch>=2.3",
             "  n.py:1:36: FSDP600 `torch.distributed.fsdp.share_comm_ctx` is new in torch 2.10",
-            "  whatever the floor, 1 finding breaks on the newest torch: `fsdp-migrate lint` lists them",
+            "  with any lower bound, 1 finding breaks on the newest torch: `fsdp-migrate lint` lists them",
         ],
     )
     (answer,) = json.loads(run("lint", "--min-torch", "--output-format", "json").stdout)["projects"]
