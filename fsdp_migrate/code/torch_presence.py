@@ -77,7 +77,7 @@ def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:
     """The supported releases on which control can reach `node`, as far as the imports in front of it let it come.
 
     An import without a fallback that a release is too old for ends what runs on it. One that a release is too new for
-    does not: the import is to be mended, and then the rest has to run.
+    does not: the import is to be fixed, and then the rest has to run.
     """
     alive = facts.gates.alive(node)
     position = (node.lineno, node.col_offset)  # type: ignore[attr-defined]

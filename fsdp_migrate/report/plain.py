@@ -23,7 +23,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def fixed_line(finding: Finding) -> str:
-    """The line of a finding that a rewrite mended."""
+    """The line of a finding that a rewrite fixed."""
     return f"{shown_place(finding)}: {finding.code} {printable(finding.message)} [fixed]"
 
 

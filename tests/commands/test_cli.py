@@ -267,7 +267,7 @@ def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeyp
     result = run("lint", "a.py", "b.py", "c.py", "d.py", "e.py")
     assert result.exit_code == 3
     assert result.stdout.splitlines()[:3] == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: fix the syntax error]",
         "e.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; 3 files failed.",
     ]
@@ -300,7 +300,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
     result = run(*arguments)
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: fix the syntax error]",
         "error: c.py: not valid utf-8",
     ]
 

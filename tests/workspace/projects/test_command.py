@@ -127,7 +127,7 @@ def test_many_notes_are_cut_short(run: Run) -> None:
         "a/requirements.txt",
         "b/requirements.txt",
         "c/requirements.txt",
-        "It",
+        "2",
     ]
     assert notes[-1] == "2 projects more have the same reason; --show-torch-range lists them."
 

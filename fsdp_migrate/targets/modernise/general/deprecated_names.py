@@ -1,4 +1,4 @@
-"""FSDP610: a name whose use warns in the newest supported torch, whatever it is.
+"""FSDP610: a name whose use warns in the newest supported torch.
 
 It reads the deprecations of the API data and knows no name by itself, so that it also speaks of what a new release
 deprecates. Where another rule speaks of the same place, it is silent.

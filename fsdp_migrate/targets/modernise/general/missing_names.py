@@ -1,4 +1,4 @@
-"""FSDP600: a name that some supported torch does not have, whatever it is.
+"""FSDP600: a name that some supported torch does not have.
 
 It reads the API data directly and knows no name by itself. Where another rule speaks of the same place, it is silent.
 """

@@ -226,7 +226,7 @@ def _is_prefix(facts: ModuleFacts, home: Scope, name: str) -> bool:
 
 
 def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdict]:
-    """The expression that puts text with a dot behind `node`, None if there is none, and how to mend it."""
+    """The expression that puts text with a dot behind `node`, None if there is none, and how to fix it."""
     child: ast.AST = node
     parent = facts.structure.parents[node]
     if isinstance(parent, ast.BinOp) and parent.right is node:

@@ -1,4 +1,4 @@
-"""FSDP500: a call of torch whose arguments some supported release does not accept, whatever it is.
+"""FSDP500: a call of torch with arguments that some supported release does not accept.
 
 It reads the signatures of the API data. Where another rule speaks of the same call, it is silent.
 """

@@ -261,7 +261,7 @@ def _chained(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 
 def _is_told_at_import(chain: Chain, case: Case, plain: Sequence[str]) -> bool:
-    """Whether the finding is that of the import that the chain comes through, which also mends the chain."""
+    """Whether the finding is that of the import that the chain comes through, which also fixes the chain."""
     through_plain = any(f"{chain.path}.".startswith(f"{path}.") and moved(path, case.releases[-1]) for path in plain)
     if chain.base == "torch" and through_plain:
         return True
