@@ -1,4 +1,4 @@
-"""What a rule reports: a place, a problem, and how far the tool can mend it."""
+"""Findings of rules: a place, a message, and the fix if there is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Applicability(str, Enum):
 
 
 class Fix(NamedTuple):
-    """The edits that mend one finding, applied all together or not at all.
+    """The edits that fix one finding, applied all together or not at all.
 
     `releases` are the uses of imported names that they take away. `moves` are imports that the edits only bring up
     to date: if the fixes of a pass leave all of them unused, the imports go and the edits are not needed.

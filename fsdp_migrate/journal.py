@@ -80,7 +80,7 @@ def write_together(writes: Sequence[Write], tell: Tell) -> None:
     with _signals_wait() as signals, contextlib.ExitStack() as stack:
         new_files = [_prepared(write, stack) for write in writes]
         if signals:
-            tell(f"interrupted: {names} are as they were")
+            tell(f"interrupted: {names} did not change")
             return
         name = f"{PREFIX}{os.urandom(8).hex()}{SUFFIX}"
         entries = [entry for _, entry in new_files]
@@ -91,7 +91,7 @@ def write_together(writes: Sequence[Write], tell: Tell) -> None:
                     stack.enter_context(_journal(path, entries))
             _put_in_place(writes, new_files)
         except _HalfWritten:
-            tell(f"the change to {names} can neither be finished nor taken back: the next rewrite tries again")
+            tell(f"the change to {names} can neither be finished nor rolled back: the next rewrite tries again")
             raise
         except BaseException:
             _clear([*(entry.old_file for entry in entries), *journals])
@@ -198,7 +198,7 @@ def _recover(path: str, tell: Tell) -> None:
                 tell(_settled(entries))
             _clear([*(name for entry in entries for name in entry[1:3]), *journals, path])
     except OSError as error:
-        tell(f"{printable(path)}: what an earlier run began cannot be finished: {error.strerror or error}")
+        tell(f"{printable(path)}: the change of an earlier run cannot be finished: {error.strerror or error}")
     finally:
         os.close(descriptor)
 
@@ -211,11 +211,11 @@ def _settled(entries: Sequence[_Entry]) -> str:
     if all(entry.state == entry.old and _holds(entry.new_file, entry.new) for entry in waiting):
         for entry in waiting:
             os.replace(entry.new_file, entry.target)
-        return f"finished the change to {names}, in which an earlier run was killed"
+        return f"finished the change to {names}, which a killed run had begun"
     for entry, state in zip(entries, states):
         if state == entry.new and _holds(entry.old_file, entry.old):
             entry.take_back()
-    return f"took back the change to {names}, in which an earlier run was killed"
+    return f"rolled back the change to {names}, which a killed run had begun"
 
 
 def _holds(path: str, wanted: str) -> bool:

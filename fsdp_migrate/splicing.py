@@ -22,7 +22,7 @@ class RewriteError(Exception):
     @property
     def reason(self) -> str:
         """Why the fix was left out, for the user."""
-        return f"internal: {self}; the fix was left out, please report this"
+        return f"internal: {self}; the fix was skipped, please report this"
 
 
 class TooDeepError(RewriteError):

@@ -30,7 +30,7 @@ KINDS = {
     ),
     b"HINT": ("FSDP210", "state-dict-type", Severity.HINT, Applicability.MANUAL, None),
     b"BROKEN_API": ("FSDP303", "moved-flat-parameter", Severity.BREAKS, Applicability.MANUAL, "it is gone"),
-    b"BROKEN": ("FSDP001", "unparsable-file", Severity.BREAKS, Applicability.MANUAL, "mend the syntax error"),
+    b"BROKEN": ("FSDP001", "unparsable-file", Severity.BREAKS, Applicability.MANUAL, "fix the syntax error"),
 }
 
 

@@ -132,7 +132,7 @@ def test_more_code_than_fits_into_memory_is_named_and_not_analysed(monkeypatch: 
     assert (
         finding.message == "the file is not parsed: it has more than 1 million characters, which take too much memory"
     )
-    assert finding.reason == "split or exclude it; nothing else was checked"
+    assert finding.reason == "split or exclude it; nothing else in the file was checked"
     # What no rule has anything to look for in is clean, however long.
     assert codes("x = 1\n" * 200_000) == []
 

@@ -146,7 +146,7 @@ def _handed_on(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterat
         return
     if function.args.kwarg is None or function.args.kwarg.arg != value.id:
         return
-    doubt = f"`{function.name}` hands it on, maybe not to FSDP only"
+    doubt = f"`{function.name}` passes it on, maybe not only to FSDP"
     own = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
     cls = facts.structure.parents[function]
     for call in facts.structure.calls:
@@ -183,7 +183,7 @@ def _spread(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[
 
 def _stored(facts: ModuleFacts, attribute: ast.Attribute, one: Construction) -> Iterator[Given]:
     """The arguments in a dict that methods of a class keep in an attribute of the instance."""
-    doubt = f"`{ast.unparse(attribute)}` can be read from elsewhere too"
+    doubt = f"other code can also read `{ast.unparse(attribute)}`"
     cls = facts.structure.parents.get(facts.function(attribute))
     for node in facts.structure.attributes if isinstance(cls, ast.ClassDef) else ():
         same = node.attr == attribute.attr and ast.dump(node.value) == ast.dump(attribute.value)

@@ -37,7 +37,7 @@ def exported(facts: ModuleFacts, constructions: Callable[[ModuleFacts], Sequence
         for use in project.uses(name) or ():
             for one in constructions(use.facts):
                 if use.facts.reached(one.call) and _takes(use, one.call):
-                    doubt = f"{use.shown}:{use.node.lineno} takes it from here, and others may"
+                    doubt = f"{use.shown}:{use.node.lineno} imports it from here, and other code may, too"
                     yield from _made(facts, name, Construction(one.call, doubt))
 
 

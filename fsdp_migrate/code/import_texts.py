@@ -272,7 +272,7 @@ def _imported(
     facts: ModuleFacts, symbol: str, at: ast.AST, origins: list[Binding]
 ) -> tuple[str, list[EditImport | ImportBehind]]:
     if not origins:
-        raise CannotSupply(f"no import of FSDP here could also bring `{symbol}`: import it")
+        raise CannotSupply(f"the imports of FSDP here cannot bring in `{symbol}`: import it")
     for binding in origins:
         if binding.scope is not facts.scope(binding.node):
             raise CannotSupply(f"`{binding.name}` is imported under `global` or `nonlocal`: import `{symbol}` as well")
@@ -308,12 +308,12 @@ def _check_origin(facts: ModuleFacts, symbol: str, statement: ast.AST) -> None:
     if _takes_from_torch(statement):
         module = getattr(statement, "module", "")
         if not _offers(facts, module, symbol, statement):
-            raise CannotSupply(f"`{symbol}` cannot be imported from `{module}`: import it")
+            raise CannotSupply(f"`{symbol}` cannot be imported from `{module}`: import it from another place")
     elif not _offers(facts, PACKAGE, symbol, statement):
         raise CannotSupply(f"`{symbol}` cannot be imported from `{PACKAGE}` on every supported torch")
     elif not is_alone(facts, statement):
         text = " ".join(facts.source.segment(statement).split())
-        raise CannotSupply(f"`{text}` shares its line: put it on one of its own, or import `{symbol}`")
+        raise CannotSupply(f"`{text}` shares its line: put it on its own line, or import `{symbol}`")
 
 
 def _takes_from_torch(statement: ast.AST) -> bool:
@@ -342,7 +342,7 @@ def _free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) -
     for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
         if not any(_collides(facts, home, at, candidate) for home in homes):
             return candidate
-    raise CannotSupply(f"the name `{symbol}` is taken here: import it under another one")
+    raise CannotSupply(f"the name `{symbol}` is already used here: import it under another name")
 
 
 def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:

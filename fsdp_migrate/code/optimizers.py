@@ -47,11 +47,11 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
         found = list(_paired(facts, call, model))
         other = next((text for one in found if (text := _other(facts, call, one)) is not None), None)
         if other is not None:
-            raise NoOptimizer(f"{other} may be meant as well as `{ast.unparse(found[0])}`: pass `optim=`")
+            raise NoOptimizer(f"`{ast.unparse(found[0])}` may be the optimizer, and so may {other}: pass `optim=`")
     distinct = {ast.dump(receiver): receiver for receiver in found}
     if len(distinct) > 1:
         names = " and ".join(f"`{ast.unparse(node)}`" for node in distinct.values())
-        raise NoOptimizer(f"more than one optimizer could be meant ({names}): pass `optim=`")
+        raise NoOptimizer(f"several optimizers are possible ({names}): pass `optim=`")
     if not distinct:
         raise NoOptimizer(_not_found(facts, call))
     for optimizer in found:
@@ -90,12 +90,13 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
         result = results.pop()
         conversion = _conversion(facts, result)
         if conversion is not None:
-            raise NoOptimizer(f"the result goes through `{conversion}` before it is loaded: convert it once")
+            raise NoOptimizer(f"the result goes through `{conversion}` before it is loaded: convert it only once")
         loader = _loader(facts, result)
         if loader is not None:
             if isinstance(result, ast.Name) and _is_another_next_turn(facts, result, loader):
                 raise NoOptimizer(
-                    f"the next turn of the loop loads the same state into another `{ast.unparse(loader)}`"
+                    "the next iteration of the loop loads the same state into another "
+                    f"`{ast.unparse(loader)}`: convert it in the loop"
                 )
             yield loader
             continue
@@ -335,15 +336,15 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
         candidates = [argument.arg for argument in arguments if argument.arg.rpartition("_")[2] in OPTIMIZER_NAMES]
         if candidates:
             return (
-                f"`{candidates[0]}` is a parameter of {where} but the result is never loaded into it here: "
-                f"if it is the optimizer meant, pass `optim={candidates[0]}`"
+                f"`{candidates[0]}` is a parameter of {where}, but the result is not loaded into it here: "
+                f"pass `optim={candidates[0]}` if it is the optimizer"
             )
     if is_unused(facts, call):
         return (
-            f"the optimizer is not visible in {where} and the result is never used, so no optimizer is loaded: "
-            "pass the optimizer in and load the result into it"
+            f"{where} has no visible optimizer and does not use the result, so nothing is loaded: pass the "
+            "optimizer in and load the result into it"
         )
-    return f"the optimizer is not visible in {where}: pass it in and give it as `optim=`"
+    return f"{where} has no visible optimizer: add a parameter for it and pass it as `optim=`"
 
 
 def is_unused(facts: ModuleFacts, call: ast.Call) -> bool:

@@ -82,9 +82,11 @@ def _evaluated_before(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -
     found: list[ast.AST] = []
     for earlier in evaluated_before(call, statement, facts.structure.parents):
         if isinstance(earlier, ast.withitem):
-            raise CannotPlace(f"`{_shortened(earlier)}` is entered before the call in the same `with`: split it")
+            raise CannotPlace(f"the same `with` enters `{_shortened(earlier)}` before the call: split the `with`")
         if any(isinstance(part, ast.NamedExpr) for part in ast.walk(earlier)):
-            raise CannotPlace("a name is bound with `:=` before the call in the same statement: bind it earlier")
+            raise CannotPlace(
+                "the same statement binds a name with `:=` before the call: bind it in an earlier statement"
+            )
         parent = facts.structure.parents.get(earlier)  # operators have none
         if not (isinstance(parent, ast.Call) and earlier is parent.func and pure(earlier)):
             found.append(earlier)
@@ -109,21 +111,24 @@ def _named(facts: ModuleFacts, call: ast.Call, node: ast.AST) -> ast.expr:
     is_value = isinstance(getattr(part, "ctx", ast.Load()), ast.Load)
     if isinstance(part, ast.expr) and is_value and not isinstance(part, (ast.Starred, ast.FormattedValue, ast.Slice)):
         return part
-    where = "before the call in the same statement: give it a statement of its own"
+    where = "before the call in the same statement: move it to a statement of its own"
     raise CannotPlace(f"`{_shortened(node)}` runs {where}")
 
 
 def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> None:
     if facts.scope(statement).is_class:
-        raise CannotPlace("the call stands in a class body: move it into a function")
+        raise CannotPlace("the call is in a class body: move it into a function")
     reason = evaluated_conditionally(call, statement, facts.structure.parents)
     if reason is not None:
-        raise CannotPlace(f"the call stands {reason}")
+        raise CannotPlace(f"the call is {reason}")
     if is_printed_as_code(facts, call):
-        raise CannotPlace("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
+        raise CannotPlace(
+            "the call is inside an f-string with `=`, which prints the source text of the call: assign its "
+            "result to a variable first"
+        )
     start = facts.source.span(statement).start
     if isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start):
-        raise CannotPlace("the call stands in an `elif` condition: assign its result to a name before the `if`")
+        raise CannotPlace("the call is in an `elif` condition: assign its result to a variable before the `if`")
 
 
 def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:

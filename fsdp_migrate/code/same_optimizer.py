@@ -33,28 +33,32 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
     """
     text = ast.unparse(optimizer)
     if not pure(optimizer):
-        raise NoOptimizer(f"the result is loaded into `{text}`: bind it to a name before this call")
+        raise NoOptimizer(f"the result is loaded into `{text}`: assign that to a variable before this call")
     if ast.dump(optimizer) == ast.dump(model):
-        raise NoOptimizer(f"the result is loaded into the model `{text}`, which takes no optimizer state")
+        raise NoOptimizer(
+            f"the result is loaded into the model `{text}`, which has no optimizer state: load it into the optimizer"
+        )
     if _is_something_else(facts, optimizer):
-        raise NoOptimizer(f"the result is loaded into `{text}`, which is no optimizer: pass `optim=`")
+        raise NoOptimizer(f"the result is loaded into `{text}`, which is not an optimizer: pass `optim=`")
     cls = no_optimizer(facts, optimizer)
     if cls is not None:
-        raise NoOptimizer(f"`{text}` is of the class `{cls}`, which is no optimizer: pass the optimizer as `optim=`")
+        raise NoOptimizer(
+            f"`{text}` is an instance of `{cls}`, which is not an optimizer: pass the optimizer as `optim=`"
+        )
     root = _root(optimizer)
     _check_bound(facts, call, root, text)
     if changed_between(facts, optimizer, place_of(call), place_of(optimizer)):
-        raise NoOptimizer(f"`{text}` is bound anew between this call and where it is used: create it before both")
+        raise NoOptimizer(f"`{text}` is reassigned between this call and its use: create it before both")
     if (other := _other_model(facts, optimizer, model)) is not None:
-        raise NoOptimizer(f"`{text}` is built for `{other}`, and not for `{ast.unparse(model)}`: pass `optim=`")
+        raise NoOptimizer(f"`{text}` was built for `{other}`, not for `{ast.unparse(model)}`: pass `optim=`")
     if _outlives(facts, call, optimizer, model):
-        turn = f"`{ast.unparse(model)}` is another model in every turn of the loop"
-        raise NoOptimizer(f"{turn}, and `{text}` the same optimizer: pass `optim=`")
+        turn = f"`{ast.unparse(model)}` is another model in each iteration of the loop"
+        raise NoOptimizer(f"{turn}, but `{text}` is the same optimizer: pass `optim=`")
     between = _may_replace(facts, call, optimizer, root)
     if between is not None:
         raise NoOptimizer(
-            f"`{between}` runs between this call and where `{text}` is used and could set it: "
-            f"pass `optim={text}` if it is there already"
+            f"`{between}` runs between this call and the use of `{text}` and may assign it: pass "
+            f"`optim={text}` if it already exists here"
         )
 
 
@@ -124,13 +128,13 @@ def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) 
     bindings, own = home.bindings[root.id], facts.statement(call)
     before = [one for one in bindings if one.position < place_of(call) and facts.statement(one.node) is not own]
     if not before and any(facts.statement(one.node) is own for one in bindings):
-        raise NoOptimizer(f"`{text}` is only created by the statement of this call: create it in one before")
+        raise NoOptimizer(f"`{text}` is created by the statement of this call: create it in an earlier statement")
     if not before:
-        raise NoOptimizer(f"`{text}` is only created after this call: create it before")
+        raise NoOptimizer(f"`{text}` is created after this call: create it before the call")
     if all(is_literal(b.value, None) for b in before):
-        raise NoOptimizer(f"`{text}` is still None at this call: create it before")
+        raise NoOptimizer(f"`{text}` is still None at this call: create it before the call")
     if not surely_bound(root.id, call, facts.structure.parents):
-        raise NoOptimizer(f"`{text}` is created on some ways to this call only: create it on all of them")
+        raise NoOptimizer(f"`{text}` is not assigned on every path to this call: assign it on all of them")
 
 
 def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: ast.Name) -> str | None:

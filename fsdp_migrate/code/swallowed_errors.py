@@ -31,7 +31,9 @@ def swallowing_handler(facts: ModuleFacts, node: ast.AST) -> str | None:
     line = _handler(facts, node, _RAISED)
     if line is None:
         return None
-    return f"the handler at line {line} goes on, and `state_dict_type` does not restore the type after an exception"
+    return (
+        f"the handler at line {line} continues after an exception, and `state_dict_type` does not restore the type then"
+    )
 
 
 def legacy_handler(facts: ModuleFacts, node: ast.AST) -> int | None:

@@ -61,23 +61,23 @@ def presence(path: str, missing: Sequence[Version]) -> str:
     before = [release for release in missing if release < there[0]]
     after = [release for release in missing if release > there[-1]]
     if before and after:
-        return f"in torch {span_of(there)} only"
+        return f"available in torch {span_of(there)} only"
     if before:
         return f"new in torch {since(there[0])}"
-    return gone(path) if after else f"missing in torch {span_of(missing)}"
+    return gone(path) if after else f"not available in torch {span_of(missing)}"
 
 
 def gone(path: str) -> str:
     """In words, since when there is no such name any more."""
     final = having(path)[-1]
-    return f"gone since torch {since(next(release for release in PUBLISHED if release > final))}"
+    return f"removed in torch {since(next(release for release in PUBLISHED if release > final))}"
 
 
 def running(facts: ModuleFacts, node: ast.AST) -> frozenset[Version]:
     """The supported releases on which control can reach `node`, as far as the imports in front of it let it come.
 
     An import without a fallback that a release is too old for ends what runs on it. One that a release is too new for
-    does not: the import is to be mended, and then the rest has to run.
+    does not: the import is to be fixed, and then the rest has to run.
     """
     alive = facts.gates.alive(node)
     position = (node.lineno, node.col_offset)  # type: ignore[attr-defined]

@@ -111,7 +111,7 @@ def lines(found: tuple[Answer, ...]) -> Iterator[str]:
     more = len(found) - _MOST_LISTED
     if more > 0:
         yield f"... and {more} more"
-    yield "Give more of the name for signatures and deprecations."
+    yield "Give more of its path for signatures and deprecations."
 
 
 def document(found: tuple[Answer, ...]) -> str:

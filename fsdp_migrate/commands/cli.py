@@ -47,7 +47,7 @@ EXIT_CODES = (
 
 
 def main() -> NoReturn:
-    """Run the command line; where it is interrupted, it ends without a word."""
+    """Run the command line; an interrupt ends it without a message."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -73,8 +73,8 @@ Examples:
 def cli() -> None:
     """Find PyTorch FSDP code that a newer torch deprecates, breaks or silently changes, and rewrite it.
 
-    A rewrite never changes what the program does, unless with --unsafe-fixes; what cannot be rewritten is reported
-    with the reason.
+    A rewrite keeps the behaviour of the program, unless you pass --unsafe-fixes. Code that cannot be rewritten is
+    reported with the reason.
     """
 
 
@@ -96,20 +96,20 @@ def _effort(command: Callable[..., None]) -> Callable[..., None]:
             "--jobs",
             metavar="N",
             type=click.IntRange(min=1),
-            help="Use this many processes.  [default: as many as pay off]",
+            help="The number of processes.  [default: by the size of the run]",
         ),
         click.option(
             "--cache-dir",
             metavar="FOLDER",
             type=click.Path(file_okay=False),
             envvar=CACHE_VARIABLE,
-            help="The folder of the cache.  [default: the user's folder for caches]",
+            help="The folder of the cache.  [default: the user's cache folder]",
         ),
         click.option(
             "--cache/--no-cache",
             default=True,
             show_default=True,
-            help="Look again only at files that changed since the last run.",
+            help="Check only files that changed since the last run.",
         ),
     ):
         read_options = option(read_options)
@@ -132,18 +132,18 @@ Examples:
 @report_format(LINT_FORMATS)
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule instead of listing them.")
 @click.option(
-    "--add-noqa", is_flag=True, help="Add a '# noqa' comment for every finding, so that from now on only new ones show."
+    "--add-noqa", is_flag=True, help="Add a '# noqa' comment for every finding, so that only new ones are reported."
 )
 @click.option(
     "--write-baseline",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write all findings into this file, for --baseline; entries that no longer occur are dropped.",
+    help="Write all findings to this file, for --baseline; entries that no longer occur are removed.",
 )
 @click.option(
     "--min-torch",
     is_flag=True,
-    help="Print the lowest torch that the code needs, and the places that decide it, instead.",
+    help="Print only the lowest torch that the code needs, and the places that decide it.",
 )
 @_effort
 def lint(
@@ -154,9 +154,9 @@ def lint(
     write_baseline: str | None,
     min_torch: bool,
 ) -> None:
-    """Report what is deprecated, breaks or changes in PATHS (default: the current folder).
+    """Report FSDP code in PATHS (default: the current folder) that is deprecated, breaks or changes.
 
-    Folders are searched for .py, .pyi and .ipynb files, without what .gitignore names. '-' reads stdin.
+    In folders it checks .py, .pyi and .ipynb files, except the paths in .gitignore. '-' reads stdin.
     """
     if statistics and request.output.format not in ("text", "concise", "json"):
         raise click.UsageError("--statistics counts in text or json")
@@ -234,11 +234,11 @@ With --diff or --check, 1 means that a file would change.""",
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
-    help="Also apply fixes after which something observable differs.",
+    help="Also apply fixes with an observable effect.",
 )
 @_effort
 def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
-    """Fix in place what can be fixed in PATHS (default: the current folder), and list what is left.
+    """Fix the files in PATHS (default: the current folder) in place, and list the remaining findings.
 
     '-' reads stdin and prints the new text.
     """
@@ -285,10 +285,9 @@ Examples:
 )
 @click.argument("rule", metavar="RULE")
 def explain(rule: str) -> None:
-    """Say what a rule is about: what happens since which torch, what the fix does, with examples.
+    """Explain a rule: what changed since which torch, and what the fix does, with examples.
 
-    RULE is a rule's code or its name. The start of a code, or a word, lists the rules that it fits if there are
-    several.
+    RULE is the code or the name of a rule. A prefix of a code, or a word, lists the rules that match.
     """
     from fsdp_migrate.report.cards import contract
     from fsdp_migrate.rules import find, fitting
@@ -354,9 +353,9 @@ Examples:
 @CONFIG_FILE
 @TEXT_OR_JSON
 def show_config(path: str, schema: bool, config_file: str | None, output_format: str) -> None:
-    """Print the settings that hold for PATH (default: the current folder), and where each comes from.
+    """Print the settings for PATH (default: the current folder) and the source of each.
 
-    They stand under [tool.fsdp-migrate] in the nearest pyproject.toml above a file, or in a fsdp-migrate.toml.
+    They are under [tool.fsdp-migrate] in the nearest pyproject.toml above a file, or in a fsdp-migrate.toml.
     """
     from fsdp_migrate.commands import config_answer
 
@@ -374,7 +373,7 @@ def show_config(path: str, schema: bool, config_file: str | None, output_format:
         text.print_document(config_answer.document(path, found, excluded=excluded))
     else:
         if excluded:
-            text.print_document(f"# {filesystem.printable(path)} is left out where folders are searched (exclude)")
+            text.print_document(f"# {filesystem.printable(path)} is skipped in folders (exclude)")
         text.print_document("\n".join(config_answer.lines(found)))
 
 
@@ -389,9 +388,9 @@ Examples:
 @click.option("--torch", metavar="RANGE", callback=parse_torch, help="Only these torch releases.")
 @TEXT_OR_JSON
 def api(name: str, torch: TorchRange | None, output_format: str) -> None:
-    """Say since which torch NAME exists, with which parameters, where it is deprecated and where it is found.
+    """Print since which torch NAME exists, its parameters, its deprecations and its modules.
 
-    NAME is a name of torch with as much of its path as you like.
+    NAME is a name of torch with any part of its path.
     """
     from fsdp_migrate.commands import api_answer
 

@@ -73,14 +73,14 @@ CONFIG_FILE = click.option(
     "config_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="The configuration file for all files, instead of the nearest one above each.",
+    help="Use this configuration file for all files, instead of the nearest one above each.",
 )
 
 SELECT = click.option(
     "--select",
     metavar="RULES",
     multiple=True,
-    help="Only these rules: codes, starts of codes (FSDP1) or names, separated by commas.",
+    help="Only these rules: codes, prefixes of codes (FSDP1) or names, separated by commas.",
 )
 
 SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
@@ -95,49 +95,50 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     click.option(
         "--show-torch-range",
         is_flag=True,
-        help="Print the torch range of each project and what decided on it; check nothing.",
+        help="Print the torch range of each project and its source; check nothing.",
     ),
     SELECT,
     click.option(
         "--ignore",
         metavar="RULES",
         multiple=True,
-        help="Not these rules; where both --select and --ignore fit, the longer start of the code wins.",
+        help="Turn these rules off; if both --select and --ignore match, the longer prefix wins.",
     ),
-    click.option("--hints/--no-hints", default=None, help="Also show hints: what works, and is discouraged."),
+    click.option(
+        "--hints/--no-hints", default=None, help="Also report hints: code that works on all supported releases."
+    ),
     click.option(
         "--exclude",
         metavar="PATTERN",
         multiple=True,
-        help="Leave out what the pattern names, as in a .gitignore, when folders are searched.",
+        help="Skip paths in folders that match this pattern, as in a .gitignore.",
     ),
-    click.option("--force-exclude", is_flag=True, help="Leave out excluded files even if they are named in PATHS."),
+    click.option("--force-exclude", is_flag=True, help="Skip excluded files even if they are named in PATHS."),
     CONFIG_FILE,
     click.option("--isolated", is_flag=True, help="Read no configuration files."),
     click.option(
         "--output-file",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="Write the report into this file instead of to stdout.",
+        help="Write the report to this file instead of stdout.",
     ),
     click.option(
         "--baseline",
         metavar="FILE",
         type=click.Path(dir_okay=False),
-        help="Report only findings that are not in this file, which `lint --write-baseline` made.",
+        help="Report only findings that are not in this file, written by `lint --write-baseline`.",
     ),
     click.option(
         "--stdin-filename",
         metavar="FILE",
-        help="The path that the text from stdin stands for (with '-'); settings, and the modules that it imports, "
-        "are looked up from there.",
+        help="The path of the text from stdin (with '-'), for its settings and the modules that it imports.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only."),
     click.option(
         "--fail-on",
         type=click.Choice([severity.value for severity in Severity]),
         show_default=Severity.DEPRECATED.value,
-        help="Exit with 1 for findings at least this severe only; 'hint' implies --hints.",
+        help="Exit with 1 only for findings of at least this severity; 'hint' implies --hints.",
     ),
     click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."),
 )

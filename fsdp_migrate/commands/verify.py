@@ -33,13 +33,15 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
 )
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @click.option("-k", "keyword", metavar="PATTERN", help="Part of a fixture's name, a pattern with *, or a rule code.")
-@click.option("--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more where needed]")
+@click.option(
+    "--nproc", type=click.IntRange(1, 256), help="Ranks (per machine).  [default: 2, more if a fixture needs them]"
+)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="Where the ranks run; auto takes GPUs where there are enough.",
+    help="Where the ranks run; auto uses GPUs if there are enough.",
 )
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds per scenario.")
 @click.option("--full", is_flag=True, help="Every sharding strategy and optimizer, on 2 and 4 ranks.")
@@ -51,7 +53,7 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     "to_rewrite",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="Compare this program with what a rewrite makes of it; may be repeated.",
+    help="Compare this program with its rewrite; may be repeated.",
 )
 @click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
 @click.option(
@@ -61,8 +63,8 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     help="Number of machines; this and the next three are as for torchrun.",
 )
 @click.option("--node-rank", type=click.IntRange(min=0), help="The number of this machine.")
-@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where the machines meet.")
-@click.option("--rdzv-backend", metavar="NAME", help="How they meet.")
+@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Address of the rendezvous.")
+@click.option("--rdzv-backend", metavar="NAME", help="Backend of the rendezvous.")
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "markdown"]),
@@ -107,7 +109,7 @@ def _check(options: dict[str, Any]) -> None:
     if options["unsafe_fixes"] and not options["to_rewrite"]:
         raise click.UsageError("--unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need")
     if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
-        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet")
+        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous")
 
 
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
@@ -125,7 +127,7 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
         left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
         raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
     if not _has_scenario(changes[0].before):
-        raise click.UsageError(f"{before}: there is no function scenario(trial) in it, which is what the ranks run")
+        raise click.UsageError(f"{before}: has no function scenario(trial), which the ranks run")
     after = folder / str(len(list(folder.iterdir()))) / before.name
     after.parent.mkdir()
     after.write_bytes(changes[0].after)

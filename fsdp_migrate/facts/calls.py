@@ -64,12 +64,12 @@ def bind(call: ast.Call, parameters: Sequence[str], required: int) -> dict[str, 
             if name is None:
                 raise BindingError("passes `**kwargs`")
             if name not in parameters:
-                raise BindingError(f"passes `{name}`, which no supported release knows")
+                raise BindingError(f"passes `{name}`, which no supported release has")
         else:
             if isinstance(argument, ast.Starred):
                 raise BindingError("passes `*args`")
             if positional >= len(parameters):
-                raise BindingError("passes more arguments than any supported release takes")
+                raise BindingError("passes more arguments than any supported release accepts")
             name, value = parameters[positional], argument
             positional += 1
         if name in bound:

@@ -35,7 +35,7 @@ _READING_METHODS = frozenset(
     """.split()
 )
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_COMPREHENDED = "inside a comprehension: write it as a loop"
+_COMPREHENDED = "inside a comprehension: write a loop instead"
 _DEFERRED = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -114,36 +114,36 @@ def evaluated_conditionally(node: ast.expr, statement: ast.stmt, parents: Mappin
 
 def _condition(parent: ast.AST, child: ast.AST) -> str | None:
     if isinstance(parent, ast.Lambda):
-        return "inside a lambda: write it as a function"
+        return "inside a lambda: write a function instead"
     if isinstance(parent, ast.comprehension):
         return None if child is parent.iter else _COMPREHENDED
     if isinstance(parent, _COMPREHENSIONS):
         return None if child is parent.generators[0] else _COMPREHENDED
     if isinstance(parent, ast.IfExp) and child is not parent.test:
-        return "inside a conditional expression: write it as an `if` statement"
+        return "inside a conditional expression: write an `if` statement instead"
     if isinstance(parent, ast.BoolOp) and child is not parent.values[0]:
-        return "behind `and` or `or`, where it may not run: write it as an `if` statement"
+        return "after `and` or `or`, where it may not run: write an `if` statement instead"
     if isinstance(parent, ast.Compare) and child in parent.comparators[1:]:
-        return "inside a chained comparison, where it may not run: take it apart"
+        return "inside a chained comparison, where it may not run: split the comparison"
     if isinstance(parent, ast.While):
-        return "in a `while` condition, which runs again for every turn: leave `while True` by a `break` in its body"
+        return "in a `while` condition, which runs in every iteration: use `while True` with a `break` in the body"
     if isinstance(parent, ast.Assert):
-        return "in an assertion, which `python -O` leaves out: assign its result to a name before it"
+        return "in an assertion, which `python -O` removes: assign its result to a variable first"
     if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.arguments)):
-        return "in a decorator, default or base class: assign its result to a name before the definition"
+        return "in a decorator, default or base class: assign its result to a variable before the definition"
     return _position_in_block(parent, child)
 
 
 def _position_in_block(parent: ast.AST, child: ast.AST) -> str | None:
     """Places in the header of a compound statement that are evaluated later, or for every turn."""
     if isinstance(parent, ast.match_case):
-        return "in a `case`, which may not be tried: write the `match` as `if` statements"
+        return "in a `case`, which may not be evaluated: write the `match` as `if` statements"
     if isinstance(parent, ast.ExceptHandler):
-        return "in an `except` clause, which may not be tried: assign its result to a name before the `try`"
+        return "in an `except` clause, which may not be evaluated: assign its result to a variable before the `try`"
     if isinstance(parent, (ast.For, ast.AsyncFor)) and child is parent.target:
-        return "in a loop target, which is evaluated for every turn: take a plain name, and assign in the body"
+        return "in a loop target, which is evaluated in every iteration: use a plain name, and assign in the body"
     if isinstance(parent, ast.withitem) and child is parent.optional_vars:
-        return "in the target of a `with`, which is evaluated after entering: take a plain name, and assign in the body"
+        return "in the target of a `with`, which is evaluated after entering: use a plain name, and assign in the body"
     return None
 
 

@@ -189,7 +189,7 @@ class Fsdp:
         others = self._other_fsdps(instance)
         if others and all(other.split(".")[0] in OTHER_PACKAGES for other in others):
             return None
-        return Receiver(node, (), f"`{ast.unparse(node)}` may be of the class `{others[0]}`" if others else None)
+        return Receiver(node, (), f"`{ast.unparse(node)}` may be an instance of `{others[0]}`" if others else None)
 
     def _other_fsdps(self, node: ast.expr) -> list[str]:
         """The classes called FSDP and not known to be torch's, if the object in `node` can only be of such."""
@@ -214,7 +214,7 @@ class Fsdp:
         node = func.value
         if not self.may_be_fsdp(node, func.attr):
             return None
-        return Receiver(node, (), f"`{ast.unparse(node)}` may be an FSDP module or class, which is not visible here")
+        return Receiver(node, (), f"it is not visible here whether `{ast.unparse(node)}` is an FSDP module or class")
 
     def may_be_fsdp(self, node: ast.expr, method: str) -> bool:
         """Whether an unknown object may have a method that only FSDP has, as far as the file tells."""
@@ -415,7 +415,7 @@ def _described(meaning: Meaning) -> str:
     if meaning.qualified is None:
         return "something else"
     if meaning.qualified.startswith(f"{STAR}."):
-        return "what a star import brings"
+        return "a name from a star import"
     local = meaning.qualified.removeprefix(f"{LOCAL}.")
     return f"the `{local}` of this file" if local != meaning.qualified else meaning.qualified
 

@@ -51,7 +51,7 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, project: ProjectModule
 
 
 class FileCheck:
-    """One file under the rules, all of them or first those that may mend something. Close it to let go of its facts.
+    """One file under the rules, all of them or first those that may fix something. Close it to free its facts.
 
     `source` is the file's text, None where nothing is worth reading in it or it cannot be read; one that was read
     already may be given.

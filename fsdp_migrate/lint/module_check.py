@@ -113,5 +113,7 @@ def graded(finding: Finding, settings: Settings) -> Finding:
     if grade is Applicability.SAFE:
         return replace(finding, applicability=grade, reason=None)
     if grade is Applicability.UNSAFE:
-        return replace(finding, applicability=grade, reason="the settings call the fixes of this rule unsafe")
-    return replace(finding, applicability=grade, reason="the settings trust no fix of this rule", fix=None)
+        return replace(finding, applicability=grade, reason="the settings grade the fixes of this rule as unsafe")
+    return replace(
+        finding, applicability=grade, reason=("the settings grade the fixes of this rule as manual"), fix=None
+    )

@@ -150,9 +150,9 @@ class Across:
             return False
         for path in one.fixes:
             if path not in self._files:
-                raise RefusedError(f"not made: it also changes {path}, which the run does not look at")
+                raise RefusedError(f"not made: it also changes {path}, which is not part of the run")
             if path in self.without:
-                raise RefusedError(f"not made: it also changes {path}, which was left as it is: {self.without[path]}")
+                raise RefusedError(f"not made: it also changes {path}, which was not changed: {self.without[path]}")
         if one.grade is Applicability.SAFE:
             return True
         return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)
@@ -203,7 +203,7 @@ class Across:
             declared = {code for one in together if path in one.fixes for code in one.brings}
             for finding in _brought(progress, new, self._findings(after, path)):
                 if finding.code not in declared:
-                    raise RefusedError(f"not made: it would bring {finding.code} ({finding.name}) into {path}")
+                    raise RefusedError(f"not made: it would add {finding.code} ({finding.name}) to {path}")
         return texts
 
     def _findings(self, workspace: Workspace, path: str) -> Sequence[Finding]:

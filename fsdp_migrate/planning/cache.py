@@ -307,7 +307,7 @@ def _secure(folder: str) -> None:
     except OSError as error:
         raise CacheError(f"the cache folder {folder} cannot be used: {error.strerror}") from None
     if not _is_own(status):
-        raise CacheError(f"the cache folder {folder} belongs to, or can be written by, somebody else")
+        raise CacheError(f"the cache folder {folder} belongs to another user, or another user can write to it")
 
 
 def _is_own(status: os.stat_result) -> bool:

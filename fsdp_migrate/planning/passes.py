@@ -73,7 +73,7 @@ class Draft:
 def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Draft | None = None) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
-    Hints are fixed only where the settings show them: nothing is rewritten that lint did not speak of. A fix that
+    Hints are fixed only where the settings show them: only findings that lint reports are rewritten. A fix that
     turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
     `progress`.
     """
@@ -83,14 +83,14 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Dra
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
-        message = f"internal: {error}; the file is left as it was, please report this"
+        message = f"internal: {error}; the file was not changed, please report this"
         return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
 
 
 class _Rewriting:
     """One file between two passes.
 
-    Rules without a fix that may be applied run only where the others find nothing to mend, so mostly once: on the last
+    Rules without a fix that may be applied run only where the others find nothing to fix, so mostly once: on the last
     text.
     """
 
@@ -121,7 +121,7 @@ class _Rewriting:
         raise RewriteError(f"the text still changes after {most_passes} passes")
 
     def _look(self, all_rules: bool = False) -> list[Finding]:
-        """Look at the text; gives the findings to mend next."""
+        """Lint the text, and return the findings to fix next."""
         with closing(self.lint(self.text.raw, self.text.source)) as check:
             self._take(check.report() if all_rules else check.fixable(), all_rules)
             chosen = self._chosen()
@@ -144,7 +144,7 @@ class _Rewriting:
         return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
 
     def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
-        """Mend these findings, or find out which of them cannot be: then it gives those to mend instead."""
+        """Fix these findings, or return the ones to fix instead if some of them cannot be fixed."""
         source = self.text.source or read_source(self.text.raw, self.path)
         try:
             new = carried_out(source, self.path, _fixes(chosen))

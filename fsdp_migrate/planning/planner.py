@@ -321,4 +321,4 @@ def fault(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    return f"a fault in fsdp-migrate, please report it: {what} ({where})"
+    return f"a bug in fsdp-migrate, please report it: {what} ({where})"

@@ -57,7 +57,7 @@ def rewrite_source(
 ) -> Rewritten[Text]:
     """Rewrite a source text, `str` or `bytes`, for the torch releases in `torch` (such as ``">=2.1"``).
 
-    Hints are mended, and are among what is left, only with `hints`.
+    Hints are fixed, and are among what is left, only with `hints`.
 
     Raises:
         RangeError: `torch` is not a range of known releases.

@@ -102,4 +102,4 @@ def _death(worker: _Worker) -> WorkerDied:
     worker.process.join()
     code = worker.process.exitcode or 0
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-    return WorkerDied(f"not checked: the process that worked on it {how}")
+    return WorkerDied(f"not checked: its worker process {how}")

@@ -45,7 +45,7 @@ class Run:
     `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
     `config_warnings` tell of configuration that does not count.
     `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
-    text. `fixed` are what a rewrite mended (or would), with positions in the old text, and `changes` what that makes of
+    text. `fixed` are what a rewrite fixed (or would), with positions in the old text, and `changes` what that makes of
     the files. `sources` holds the text that
     the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
     makes the run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def agreed_unsafe(self) -> int:
-        """How many of the findings with an unsafe fix a rewrite mends without being told to."""
+        """How many of the findings with an unsafe fix a rewrite fixes without being told to."""
         unsafe = (f for f in self.findings if f.applicability is Applicability.UNSAFE)
         return sum(f.severity is not Severity.HINT and f.path in self.unsafe_fixes for f in unsafe)
 

@@ -23,7 +23,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def fixed_line(finding: Finding) -> str:
-    """The line of a finding that a rewrite mended."""
+    """The line of a finding that a rewrite fixed."""
     return f"{shown_place(finding)}: {finding.code} {printable(finding.message)} [fixed]"
 
 
@@ -119,12 +119,12 @@ def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
     if not written:
         return ["Interrupted: no file was written."]
     told = f"Interrupted: {len(written)} of {_count(files, 'file')} written, each as a whole"
-    return [*(f"written: {path}" for path in written), f"{told}; the others are as they were. Run again for the rest."]
+    return [*(f"written: {path}" for path in written), f"{told}; the others did not change. Run again for the rest."]
 
 
 def baseline_summary(run: Run) -> list[str]:
     """The closing line of a run that wrote a baseline."""
-    head = "; ".join(f"Wrote {known.path}, which knows {_count(known.findings, 'finding')}" for known in run.known)
+    head = "; ".join(f"Wrote {known.path} with {_count(known.findings, 'finding')}" for known in run.known)
     return [_sentence(head, replace(run, known=()))]
 
 
@@ -139,7 +139,7 @@ def _few(lines: list[str], lister: str) -> list[str]:
     if len(lines) <= MOST_NOTES:
         return lines
     more = _count(len(lines) - MOST_NOTES + 1, "project")
-    return [*lines[: MOST_NOTES - 1], f"It is the same with {more} more; {lister} lists them."]
+    return [*lines[: MOST_NOTES - 1], f"{more} more have the same reason; {lister} lists them."]
 
 
 def warning_lines(run: Run) -> list[str]:
@@ -160,7 +160,7 @@ def _advice(run: Run) -> str:
     if not fixed:
         return f"{_unsafe_advice(on_request)}."
     more = f", with --unsafe-fixes {on_request} more" if on_request else ""
-    return f"`fsdp-migrate rewrite` fixes {fixed}{more}; add --diff to look first."
+    return f"`fsdp-migrate rewrite` fixes {fixed}{more}; add --diff for a preview."
 
 
 def _unsafe_advice(number: int) -> str:

@@ -38,7 +38,7 @@ LEVELS = {
 FLOOR = {
     "id": "stated-torch-floor",
     "name": "stated-torch-floor",
-    "shortDescription": {"text": "a project states a torch too old for its code"},
+    "shortDescription": {"text": "a project states a lower bound of torch that is too low for its code"},
     "defaultConfiguration": {"level": "note"},
 }
 

@@ -31,7 +31,7 @@ def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
     try:
         return _replacements(source, edits)
     except RecursionError:
-        raise TooDeepError("too deeply nested to be rewritten: do it by hand") from None
+        raise TooDeepError("too deeply nested to be rewritten: change it by hand") from None
 
 
 def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:

@@ -1,4 +1,4 @@
-"""The card of a rule: everything a user may ask about it, and the examples that test it."""
+"""The card of a rule: its documentation, and the examples that test it."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class Rule:
 class Verdict(NamedTuple):
     """How a finding can be mended: the fix with its grade, or None with the reason why not.
 
-    A fix that keeps old and new is right `below_floor` too. `settled` is the oldest torch with which nothing is left to
-    do, if no older one is supported. A `note` on the fix belongs to the message.
+    A fix that supports the old and the new form is right `below_floor`, too. `settled` is the torch release from which
+    on nothing is left to do. A `note` about the fix is added to the message.
     """
 
     fix: Fix | None = None
@@ -116,8 +116,8 @@ class Verdict(NamedTuple):
     def within(self, card: RuleCard, facts: ModuleFacts, node: ast.AST, severity: Severity) -> Verdict:
         """This verdict at `node`, without its fix if a release below the card's floor runs it.
 
-        Neither is there one that would change what such a release runs elsewhere. The reason names the flags under
-        which there would be one.
+        The fix is also removed if it would change code that such a release runs elsewhere. The reason names the flags
+        with which the fix applies.
         """
         if self.below_floor or card.floor is None or facts.torch.oldest >= Version(card.floor):
             return self
@@ -128,7 +128,7 @@ class Verdict(NamedTuple):
         newer = None if self.fix is None else range_from(facts, floor, node)
         if newer is not None:
             more = (" --unsafe-fixes" if self.unsafe else "") + (" --hints" if severity is Severity.HINT else "")
-            reason = f"{reason}; without those releases `rewrite --torch '{newer}'{more}` fixes it"
+            reason = f"{reason}; `rewrite --torch '{newer}'{more}` fixes it if older releases need no support"
         return self._replace(fix=None, manual=reason)
 
 
@@ -162,7 +162,7 @@ def manual(reason: str) -> Verdict:
 def floor_or(facts: ModuleFacts, way: str, least: str) -> Verdict:
     """No fix: either `way` is gone, or the project supports torch from `least` on only."""
     place = "" if facts.torch.stated is None else f" ({facts.torch.stated})"
-    return Verdict(manual=f"{way}, or support torch>={least} only{place}", settled=least)
+    return Verdict(manual=f"{way}, or require torch>={least}{place}", settled=least)
 
 
 def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Verdict:
@@ -172,7 +172,11 @@ def _of_torch(facts: ModuleFacts, place: ast.AST | Span, verdict: Verdict) -> Ve
     from fsdp_migrate.rules.patched_names import replaced_at  # needed only where something can be fixed
 
     where = replaced_at(facts, place)
-    return verdict if where is None else manual(f"{where} puts something else in its place: bring that along")
+    return (
+        verdict
+        if where is None
+        else manual(f"{where} replaces it with an object of your own: change both places together")
+    )
 
 
 def _giving_once(facts: ModuleFacts, verdict: Verdict) -> Verdict:

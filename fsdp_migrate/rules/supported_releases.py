@@ -53,14 +53,14 @@ def too_old(facts: ModuleFacts, floor: Version, node: ast.AST, edits: Iterable[E
     """Why `edits` for `node` are not right on all releases that run what they change, None when they are."""
     needs = f"the replacement needs torch>={floor}"
     if facts.gates.alive(node).issuperset(facts.torch.releases):
-        return f"{needs}, and {supported(facts)}"
+        return f"{needs}, but {supported(facts)}"
     if early := older(facts, floor, node):
         runs = "only runs" if is_only_for_older(facts, node, floor) else "also runs"
-        return f"{needs}, and this {runs} on torch {span_of(early)}"
+        return f"{needs}, but this code {runs} on torch {span_of(early)}"
     for span in changed(facts, edits):
         if early := older(facts, floor, around(facts, span)):
             line = facts.source.location(span.start).line
-            return f"{needs}, and line {line}, which has to change as well, also runs on torch {span_of(early)}"
+            return f"{needs}, but the fix also changes line {line}, which runs on torch {span_of(early)}"
     return None
 
 

@@ -40,7 +40,7 @@ def without_doubtful_fix(finding: Finding, suppressions: Suppressions) -> Findin
     codes = next(_unknown_at(finding, suppressions), None)
     if codes is None:
         return finding
-    reason = f"a comment may be there to silence it, but {in_words(codes)}"
+    reason = f"a comment here may be meant to silence this finding, but {in_words(codes)}"
     return replace(finding, applicability=Applicability.MANUAL, reason=reason, fix=None)
 
 

@@ -10,20 +10,23 @@ from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.rules.card import Rule, RuleCard
 from fsdp_migrate.source import Span, TooLargeError
 
-_MEND = f"mend it, or run with the Python that it needs (this is {sys.version_info.major}.{sys.version_info.minor})"
+_MEND = (
+    "fix the syntax error, or run with the Python version that the file needs (this is "
+    f"{sys.version_info.major}.{sys.version_info.minor})"
+)
 
 CARD = RuleCard(
     code=UNPARSABLE,
     name="unparsable-file",
     summary="a file with FSDP names that does not parse",
     explanation="""\
-The file holds a name that some rule looks for, but Python cannot parse it, so nothing in it was checked. The run ends
-with exit code 3; the other files are done. Mend the syntax error, or exclude the file.
+Python cannot parse this file, and it contains a name that some rule looks for. Nothing in it was checked. The other
+files are checked, and the run ends with exit code 3. Fix the syntax error, or exclude the file.
 
-The same is said of a file with more than four million characters of code, which would take more than half a gigabyte of
-memory to analyse: split or exclude it.
+A file with more than four million characters of code is reported in the same way, because its analysis would need more
+than half a gigabyte of memory. Split or exclude it.
 
-In a notebook each such cell is named. The other cells are checked, but none is rewritten.""",
+In a notebook each such cell is reported. The other cells are checked, but none is rewritten.""",
     applicability="manual",
     severity=Severity.BREAKS,
 )
@@ -40,7 +43,9 @@ def unparsable(
     offset = start + len(before.encode("utf-8", "surrogatepass"))
     large = isinstance(error, TooLargeError)
     state, way = ("is not parsed", "split or exclude it") if large else ("does not parse", _MEND)
-    rest = "nothing else was checked" if cell is None else "the other cells were checked, none is rewritten"
+    rest = (
+        ("nothing else in the file was checked") if cell is None else "the other cells were checked, but not rewritten"
+    )
     return Finding(
         code=CARD.code,
         name=CARD.name,

@@ -23,17 +23,15 @@ CARD = RuleCard(
     name="unused-suppression",
     summary="a comment that suppresses a finding which is not there",
     explanation="""\
-The comment silences a rule that finds nothing in its statement (for `ignore-file`, in its file). It would hide the next
-real finding, so `rewrite` removes it: only the code that is not needed, or the whole comment if no other code and no
-other words stand in it.
+The comment silences a rule that finds nothing in its statement (for `ignore-file`: in its file). It would hide the
+next real finding, so `rewrite` removes it. Only the unused code goes if the comment has other codes or other text.
 
-A code that no rule has is a mistake that only its author can mend: the comment stays, and so does the code that it may
-have been meant for, whose findings are reported as manual.
+A code that no rule has is a mistake that only you can fix. The comment stays, and so does any code that it may have
+been meant for; those findings are reported as manual.
 
-Whether a rule finds something depends on the torch range; code that is checked for several ranges may need the comment
-for one of them. In a text from stdin nothing is said if it imports more than torch and the standard library: what the
-comment silences may come from another module. A plain `# noqa`, a plain `ignore-file` and the codes of other tools are
-never reported.""",
+Whether a rule finds something depends on the torch range. Code that is checked for several ranges may need the comment
+for one of them. For stdin nothing is reported if the text imports more than torch and the standard library. A plain `#
+noqa`, a plain `ignore-file` and codes of other tools are never reported.""",
     applicability="safe",
     severity=Severity.DEPRECATED,
     flags=(

@@ -121,7 +121,7 @@ def planned(
                 gathered.baseline_at(plan.settings.baseline)
             for done in become(part, planner):
                 gathered.take(done)
-    # What a rewrite mends is gone from the code only now, so nothing is said of entries that no longer occur.
+    # What a rewrite fixes is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
     return replace(gathered.run(), known=known)
 

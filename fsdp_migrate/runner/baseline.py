@@ -152,12 +152,12 @@ def load(file: str, *, missing_ok: bool = False) -> Baseline:
     except FileNotFoundError:
         name = _shown(file)
         raise FileOptionError(
-            f"there is no baseline {name}; `fsdp-migrate lint --write-baseline {name}` makes it"
+            f"there is no baseline {name}; `fsdp-migrate lint --write-baseline {name}` writes one"
         ) from None
     except OSError as error:
         raise FileOptionError(f"the baseline {_shown(file)} cannot be read: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise FileOptionError(f"{_shown(file)} is no baseline that this version of fsdp-migrate reads") from None
+        raise FileOptionError(f"{_shown(file)} is not a baseline that this version of fsdp-migrate can read") from None
     return Baseline(file, counts, texts)
 
 

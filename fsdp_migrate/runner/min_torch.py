@@ -91,7 +91,7 @@ def lines(found: Iterable[Answer]) -> Iterator[str]:
         if len(one.deciding) > _MOST_PLACES:
             yield f"  and {len(one.deciding) - _MOST_PLACES} more places that need torch>={one.floor}"
         if one.anyway:
-            yield f"  whatever the floor, {_broken(one.anyway)} on the newest torch: `fsdp-migrate lint` lists them"
+            yield f"  with any lower bound, {_broken(one.anyway)} on the newest torch: `fsdp-migrate lint` lists them"
 
 
 def _broken(number: int) -> str:

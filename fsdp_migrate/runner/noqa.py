@@ -11,7 +11,7 @@ from fsdp_migrate.splicing import splice
 from fsdp_migrate.suppressions import Directive, Suppressions
 from fsdp_migrate.workspace.reading import read_source
 
-# No comment silences the first, and the second is mended by taking a comment away.
+# No comment silences the first, and the second is fixed by taking a comment away.
 _NEVER = (UNPARSABLE, UNUSED_SUPPRESSION)
 
 

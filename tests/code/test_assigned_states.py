@@ -52,7 +52,7 @@ def test_an_annotated_name_is_followed() -> None:
     ],
 )
 def test_what_is_loaded_may_be_something_else(body: str) -> None:
-    check_manual(loading(body), "FSDP105", "never loaded into it here")
+    check_manual(loading(body), "FSDP105", "not loaded into it here")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,9 @@ def test_a_model_of_each_turn_has_an_optimizer_of_each_turn(loop: str, target: s
         (found,) = lint(text, "FSDP103")
         assert found.applicability is Applicability.SAFE
     else:
-        check_manual(text, "FSDP103", "`m` is another model in every turn of the loop, and `optim` the same optimizer")
+        check_manual(
+            text, "FSDP103", "`m` is another model in each iteration of the loop, but `optim` is the same optimizer"
+        )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_an_optimizer_that_is_built_for_another_model_is_not_that_of_this_one(
         "    flat = FSDP.shard_full_optim_state_dict(osd, gen)\n    optim.load_state_dict(flat)\n"
     )
     (found,) = lint(text, "FSDP103")
-    assert (found.reason or "").startswith(f"`optim` is built for `{other}`, and not for `gen`" if other else "")
+    assert (found.reason or "").startswith(f"`optim` was built for `{other}`, not for `gen`" if other else "")
     assert (found.fix is None) == (other is not None)
     wrapped = text.replace("    optim", "    gen = FSDP(disc)\n    optim", 1)
     assert lint(wrapped, "FSDP103")[0].fix is not None

@@ -45,9 +45,9 @@ def test_a_partial_is_rewritten_as_its_call_is(code: str, head: str, before: str
         ("FSDP804", SCALER, "s = partial(ShardedGradScaler, 1.0)", "may pass more positions"),
         ("FSDP815", DDP, "m = DDP(net, **{'check_reduction': True})", "drop it there"),
         ("FSDP815", DDP, "o = dict(check_reduction=True)\nm = DDP(net, **o)", "drop it there"),
-        ("FSDP500", PLAN, "p = partial(parallelize_module, tp_mesh_dim=1)", "write the call"),
-        ("FSDP500", PLAN, "parallelize_module(m, mesh, plan, **{'tp_mesh_dim': 1})", "write the call"),
-        ("FSDP500", PLAN, "o = {'tp_mesh_dim': 1}\nparallelize_module(m, mesh, plan, **o)", "write the call"),
+        ("FSDP500", PLAN, "p = partial(parallelize_module, tp_mesh_dim=1)", "change the call for torch"),
+        ("FSDP500", PLAN, "parallelize_module(m, mesh, plan, **{'tp_mesh_dim': 1})", "change the call for torch"),
+        ("FSDP500", PLAN, "o = {'tp_mesh_dim': 1}\nparallelize_module(m, mesh, plan, **o)", "change the call for torch"),
     ],
 )
 def test_what_a_dict_or_partial_brings_is_manual(code: str, head: str, line: str, reason: str) -> None:

@@ -52,7 +52,7 @@ def test_another_call_of_fsdp_pairs_the_model_with_its_optimizer(pair: str) -> N
     ],
 )
 def test_a_call_about_something_else_pairs_nothing(pair: str) -> None:
-    check_manual(load(f"{pair}\nreturn {CONVERTED}"), "FSDP103", "is not visible in `load`")
+    check_manual(load(f"{pair}\nreturn {CONVERTED}"), "FSDP103", "`load` has no visible optimizer")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_result_that_is_returned_in_a_display_goes_nowhere_else(display: str) 
     assert is_taken("a", f"FSDP.optim_state_dict(model, a)\nreturn {display.format(CONVERTED)}")
     assert is_taken("a", f"FSDP.optim_state_dict(model, a)\ns = {CONVERTED}\nreturn {display.format('s')}")
     check_manual(
-        load(f"FSDP.optim_state_dict(model, a)\nkeep({display.format(CONVERTED)})"), "FSDP103", "is not visible"
+        load(f"FSDP.optim_state_dict(model, a)\nkeep({display.format(CONVERTED)})"), "FSDP103", "no visible optimizer"
     )
 
 
@@ -86,24 +86,24 @@ def test_the_optimizer_that_is_passed_is_taken_whatever_it_is_called() -> None:
     assert is_taken("other", f"s = {call.format('other')}\nother.load_state_dict(s)")
     assert is_taken("other.optimizer", f"s = {call.format('other.optimizer')}\na.load_state_dict(s)")
     text = load(f"s = {call.format('other')}\na.load_state_dict(s)")
-    check_manual(text, "FSDP104", "is loaded into `a`, and not into `other`")
+    check_manual(text, "FSDP104", "is loaded into `a`, not into `other`")
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (f"s = {CONVERTED}\na.load_state_dict(s)\nb.load_state_dict(s)", "more than one optimizer could be meant"),
-        (f"s = {CONVERTED}\ns = b\na.load_state_dict(s)", "is not visible in `load`"),
-        (f"return a.load_state_dict(b, {CONVERTED})", "is not visible in `load`"),
-        (f"return a.add({CONVERTED})", "is not visible in `load`"),
+        (f"s = {CONVERTED}\na.load_state_dict(s)\nb.load_state_dict(s)", "several optimizers are possible"),
+        (f"s = {CONVERTED}\ns = b\na.load_state_dict(s)", "`load` has no visible optimizer"),
+        (f"return a.load_state_dict(b, {CONVERTED})", "`load` has no visible optimizer"),
+        (f"return a.add({CONVERTED})", "`load` has no visible optimizer"),
         (
             f"s = {CONVERTED}\ns = FSDP.optim_state_dict_to_load(model, a, s)\na.load_state_dict(s)",
             "goes through `optim_state_dict_to_load`",
         ),
-        (f"make().load_state_dict({CONVERTED})", "bind it to a name before this call"),
-        (f"model.load_state_dict({CONVERTED})", "which takes no optimizer state"),
-        (f"FSDP.optim_state_dict(model, a)\nkeep({CONVERTED})", "is not visible in `load`"),
-        (f"FSDP.optim_state_dict(model, a)\nFSDP.optim_state_dict(model, b)\nreturn {CONVERTED}", "more than one"),
+        (f"make().load_state_dict({CONVERTED})", "assign that to a variable before this call"),
+        (f"model.load_state_dict({CONVERTED})", "which has no optimizer state"),
+        (f"FSDP.optim_state_dict(model, a)\nkeep({CONVERTED})", "`load` has no visible optimizer"),
+        (f"FSDP.optim_state_dict(model, a)\nFSDP.optim_state_dict(model, b)\nreturn {CONVERTED}", "several optimizers"),
     ],
 )
 def test_where_it_is_not_certain_which_one_is_meant_the_finding_is_manual(body: str, reason: str) -> None:

@@ -89,22 +89,22 @@ def test_what_cannot_have_changed_does_not_matter(earlier: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (f"x = lambda: {CALL}", "inside a lambda: write it as a function"),
-        (f"x = [{CALL} for a in d]", "inside a comprehension: write it as a loop"),
-        (f"x = {CALL} if a else None", "inside a conditional expression: write it as an `if` statement"),
+        (f"x = lambda: {CALL}", "inside a lambda: write a function instead"),
+        (f"x = [{CALL} for a in d]", "inside a comprehension: write a loop instead"),
+        (f"x = {CALL} if a else None", "inside a conditional expression: write an `if` statement instead"),
         (
             f"while {CALL}:\n    pass",
-            "for every turn: leave `while True` by a `break` in its body",
+            "in every iteration: use `while True` with a `break` in the body",
         ),
         (f"if a:\n    pass\nelif {CALL}:\n    pass", "in an `elif` condition"),
         (f"class A:\n    x = {CALL}", "in a class body"),
-        (f"with a() as b, f({CALL}):\n    pass", "is entered before the call in the same `with`"),
+        (f"with a() as b, f({CALL}):\n    pass", "the same `with` enters"),
         (f"x = [*step(), {CALL}]", "runs before the call in the same statement"),
         (f"f(**step(), x={CALL})", "runs before the call in the same statement"),
         (f"d[step()] += {CALL}", "runs before the call in the same statement"),
         (f"x = f'{{step()}} {{len({CALL})}}'", "runs before the call in the same statement"),
-        (f"x = [(a := 1), {CALL}]", "is bound with `:=` before the call"),
-        (f"x = f'{{{CALL}=}}'", "prints its own text"),
+        (f"x = [(a := 1), {CALL}]", "binds a name with `:=` before the call"),
+        (f"x = f'{{{CALL}=}}'", "prints the source text"),
     ],
 )
 def test_a_call_that_has_no_place_for_a_block_is_manual(body: str, reason: str) -> None:

@@ -30,7 +30,7 @@ def is_unsafe(text: str) -> bool:
     """Whether the fix is unsafe because of a handler."""
     (found,) = lint(text, "FSDP101")
     unsafe = found.applicability is Applicability.UNSAFE
-    assert unsafe is ("does not restore the type after an exception" in (found.reason or ""))
+    assert unsafe is ("does not restore the type then" in (found.reason or ""))
     return unsafe
 
 
@@ -109,7 +109,7 @@ def test_only_the_body_of_a_try_in_the_same_function_counts() -> None:
 
 @pytest.mark.parametrize("caught", ["RuntimeError", "Exception", "TypeError", "AttributeError", "NotImplementedError"])
 def test_a_legacy_call_whose_error_is_swallowed_is_reported(caught: str) -> None:
-    check_manual(tried(f"except {caught}:\n    osd = None"), "FSDP110", "let the error through")
+    check_manual(tried(f"except {caught}:\n    osd = None"), "FSDP110", "do not catch this error")
     check_noop(tried(f"except {caught}:\n    raise"), "FSDP110")
 
 
@@ -129,7 +129,7 @@ def test_a_handler_that_the_legacy_error_passes_is_left_alone(caught: str) -> No
     ],
 )
 def test_a_converted_state_that_nothing_uses_is_reported(statement: str) -> None:
-    check_manual(f"{HEAD}    {statement}\n", "FSDP111", "load it")
+    check_manual(f"{HEAD}    {statement}\n", "FSDP111", "call `optimizer.load_state_dict(...)` with it")
 
 
 @pytest.mark.parametrize(

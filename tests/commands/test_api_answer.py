@@ -117,7 +117,7 @@ def test_several_things_of_one_name_are_listed() -> None:
     assert list(lines(found)) == [
         "torch.distributed.fsdp.fully_shard         function, torch 2.3 and newer",
         "torch.distributed._composable.fully_shard  function, torch 2.0 to 2.5",
-        "Give more of the name for signatures and deprecations.",
+        "Give more of its path for signatures and deprecations.",
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_long_list_ends_with_how_many_more(monkeypatch: pytest.MonkeyPatch) ->
     assert len(found) > 3
     assert list(lines(found))[2:] == [
         f"... and {len(found) - 2} more",
-        "Give more of the name for signatures and deprecations.",
+        "Give more of its path for signatures and deprecations.",
     ]
 
 

@@ -54,7 +54,7 @@ def test_lint_prints_one_line_a_finding_and_a_summary(run: Run) -> None:
         "b.py:2:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 4 findings in 2 of 3 files: 2 fixable, 1 unsafe to fix, 1 manual; "
         "1 suppressed by comments; 1 hint hidden (--hints shows them).",
-        "`fsdp-migrate rewrite` fixes 2, with --unsafe-fixes 1 more; add --diff to look first.",
+        "`fsdp-migrate rewrite` fixes 2, with --unsafe-fixes 1 more; add --diff for a preview.",
     ]
     assert result.stderr == ""
 
@@ -267,13 +267,13 @@ def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeyp
     result = run("lint", "a.py", "b.py", "c.py", "d.py", "e.py")
     assert result.exit_code == 3
     assert result.stdout.splitlines()[:3] == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: fix the syntax error]",
         "e.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; 3 files failed.",
     ]
     a, c, d = result.stderr.splitlines()
     assert a.startswith(
-        "error: a.py: a fault in fsdp-migrate, please report it: KeyError: 'no such\\nscope' (stub_engine.py:"
+        "error: a.py: a bug in fsdp-migrate, please report it: KeyError: 'no such\\nscope' (stub_engine.py:"
     )
     assert (c, d) == ("error: c.py: cannot be read: not a regular file", "error: d.py: not valid utf-8")
 
@@ -300,7 +300,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
     result = run(*arguments)
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: mend the syntax error]",
+        "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: fix the syntax error]",
         "error: c.py: not valid utf-8",
     ]
 
@@ -546,7 +546,7 @@ def test_verify_has_nothing_to_compare_where_rewriting_changes_nothing(run: Run)
 def test_verify_refuses_options_that_something_is_missing_for(run: Run) -> None:
     result = run("verify", "--nnodes", "2")
     assert result.exit_code == 2
-    assert "Error: --nnodes needs --rdzv-endpoint HOST:PORT, where the machines meet" in result.stderr
+    assert "Error: --nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous" in result.stderr
     result = run("verify", "--unsafe-fixes")
     assert result.exit_code == 2
     assert "Error: --unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need" in result.stderr
@@ -568,7 +568,7 @@ def test_verify_of_a_program_without_a_scenario_starts_no_ranks(
     result = run("verify", "--rewrite", "train.py")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (
         2,
-        "Error: train.py: there is no function scenario(trial) in it, which is what the ranks run",
+        "Error: train.py: has no function scenario(trial), which the ranks run",
     )
 
 

@@ -162,7 +162,7 @@ def test_long_chains_come_to_an_end(count: int) -> None:
 def test_rules_that_ask_for_an_instance_follow() -> None:
     body = "for m in model.modules():\n    if isinstance(m, FSDP):\n        for h in m._handles:\n            use(h)"
     (found,) = lint(program(body), "FSDP611")
-    assert "since torch 2.1" in found.message
+    assert "removed in torch 2.1" in found.message
     assert lint(program(body.replace("if isinstance", "if not isinstance")), "FSDP611") == ()
     before = program("assert isinstance(self.model, FSDP)\nreturn [g for g in self.model.params_with_grad]")
     after = "[p for p in self.model.parameters() if p.grad is not None]"

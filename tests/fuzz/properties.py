@@ -87,7 +87,7 @@ def _check_places(raw: bytes, file: str, findings: tuple[Finding, ...]) -> None:
 
 
 def _check_remainder(result: RewriteResult, settings: Settings, file: str) -> None:
-    """What a lint of the new text finds is what was declared left, and none of it could have been mended."""
+    """What a lint of the new text finds is what was declared left, and none of it could have been fixed."""
     report = lint_bytes(result.raw, file, settings)
     assert [_told(finding) for finding in report.findings] == [_told(finding) for finding in result.left]
     if report.error is not None or report.failed:

@@ -65,12 +65,12 @@ def test_lint_follows_fsdp_through_the_packages() -> None:
 def test_a_package_is_judged_for_its_own_range() -> None:
     found = findings()
     (legacy,) = (finding for finding in found[EXPORT] if finding["code"] == "FSDP101")
-    assert "the replacement needs torch>=2.1, and serving/pyproject.toml:3 states torch>=1.13" in legacy["reason"]
+    assert "the replacement needs torch>=2.1, but serving/pyproject.toml:3 states torch>=1.13" in legacy["reason"]
 
 
 def test_a_helper_without_the_optimizer_is_told_to_take_it() -> None:
     (finding,) = findings()[LOADING]
-    assert "pass it in and give it as `optim=`" in finding["reason"]
+    assert "add a parameter for it and pass it as `optim=`" in finding["reason"]
 
 
 def test_a_comment_that_names_the_old_method_is_a_hint() -> None:

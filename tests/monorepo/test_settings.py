@@ -122,7 +122,7 @@ def test_every_package_is_judged_by_its_own_range_and_settings(run: Run) -> None
     }
     (manual,) = [f for f in json.loads(result.stdout)["findings"] if f["applicability"] == "manual"]
     assert manual["reason"].startswith(
-        "the replacement needs torch>=2.1, and train/pyproject.toml:6 states torch>=1.13; without those"
+        "the replacement needs torch>=2.1, but train/pyproject.toml:6 states torch>=1.13; `rewrite "
     )
 
 

@@ -106,7 +106,7 @@ def test_a_comment_silences_one() -> None:
     [
         ("old", "a b", "internal: the new text does not parse (invalid syntax"),
         ("old", "new(  # a comment\n)", "internal: the comment '# a comment' would be lost or doubled"),
-        ("pass", "torch.load('x')", "not made: it would bring FSDP841 (load-weights-only) into a.py"),
+        ("pass", "torch.load('x')", "not made: it would add FSDP841 (load-weights-only) to a.py"),
     ],
 )
 def test_one_with_a_bad_text_is_left_out_whole(word: str, new: str, reason: str) -> None:
@@ -134,7 +134,7 @@ def test_one_file_that_cannot_be_written_keeps_all_as_they_are_and_the_other_fix
     assert "full_optim_state_dict" not in Path("b/c.py").read_text()
     assert [failure.path for failure in run.failures] == ["d.py"]
     (finding,) = [finding for finding in run.findings if finding.code == "FSDP990"]
-    assert (finding.reason or "").startswith("not made: it also changes d.py, which was left as it is: not rewritten:")
+    assert (finding.reason or "").startswith("not made: it also changes d.py, which was not changed: not rewritten:")
     assert run.exit_code == 3
 
 
@@ -208,7 +208,7 @@ def test_the_run_after_a_kill_finishes_in_one_line(tmp_path: Path, place: int) -
     assert ended("SIGKILL", place).returncode == -signal.SIGKILL
     assert sum(text in NEW.values() for text in tree().values()) >= place - 1
     after = run(tmp_path, "rewrite", "b")
-    assert after.stderr == "finished the change to a.py, b/c.py and d.py, in which an earlier run was killed\n"
+    assert after.stderr == "finished the change to a.py, b/c.py and d.py, which a killed run had begun\n"
     assert tree() == NEW
     assert run(tmp_path, "rewrite", ".").stderr == ""
 
@@ -217,7 +217,7 @@ def test_the_run_after_a_kill_takes_back_what_it_cannot_finish(tmp_path: Path) -
     ended("SIGKILL", 2)
     Path("d.py").write_text("typed meanwhile\n")
     after = run(tmp_path, "rewrite", "a.py")
-    assert after.stderr == "took back the change to a.py, b/c.py and d.py, in which an earlier run was killed\n"
+    assert after.stderr == "rolled back the change to a.py, b/c.py and d.py, which a killed run had begun\n"
     assert tree() == TREE | {"d.py": "typed meanwhile\n"}
 
 

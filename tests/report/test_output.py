@@ -14,7 +14,7 @@ from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.report.output import LINT_FORMATS
 from tests import stub_engine
 
-SUMMARY = "Found 1 finding in 1 of 1 file: 1 fixable.\n`fsdp-migrate rewrite` fixes 1; add --diff to look first.\n"
+SUMMARY = "Found 1 finding in 1 of 1 file: 1 fixable.\n`fsdp-migrate rewrite` fixes 1; add --diff for a preview.\n"
 
 
 @pytest.fixture(autouse=True)

@@ -77,7 +77,7 @@ def test_a_run_without_findings_is_valid() -> None:
 def test_a_rule_brings_its_card() -> None:
     (rule,) = log(linted({"a.py": HEAD + SAFE}))["tool"]["driver"]["rules"]
     assert (rule["id"], rule["name"]) == ("FSDP101", "full-optim-state-dict")
-    assert rule["shortDescription"]["text"] == "`FSDP.full_optim_state_dict`, replaced in torch 2.0"
+    assert rule["shortDescription"]["text"] == "`FSDP.full_optim_state_dict`, deprecated since torch 2.0"
     assert rule["help"]["text"].startswith("FSDP101 full-optim-state-dict\n")
     assert "```python\n" in rule["help"]["markdown"]
     assert "- Severity: deprecated\n" in rule["help"]["markdown"]

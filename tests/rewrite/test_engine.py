@@ -116,7 +116,7 @@ def test_a_text_that_never_settles_is_an_error_and_stays() -> None:
     assert result.suppressed == 1
     assert result.error == (
         f"internal: the text still changes after {SPARE_PASSES + 1} passes; "
-        "the file is left as it was, please report this"
+        "the file was not changed, please report this"
     )
 
 
@@ -162,7 +162,7 @@ def test_a_fix_of_code_too_deep_for_libcst_is_left_out_and_the_others_are_not() 
     assert result.error is None
     assert [(f.code, f.line) for f in result.fixed] == [("FSDP101", 4)]
     (reason,) = [f.reason for f in result.left if f.code == "FSDP101"]
-    assert reason == "too deeply nested to be rewritten: do it by hand"
+    assert reason == "too deeply nested to be rewritten: change it by hand"
     assert deep.encode() in result.raw
 
 

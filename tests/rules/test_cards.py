@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -106,3 +108,10 @@ def test_a_card_is_found_by_code_and_by_name() -> None:
     assert card.code == "FSDP104"
     assert find("scatter-full-optim-state-dict") is card
     assert find("FSDP999") is None
+
+
+@pytest.mark.parametrize("card", [rule.card for rule in RULES], ids=lambda card: card.code)
+def test_the_text_of_a_card_fits_one_screen(card: RuleCard) -> None:
+    paragraphs = re.split(r"\n\n|\n(?=\* )", card.explanation)
+    lines = [line for text in paragraphs for line in (*textwrap.wrap(text, 100), "")]
+    assert len(lines) - 1 <= 24

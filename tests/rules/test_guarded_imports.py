@@ -113,7 +113,7 @@ def test_a_partial_that_is_there_is_used_and_another_one_is_in_the_way() -> None
     )
     check_transformed(text.format("from torch.cuda.amp import custom_fwd\n"), text.format(new), CUSTOM)
     other = text.format("from torch.cuda.amp import custom_fwd\n").replace("from functools", "from other")
-    check_manual(other, CUSTOM, "`partial` is taken here")
+    check_manual(other, CUSTOM, "`partial` is already used here")
 
 
 FLAG = """\

@@ -25,12 +25,14 @@ DIST = "import torch.distributed as dist\nfrom unittest import mock\n\n"
 def test_a_method_that_the_file_replaces_is_not_migrated(replacement: str, call: str) -> None:
     text = f"{FSDP}{replacement}\n\ndef save(model, optim):\n    osd = {call}\n    return osd\n"
     found = {(finding.line, finding.reason) for finding in lint(text, "FSDP101")}
-    assert (7, "line 4 puts something else in its place: bring that along") in found
+    assert (7, "line 4 replaces it with an object of your own: change both places together") in found
     assert all(finding.fix is None for finding in lint(text, "FSDP101"))
 
 
 def test_the_replacement_of_a_legacy_method_is_reported() -> None:
-    check_manual(f"{FSDP}FSDP.scatter_full_optim_state_dict = mine\n", "FSDP104", "no call of its successor gets there")
+    check_manual(
+        f"{FSDP}FSDP.scatter_full_optim_state_dict = mine\n", "FSDP104", "the calls are rewritten to another method"
+    )
 
 
 def test_methods_of_other_classes_are_replaced_without_a_word() -> None:
@@ -48,7 +50,7 @@ def test_methods_of_other_classes_are_replaced_without_a_word() -> None:
     ],
 )
 def test_a_function_that_the_file_replaces_keeps_its_name(replacement: str) -> None:
-    check_manual(f"{DIST}{replacement}\ndist._all_gather_base(whole, part)\n", "FSDP811", "line 4 puts something else")
+    check_manual(f"{DIST}{replacement}\ndist._all_gather_base(whole, part)\n", "FSDP811", "line 4 replaces it")
 
 
 def test_what_only_releases_that_are_not_supported_replace_is_migrated() -> None:
@@ -59,4 +61,4 @@ def test_what_only_releases_that_are_not_supported_replace_is_migrated() -> None
 
 def test_a_class_that_a_test_patches_keeps_its_name() -> None:
     text = f"import torch\n{DIST}mock.patch('torch.cuda.amp.autocast')\nwith torch.cuda.amp.autocast():\n    pass\n"
-    check_manual(text, "FSDP801", "line 5 puts something else")
+    check_manual(text, "FSDP801", "line 5 replaces it")

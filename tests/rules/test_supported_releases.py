@@ -52,9 +52,9 @@ def test_below_the_floor_there_is_none_but_what_keeps_both(card: RuleCard, examp
     if card.code in KEEPING_BOTH and all(finding.fix is not None for finding in findings):
         assert all(re.search("fallback='|=None, nonwrapped", str(finding.fix)) for finding in findings)
         return
-    needs = f"the replacement needs torch>={card.floor}, and torch>={older} is supported"
+    needs = f"the replacement needs torch>={card.floor}, but torch>={older} is supported"
     for finding in findings:
-        assert (finding.reason or "").partition("; without those releases ")[0] == needs
+        assert (finding.reason or "").partition("; `rewrite ")[0] == needs
         if "--torch" in (finding.reason or ""):
             _keeps_its_word(example.before, finding)
         else:
@@ -64,7 +64,7 @@ def test_below_the_floor_there_is_none_but_what_keeps_both(card: RuleCard, examp
 
 def _keeps_its_word(text: str, finding: Finding) -> None:
     """With the flags that a finding names, it has a fix that `rewrite` applies."""
-    told = r".*; without those releases `rewrite --torch '(.*?)'( --unsafe-fixes)?( --hints)?` fixes it"
+    told = r".*; `rewrite --torch '(.*?)'( --unsafe-fixes)?( --hints)?` fixes it if older releases need no support"
     flags = re.fullmatch(told, finding.reason or "")
     assert flags, finding.reason
     (same,) = (one for one in lint(text, finding.code, torch=flags[1]) if one.place == finding.place)
@@ -86,7 +86,7 @@ IMPORT = "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParal
 )
 def test_the_flag_keeps_what_else_the_range_says(torch: str, flags: str) -> None:
     (finding,) = lint(f"{IMPORT}x = {CALL}\n", "FSDP102", torch)
-    assert (finding.reason or "").endswith(f"; without those releases `rewrite {flags}` fixes it")
+    assert (finding.reason or "").endswith(f"; `rewrite {flags}` fixes it if older releases need no support")
     _keeps_its_word(f"{IMPORT}x = {CALL}\n", finding)
 
 

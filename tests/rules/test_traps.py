@@ -495,7 +495,7 @@ def test_a_type_set_on_what_a_model_is_put_together_from_is_another_one_than_its
         "    FSDP.set_state_dict_type(gen, StateDictType.SHARDED_STATE_DICT)\n"
         "    osd = FSDP.full_optim_state_dict(both, optim)\n    return osd\n"
     )
-    check_manual(text, "FSDP101", "`gen`, a part of the model, has a state-dict type of its own")
+    check_manual(text, "FSDP101", "`gen` is a part of the model and has its own state-dict type")
     (other,) = lint(text.replace("type(gen", "type(third"), "FSDP101")
     assert other.applicability is Applicability.SAFE
 
@@ -510,7 +510,7 @@ def test_a_type_that_another_function_sets_on_a_part_of_the_model_stays(whole: s
         f"    def save(self, optim, model):\n        return FSDP.full_optim_state_dict({whole}, optim)\n\n\n"
         f"def main(p, trainer, model):\n    FSDP.set_state_dict_type({part}, StateDictType.SHARDED_STATE_DICT)\n"
     )
-    check_manual(text, "FSDP101", f"`{part}`, a part of the model, has a state-dict type of its own")
+    check_manual(text, "FSDP101", f"`{part}` is a part of the model and has its own state-dict type")
     other = text.replace(f"type({part}", f"type({part.rpartition('.')[0]}_2.critic")
     (found,) = lint(other, "FSDP101")
     assert found.applicability is Applicability.SAFE
@@ -577,7 +577,7 @@ def test_each_arm_loads_its_own_optimizer(head: str, first: str, second: str, ke
 def test_what_the_next_turn_of_a_loop_loads_counts_too(body: str) -> None:
     call = "FSDP.shard_full_optim_state_dict(full, model)"
     text = f"{H}def f(model, o, p, full, x):\n    for turn in range(2):\n    {body.format(call=call)}\n"
-    check_manual(text, "FSDP103", "more than one optimizer could be meant")
+    check_manual(text, "FSDP103", "several optimizers are possible")
     fresh = text.replace("range(2):\n", "range(2):\n        x = full\n")
     assert grades(fresh, "FSDP103") == [Applicability.SAFE]
 
@@ -598,7 +598,9 @@ def test_a_result_that_cannot_be_followed_gets_no_optimizer_once_the_next_call_i
 def test_what_a_compound_statement_binds_for_its_body_is_another_state(anew: str) -> None:
     text = f"{H}def f(model, o, p, full):\n    x = FSDP.shard_full_optim_state_dict(full, model)\n    o.load_state_dict(x)\n"
     assert "optim=o" in rewritten(f"{text}    {anew}\n")
-    check_manual(f"{text}    {anew.replace('x :=', 'y :=').replace('for x', 'for y')}\n", "FSDP103", "more than one")
+    check_manual(
+        f"{text}    {anew.replace('x :=', 'y :=').replace('for x', 'for y')}\n", "FSDP103", "several optimizers"
+    )
 
 
 def test_a_state_that_is_converted_once_for_a_loop_over_optimizers_belongs_to_none_of_them() -> None:
@@ -606,7 +608,11 @@ def test_a_state_that_is_converted_once_for_a_loop_over_optimizers_belongs_to_no
         f"{H}def f(model, optims, full):\n    x = None\n    for optim in optims:\n        if x is None:\n"
         "            x = FSDP.shard_full_optim_state_dict(full, model)\n        optim.load_state_dict(x)\n"
     )
-    check_manual(text, "FSDP103", "the next turn of the loop loads the same state into another `optim`")
+    check_manual(
+        text,
+        "FSDP103",
+        "the next iteration of the loop loads the same state into another `optim`: convert it in the loop",
+    )
     assert "optim=optim" in rewritten(text.replace("if x is None", "with torch.no_grad()"))
 
 
@@ -616,4 +622,4 @@ def test_each_loop_around_a_state_may_bring_it_back() -> None:
         "            y, x = x, FSDP.shard_full_optim_state_dict(full, model)\n"
         "            p.load_state_dict(y)\n        o.load_state_dict(x)\n"
     )
-    check_manual(text, "FSDP103", "more than one optimizer could be meant")
+    check_manual(text, "FSDP103", "several optimizers are possible")

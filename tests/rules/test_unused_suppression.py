@@ -93,7 +93,11 @@ def test_of_several_codes_the_idle_ones_are_named() -> None:
         ("noqa: FSDP999", "FSDP999", "no rule is called FSDP999"),
         ("noqa: E501, FSDP999", "FSDP999", "no rule is called FSDP999"),
         ("fsdp-migrate: ignore[FSDP10x]", "FSDP10x", "no rule is called FSDP10x (did you mean FSDP101?)"),
-        ("fsdp-migrate: ignore[no-shrad]", "no-shrad", "no rule is called no-shrad (did you mean no-shard?)"),
+        (
+            "fsdp-migrate: ignore[no-shrad]",
+            "no-shrad",
+            "no rule is called no-shrad (did you mean no-shard?)",
+        ),
     ],
 )
 def test_a_code_that_no_rule_has_stays_with_what_it_may_be_meant_for(comment: str, code: str, reason: str) -> None:
@@ -101,7 +105,7 @@ def test_a_code_that_no_rule_has_stays_with_what_it_may_be_meant_for(comment: st
     result = rewrite_bytes(text.encode(), "x.py", SETTINGS)
     assert result.raw.decode() == text
     old, misspelt = result.left
-    assert (old.code, old.reason) == ("FSDP101", f"a comment may be there to silence it, but {reason}")
+    assert (old.code, old.reason) == ("FSDP101", f"a comment here may be meant to silence this finding, but {reason}")
     assert (misspelt.code, misspelt.message) == ("FSDP002", f"`{code}` suppresses nothing here")
     assert (misspelt.applicability, misspelt.reason) == (Applicability.MANUAL, reason)
 

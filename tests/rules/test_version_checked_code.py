@@ -19,7 +19,7 @@ from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
 SINCE = ">=1.13"
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
-SUPPORTED = f"the replacement needs torch>=2.1, and torch{SINCE} is supported"
+SUPPORTED = f"the replacement needs torch>=2.1, but torch{SINCE} is supported"
 OLD = "FSDP.full_optim_state_dict(model, optim)"
 
 
@@ -275,7 +275,7 @@ def test_what_older_releases_may_run_too_is_left_as_it_is(program: str) -> None:
 
 def test_a_check_for_a_release_below_the_floor_is_not_enough() -> None:
     program = f"{IMPORT}\ndef save(model, optim):\n    if hasattr(FSDP, 'optim_state_dict'):\n        return {OLD}\n"
-    reason = "the replacement needs torch>=2.1, and this also runs on torch 2.0"
+    reason = "the replacement needs torch>=2.1, but this code also runs on torch 2.0"
     check_manual(program, "FSDP101", reason, torch=SINCE)
 
 
@@ -317,7 +317,7 @@ def test_the_old_arm_of_a_check_is_a_hint_that_names_its_releases() -> None:
     text = arms("pass", f"return {OLD}", "2.1")
     assert graded(text, "FSDP101") == [(6, Severity.HINT, Applicability.MANUAL)]
     reason = reason_of(lint(text, "FSDP101", SINCE), 6)
-    assert reason == "the replacement needs torch>=2.1, and this only runs on torch 1.13 to 2.0"
+    assert reason == "the replacement needs torch>=2.1, but this code only runs on torch 1.13 to 2.0"
 
 
 def test_without_a_check_the_same_call_stays_deprecated() -> None:
@@ -393,7 +393,7 @@ def test_a_callback_defined_outside_of_the_arm_keeps_its_parameters() -> None:
             if torch.__version__ >= "2.3":
                 distribute_module(model, mesh, input_fn=shard_input)
         """
-    reason = "line 4, which has to change as well, also runs on torch 2.1 to 2.2"
+    reason = "the fix also changes line 4, which runs on torch 2.1 to 2.2"
     check_manual(program, "FSDP613", reason)
 
 

@@ -52,7 +52,7 @@ def entries() -> list[tuple[str, str, int, str]]:
 def test_only_new_findings_are_reported_and_fail() -> None:
     write("a.py", FULL)
     written = renew()
-    assert (written.exit_code, written.stdout) == (0, "Wrote known.json, which knows 1 finding.\n")
+    assert (written.exit_code, written.stdout) == (0, "Wrote known.json with 1 finding.\n")
     assert entries() == [("a.py", "FSDP101", 1, FULL.strip())]
     known = lint()
     assert (known.exit_code, known.stderr) == (0, "")
@@ -212,12 +212,12 @@ def test_json_counts_what_is_known_and_names_what_is_gone() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "there is no baseline known.json; `fsdp-migrate lint --write-baseline known.json` makes it"),
-        ("{", "known.json is no baseline that this version of fsdp-migrate reads"),
-        ('{"version": 2, "findings": []}', "known.json is no baseline that this version of fsdp-migrate reads"),
-        ('{"version": 1, "findings": [{"path": 1}]}', "known.json is no baseline"),
-        ("\xff", "known.json is no baseline"),
-        ("[" * 100_000, "known.json is no baseline"),
+        (None, "there is no baseline known.json; `fsdp-migrate lint --write-baseline known.json` writes one"),
+        ("{", "known.json is not a baseline that this version of fsdp-migrate can read"),
+        ('{"version": 2, "findings": []}', "known.json is not a baseline that this version of fsdp-migrate can read"),
+        ('{"version": 1, "findings": [{"path": 1}]}', "known.json is not a baseline"),
+        ("\xff", "known.json is not a baseline"),
+        ("[" * 100_000, "known.json is not a baseline"),
     ],
 )
 @pytest.mark.parametrize("command", ["lint", "rewrite"])

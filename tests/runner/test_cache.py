@@ -191,7 +191,7 @@ def test_nobody_else_can_write_and_what_others_can_write_is_not_read(project: Pr
     project.lint()
     assert project.linted == ["a.py"]
     project.store.chmod(0o777)
-    with pytest.raises(CacheError, match="can be written by, somebody else"):
+    with pytest.raises(CacheError, match="another user can write to it"):
         project.lint()
 
 

@@ -35,8 +35,8 @@ def test_a_process_that_dies_takes_only_its_task_with_it() -> None:
         return task
 
     found = dict(workers.results(work, list(range(9)), 2))
-    assert str(found.pop(3)) == "not checked: the process that worked on it was killed by signal 9"
-    assert str(found.pop(5)) == "not checked: the process that worked on it ended with status 7"
+    assert str(found.pop(3)) == "not checked: its worker process was killed by signal 9"
+    assert str(found.pop(5)) == "not checked: its worker process ended with status 7"
     assert found == {n: n for n in range(9) if n not in (3, 5)}
 
 
@@ -79,7 +79,7 @@ def test_the_file_of_a_process_that_dies_is_named_and_the_others_are_done(
     run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
     (failure,) = run.failures
     assert failure.path == "m4.py"
-    assert failure.message.startswith("not checked: the process that worked on it was killed by signal")
+    assert failure.message.startswith("not checked: its worker process was killed by signal")
     assert sorted({finding.path for finding in run.findings}) == [
         "broken.py",
         *(f"m{n}.py" for n in range(9) if n != 4),
@@ -94,7 +94,7 @@ def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
     run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
     assert len(run.failures) == 10
-    assert "a fault in fsdp-migrate, please report it: ZeroDivisionError: no" in run.failures[0].message
+    assert "a bug in fsdp-migrate, please report it: ZeroDivisionError: no" in run.failures[0].message
 
 
 def test_nothing_is_started_for_a_single_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def told_as_written(said: str) -> list[str]:
     lines = said.splitlines()
     written = [line.removeprefix("written: ") for line in lines if line.startswith("written: ")]
     if lines:
-        told = f"Interrupted: {len(written)} of 120 files written, each as a whole; the others are as they were."
+        told = f"Interrupted: {len(written)} of 120 files written, each as a whole; the others did not change."
         assert lines[len(written) :] == [f"{told} Run again for the rest."]
     return written
 

@@ -255,7 +255,7 @@ def test_syntax_newer_than_the_running_python_is_one_clear_line(tmp_path: Path, 
         (line,) = lines
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
         assert "FSDP001 the file does not parse: " in line
-        assert f"run with the Python that it needs (this is {running})" in line
+        assert f"run with the Python version that the file needs (this is {running})" in line
 
 
 def test_fifty_megabytes_are_read_and_passed_over(tmp_path: Path) -> None:

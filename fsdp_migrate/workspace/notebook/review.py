@@ -47,7 +47,7 @@ def _allowed(notebook: Notebook, broken: Cell | None, finding: Finding) -> Findi
         return finding
     trouble = next((trouble for edit in fix.edits if (trouble := _trouble(notebook, edit))), None)
     if broken is not None:
-        trouble = f"cell {broken.number} does not parse: mend it first"
+        trouble = f"cell {broken.number} does not parse: fix it first"
     if trouble is not None:
         return replace(finding, fix=None, applicability=Applicability.MANUAL, reason=trouble)
     removed_uses = tuple(r for r in fix.removed_uses if not _follows_magic(notebook, r.binding.statement))
@@ -62,11 +62,11 @@ def _trouble(notebook: Notebook, edit: Edit) -> str | None:
     for span in touched(edit):
         if not notebook.piece(span.start).contains(span):
             cells = (notebook.cell_at(span.start).number, notebook.cell_at(span.end).number)
-            return f"the change would take in cells {cells[0]} to {cells[1]}: make it by hand"
+            return f"the change would span cells {cells[0]} to {cells[1]}: make it by hand"
         if _follows_magic(notebook, span) and not _stays_on_line(edit):
-            return "the code stands behind a magic, on whose line it has to stay: make the change by hand"
+            return "the code is on the line of a magic, which has to stay: make the change by hand"
         if any(notebook.masks(span)):
-            return "the change would take in a magic: make it by hand"
+            return "the change would include a magic: make it by hand"
     return None
 
 

@@ -31,7 +31,7 @@ def read(path: str, _root: str) -> Mentions:
             within = key[2] == "dependencies"
             if within and "torch" in key[3]:
                 mentions.warnings.append(
-                    f"{display(path)}: its dependencies are not a list with one entry a line, so they do not count"
+                    f"{display(path)}: its dependencies are not a list with one entry per line, and are ignored"
                 )
         elif within and item:
             mentions.add(path, item[1].strip("'\" "), _requirement)

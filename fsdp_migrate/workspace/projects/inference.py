@@ -38,7 +38,7 @@ _READERS: dict[str, Reader] = {
 }
 
 
-NO_PROJECT = Project("(no project)", DEFAULT, "default; no project file lies above")
+NO_PROJECT = Project("(no project)", DEFAULT, "default; no project file in this or a parent folder")
 
 
 def inferred(folder: str, names: Collection[str]) -> Project | None:
@@ -60,7 +60,7 @@ def inferred(folder: str, names: Collection[str]) -> Project | None:
         source = f"default; {unbounded.requirement.text!r} in {display(unbounded.path)} gives no lower bound"
     else:
         speaking = next(path for path, found in files if found.package or found.warnings)
-        source = f"default; {display(speaking)} gives no requirement on torch"
+        source = f"default; {display(speaking)} does not require torch"
     return Project(display(folder), DEFAULT, source, warnings=tuple(warnings))
 
 
@@ -74,7 +74,7 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
     stated = Statement(where, lowest.line, f"torch{bound}")
     if torch.oldest >= DEFAULT.oldest:
         return Project(root, replace(torch, stated=stated), f"{where} requires torch{bound}", warnings=tuple(warnings))
-    note = f"{where} supports torch{bound}; pass --torch '{bound}' to check for those releases too"
+    note = f"{where} supports torch{bound}; pass --torch '{bound}' to check those releases, too"
     return Project(root, replace(_FROM_DEFAULT, stated=stated), f"default; {note}", note, tuple(warnings))
 
 
@@ -82,7 +82,7 @@ def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:
     try:
         return path, read(path, root)
     except FileFault as fault:
-        warning = f"{display(path)}: cannot be read: {fault}; what it requires of torch does not count"
+        warning = f"{display(path)}: cannot be read: {fault}; its requirements are ignored"
         return path, Mentions(warnings=[warning])
 
 

@@ -48,7 +48,7 @@ def _include(mentions: Mentions, path: str, root: str, seen: set[str], *, main: 
     try:
         _read_into(mentions, path, root, seen, main=main)
     except FileFault as fault:
-        mentions.warnings.append(f"{display(path)}: cannot be read: {fault}; what it requires of torch does not count")
+        mentions.warnings.append(f"{display(path)}: cannot be read: {fault}; its requirements are ignored")
 
 
 def _requirements(lines: list[str]) -> Iterator[str]:

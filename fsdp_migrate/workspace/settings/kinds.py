@@ -31,7 +31,7 @@ def _typed(value: Any, type_: type, wanted: str) -> Any:
     if type(value) is not type_:
         import json  # only for messages
 
-        raise ConfigError(f"{wanted} is wanted, not {json.dumps(value, default=str, ensure_ascii=False)}")
+        raise ConfigError(f"expected {wanted}, not {json.dumps(value, default=str, ensure_ascii=False)}")
     return value
 
 

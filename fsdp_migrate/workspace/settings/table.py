@@ -46,44 +46,51 @@ SETTINGS: tuple[Setting, ...] = (
         "select",
         kinds.RULES,
         [],
-        "Only these rules: codes, starts of codes, or names. Where `select` and `ignore` both fit, the longer start of "
-        "the code wins, and `ignore` if they are equally long.",
+        "Only these rules: codes, prefixes of codes, or names. If both `select` and `ignore` match a rule, the longer "
+        "prefix wins; `ignore` wins if they are equally long.",
         ["FSDP1", "FSDP303", "isinstance-flat-parameter"],
         unset="all rules",
         option="--select",
     ),
-    Setting("ignore", kinds.RULES, [], "Not these rules.", ["FSDP210"], option="--ignore"),
+    Setting("ignore", kinds.RULES, [], "Turn these rules off.", ["FSDP210"], option="--ignore"),
     Setting(
         "per-file-ignores",
         kinds.RULES_BY_PATTERN,
         {},
-        "Rules to leave out in the files that a pattern fits, whatever `select` says; `FSDP` means all. A pattern that "
-        "starts with `!` means all files that it does not fit.",
+        "Rules to turn off in the files that match a pattern, whatever `select` says; `FSDP` means all. A pattern "
+        "that starts with `!` means all files that do not match.",
         {"tests/": ["FSDP2"], "legacy/*.py": ["FSDP"]},
     ),
     Setting(
         "fixes",
         kinds.GRADES,
         {},
-        "How far the fixes of a rule are trusted, whatever the rule says itself: `safe` ones are applied by `rewrite`, "
-        "`unsafe` ones with `unsafe-fixes`, `manual` ones never. Where there is no fix, there still is none.",
+        "The grade of a rule's fixes, instead of its own: `rewrite` applies `safe` ones always, `unsafe` ones with "
+        "`unsafe-fixes`, and `manual` ones never. It adds no fix where there is none.",
         {"FSDP301": "manual", "missing-optim-state-dict-config": "safe"},
     ),
     Setting(
         "unsafe-fixes",
         kinds.BOOLEAN,
         False,
-        "Let `rewrite` also apply fixes after which something observable differs.",
+        "Also apply fixes with an observable effect.",
         True,
         option="--unsafe-fixes",
     ),
-    Setting("hints", kinds.BOOLEAN, False, "Also show hints: what works, and is discouraged.", True, option="--hints"),
+    Setting(
+        "hints",
+        kinds.BOOLEAN,
+        False,
+        "Also report hints: code that works on all supported releases.",
+        True,
+        option="--hints",
+    ),
     Setting(
         "fail-on",
         kinds.SEVERITY,
         "deprecated",
-        "The least severe finding that makes the exit code 1; `hint` brings `hints` with it. Every finding is held "
-        "against the setting of its own file.",
+        "The lowest severity that gives exit code 1; `hint` turns `hints` on. Each finding uses the setting of its own "
+        "file.",
         "breaks",
         option="--fail-on",
     ),
@@ -91,16 +98,16 @@ SETTINGS: tuple[Setting, ...] = (
         "include",
         kinds.PATTERNS,
         [f"*{suffix}" for suffix in SUFFIXES],
-        "The files to take where a folder is searched. A pattern that names a folder, or ends in `*`, takes the Python "
-        "files there; one like `bin/train` takes that very file.",
+        "The files to check in folders. A pattern that names a folder, or ends in `*`, means the Python files there. A "
+        "pattern such as `bin/train` means this file.",
         ["src/", "bin/train"],
     ),
     Setting(
         "exclude",
         kinds.PATTERNS,
         [],
-        "What to leave out where a folder is searched, besides what `.gitignore` names, environments and build "
-        "results. A file that is named on the command line is taken all the same, unless with `--force-exclude`.",
+        "Paths to skip in folders, besides the paths in `.gitignore`, environments and build results. A file that you "
+        "name on the command line is still checked, unless you pass `--force-exclude`.",
         ["third_party/", "*_pb2.py"],
         option="--exclude",
     ),
@@ -108,8 +115,8 @@ SETTINGS: tuple[Setting, ...] = (
         "baseline",
         kinds.PATH,
         None,
-        "The baseline, a path from the folder of the configuration file: what `lint --write-baseline` put there is "
-        "known, and only other findings are reported.",
+        "The file that `lint --write-baseline` wrote, relative to the folder of the configuration file. Its findings "
+        "are known, and only others are reported.",
         "fsdp-baseline.json",
         unset="every finding counts",
         option="--baseline",

@@ -75,10 +75,10 @@ def test_a_file_is_called_by_its_place_seen_from_here_whatever_was_given(
     monkeypatch.chdir(tmp_path)
     modules = Modules(filesystem.discover([given]).files, [given])
     (found,) = report_of(Path(), "lib/config.py", modules=modules).findings
-    assert (found.reason or "").startswith(f"{Path('lib/train.py')}:3 takes it from here")
+    assert (found.reason or "").startswith(f"{Path('lib/train.py')}:3 imports it from here")
     modules = Modules(filesystem.discover([str(tmp_path / "lib/config.py")]).files, [])
     (found,) = report_of(tmp_path, "lib/config.py", modules=modules).findings
-    assert (found.reason or "").startswith(f"{tmp_path / 'lib/train.py'}:3 takes it from here")
+    assert (found.reason or "").startswith(f"{tmp_path / 'lib/train.py'}:3 imports it from here")
 
 
 POLICY = "def mine(module, recurse, unwrapped_params):\n    return unwrapped_params > 9\n"

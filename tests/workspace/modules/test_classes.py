@@ -53,7 +53,7 @@ def test_what_a_class_elsewhere_overrides_keeps_the_call_from_being_rewritten(tm
     grow(tmp_path, {"train.py": f"from lib import Wrapped\n{WRAPPED}"})
     (finding,) = findings_of(tmp_path, "train.py")
     assert finding.applicability is Applicability.MANUAL
-    assert "`Wrapped` has its own `optim_state_dict`" in (finding.reason or "")
+    assert "`Wrapped` defines its own `optim_state_dict`" in (finding.reason or "")
 
 
 def test_a_model_built_from_a_subclass_elsewhere_is_an_instance(tmp_path: Path) -> None:
@@ -94,5 +94,5 @@ def test_what_comes_from_another_base_is_not_that_of_fsdp(lib: str, mixins: str,
     grow(tmp_path, {"lib.py": lib.format(own=own), "mixins.py": mixins.format(own=own), "again.py": again})
     grow(tmp_path, {"train.py": f"from lib import Wrapped\n{WRAPPED}"})
     reasons = [finding.reason or "" for finding in findings_of(tmp_path, "train.py")]
-    own_type = "`Wrapped` has its own `state_dict_type`: call the method on FSDP itself"
+    own_type = "`Wrapped` defines its own `state_dict_type`: call the method on FSDP itself"
     assert reasons == ([own_type] if name == "state_dict_type" else [])

@@ -33,7 +33,7 @@ def test_a_call_of_what_another_module_replaces_stays(patches: str, tmp_path: Pa
     (found,) = report_of(tmp_path, "lib/save.py").findings
     assert (found.code, found.applicability) == ("FSDP101", Applicability.MANUAL)
     assert "lib/p.py:" in (found.reason or "")
-    assert "puts something else in its place" in (found.reason or "")
+    assert "replaces it with an object of your own" in (found.reason or "")
     assert rewritten(tmp_path, "lib/save.py").raw.decode() == PUBLIC + SAVE
 
 
@@ -48,7 +48,7 @@ def test_a_function_that_another_module_replaces_keeps_its_name(tmp_path: Path) 
     save = "import torch.distributed as dist\ndist._all_gather_base(whole, part)\n"
     project(tmp_path, "from .shared import dist\ndist._all_gather_base = counted\n", save)
     (found,) = report_of(tmp_path, "lib/save.py").findings
-    assert "lib/p.py:2 puts something else in its place" in (found.reason or "")
+    assert "lib/p.py:2 replaces it with an object of your own" in (found.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_a_file_that_was_not_given_is_called_by_its_place_seen_from_here(
     monkeypatch.chdir(tmp_path)
     modules = Modules(filesystem.discover(["lib/save.py"]).files)
     (found,) = report_of(Path(), "lib/save.py", modules=modules).findings
-    assert f"{Path('lib/p.py')}:2 puts" in (found.reason or "")
+    assert f"{Path('lib/p.py')}:2 replaces" in (found.reason or "")
     assert str(tmp_path) not in (found.reason or "")

@@ -43,7 +43,7 @@ def test_a_name_that_a_package_may_make_when_it_is_asked_for_is_in_doubt(tmp_pat
     grow(tmp_path, {"mylib/__init__.py": text, "train.py": f"from mylib import FSDP\n{SAVE}"})
     (found,) = findings_of(tmp_path, "train.py")
     assert found.reason is not None
-    assert "`FSDP` may be an FSDP module or class" in found.reason
+    assert "whether `FSDP` is an FSDP module or class" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_the_project_holds_may_be_fsdp(dist: str, brought: str, owner: str,
     grow(tmp_path, {"train.py": f"from mylib.dist import {brought}\n{save}"})
     (found,) = findings_of(tmp_path, "train.py")
     assert found.code == "FSDP101"
-    assert f"`{owner}` may be an FSDP module or class" in (found.reason or "")
+    assert f"`{owner}` is an FSDP module or class" in (found.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_what_a_project_without_fsdp_holds_is_not(tmp_path: Path) -> None:
 def test_what_a_file_holds_may_be_fsdp(head: str, owner: str) -> None:
     (found,) = lint_source(head + SAVE.replace("FSDP", owner))
     assert found.code == "FSDP101"
-    assert "may be an FSDP module or class" in (found.reason or "")
+    assert "is an FSDP module or class" in (found.reason or "")

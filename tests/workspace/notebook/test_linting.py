@@ -34,7 +34,7 @@ def test_a_fix_that_would_leave_its_cell_is_for_people() -> None:
     ends = source.cells[1].span.start, source.cells[2].span.end
     (reviewed_one,) = reviewed(source, [source], "a.ipynb", [replace(finding, fix=Fix((Replace(Span(*ends), "c"),)))])
     assert (reviewed_one.applicability, reviewed_one.fix) == (Applicability.MANUAL, None)
-    assert reviewed_one.reason == "the change would take in cells 2 to 3: make it by hand"
+    assert reviewed_one.reason == "the change would span cells 2 to 3: make it by hand"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_cell_that_does_not_parse_is_named_and_the_others_are_checked() -> Non
     assert report.failed
     assert report.findings[0].message == "the cell does not parse: expected ':'"
     assert report.findings[1].applicability is Applicability.MANUAL
-    assert report.findings[1].reason == "cell 2 does not parse: mend it first"
+    assert report.findings[1].reason == "cell 2 does not parse: fix it first"
 
 
 def test_cells_that_parse_only_together_are_two_faults() -> None:

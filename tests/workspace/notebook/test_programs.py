@@ -67,7 +67,7 @@ def test_a_file_that_does_not_parse_is_reported_if_it_holds_names_of_fsdp() -> N
     raw = notebook(f"{IMPORT}{USE}", f"%%writefile a.py\n{IMPORT}if x\n")
     (finding, broken) = linted(raw).findings
     assert (broken.code, broken.cell, broken.line, broken.column) == ("FSDP001", 2, 3, 5)
-    assert finding.reason == "cell 2 does not parse: mend it first"
+    assert finding.reason == "cell 2 does not parse: fix it first"
     assert rewritten(raw).raw == raw
     raw = notebook(f"{IMPORT}{USE}", "%%writefile a.py\nif x\n")
     assert rewritten(raw).raw == raw.replace(OLD.encode(), NEW.encode())

@@ -152,7 +152,7 @@ def test_code_behind_a_magic_is_mended_only_within_its_line() -> None:
     assert sources(result.raw)[1] == f"%time x = {NEW}\n%time {CALL}\nprint(x, osd)"
     (left,) = (finding for finding in result.left if finding.code == "FSDP101")
     assert (left.applicability, left.cell, left.line) == (Applicability.MANUAL, 2, 2)
-    assert left.reason == "the code stands behind a magic, on whose line it has to stay: make the change by hand"
+    assert left.reason == "the code is on the line of a magic, which has to stay: make the change by hand"
 
 
 def test_code_behind_a_prompt_is_mended_only_within_its_line() -> None:

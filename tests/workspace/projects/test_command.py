@@ -109,7 +109,7 @@ def test_stdin_has_the_project_of_its_file_name(run: Run) -> None:
 
 def test_a_note_closes_the_summary_unless_quiet(run: Run) -> None:
     plant({"pyproject.toml": METADATA.format("torch>=1.6"), "x.py": OLD_HOME, "y.py": OLD_HOME})
-    note = "pyproject.toml supports torch>=1.6; pass --torch '>=1.6' to check for those releases too"
+    note = "pyproject.toml supports torch>=1.6; pass --torch '>=1.6' to check those releases, too"
     result = run("lint")
     assert result.stdout.splitlines()[-1] == f"{note}."
     assert result.stdout.count(note) == 1
@@ -127,9 +127,9 @@ def test_many_notes_are_cut_short(run: Run) -> None:
         "a/requirements.txt",
         "b/requirements.txt",
         "c/requirements.txt",
-        "It",
+        "2",
     ]
-    assert notes[-1] == "It is the same with 2 projects more; --show-torch-range lists them."
+    assert notes[-1] == "2 projects more have the same reason; --show-torch-range lists them."
 
 
 def test_a_warning_names_the_file_and_the_default_holds(run: Run) -> None:
@@ -172,7 +172,7 @@ def test_show_torch_range_tells_every_project_of_the_paths_and_checks_nothing(ru
         assert result.exit_code == 0
         assert result.stdout.splitlines() == [
             ".: torch>=2.1 (default; pyproject.toml supports torch>=1.13; "
-            "pass --torch '>=1.13' to check for those releases too)",
+            "pass --torch '>=1.13' to check those releases, too)",
             "a: torch>=2.4 (a/setup.cfg requires torch>=2.4)",
             "b: torch>=2.2,<2.6 (set in b/fsdp-migrate.toml)",
             "c: torch>=2.1 (default; 'torch==2.0.1' in c/requirements.txt gives no lower bound)",

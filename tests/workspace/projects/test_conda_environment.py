@@ -34,5 +34,5 @@ def test_a_list_that_is_written_otherwise_is_told() -> None:
     project = project_of("a.py", {"environment.yml": "dependencies: [python, pytorch>=2.4]\n"})
     assert str(project.torch) == ">=2.1"
     assert project.warnings == (
-        "environment.yml: its dependencies are not a list with one entry a line, so they do not count",
+        "environment.yml: its dependencies are not a list with one entry per line, and are ignored",
     )

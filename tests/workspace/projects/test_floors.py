@@ -119,14 +119,14 @@ def test_what_a_rewrite_leaves_is_summed_up_and_a_baseline_leaves_nothing() -> N
 def test_a_finding_that_leaves_the_floor_to_the_user_names_it(code: str, text: str) -> None:
     plant({"requirements.txt": "torch>=2.1\n", "m.py": text})
     (line,) = (line for line in run("lint").stdout.splitlines() if code in line)
-    assert line.endswith(" only (requirements.txt:1 states torch>=2.1)]")
+    assert line.endswith(" (requirements.txt:1 states torch>=2.1)]")
     assert "(requirements" not in run("lint", "--torch", ">=2.1").stdout
 
 
 def test_a_fix_that_the_floor_forbids_names_it() -> None:
     load = "import torch.distributed.checkpoint as dcp\ndcp.load_state_dict({'a': 1}, dcp.FileSystemReader('x'))\n"
     plant({"requirements.txt": "\ntorch>=2.2\n", "m.py": load})
-    assert "needs torch>=2.4, and requirements.txt:2 states torch>=2.2" in run("lint").stdout
+    assert "needs torch>=2.4, but requirements.txt:2 states torch>=2.2" in run("lint").stdout
 
 
 def test_a_floor_that_moves_to_another_line_is_named_there_with_a_cache() -> None:
@@ -146,7 +146,7 @@ def test_the_lowest_floor_is_told_with_the_places_that_decide_it() -> None:
         [
             ".: torch>=2.10 is the lowest floor on which nothing is missing; requirements.txt:1 states torch>=2.3",
             "  n.py:1:36: FSDP600 `torch.distributed.fsdp.share_comm_ctx` is new in torch 2.10",
-            "  whatever the floor, 1 finding breaks on the newest torch: `fsdp-migrate lint` lists them",
+            "  with any lower bound, 1 finding breaks on the newest torch: `fsdp-migrate lint` lists them",
         ],
     )
     (answer,) = json.loads(run("lint", "--min-torch", "--output-format", "json").stdout)["projects"]

@@ -23,7 +23,7 @@ def ranges(paths: list[str]) -> dict[str, str]:
 def test_without_any_project_file_the_default_holds() -> None:
     project = project_of("src/a.py", {"src/a.py": ""})
     assert (project.root, str(project.torch)) == ("(no project)", ">=2.1")
-    assert project.source == "default; no project file lies above"
+    assert project.source == "default; no project file in this or a parent folder"
 
 
 def test_the_lowest_bound_of_all_files_counts_and_its_file_is_named() -> None:
@@ -67,8 +67,7 @@ def test_a_bound_below_the_default_is_raised_with_a_note(bound: str) -> None:
     written = bound.replace("~=", ">=")
     assert str(project.torch) == ">=2.1"
     assert (
-        project.note
-        == f"pyproject.toml supports torch{written}; pass --torch '{written}' to check for those releases too"
+        project.note == f"pyproject.toml supports torch{written}; pass --torch '{written}' to check those releases, too"
     )
     assert project.source == f"default; {project.note}"
 
@@ -88,9 +87,7 @@ def test_a_file_that_may_not_be_read_is_told() -> None:
     plant({"requirements.txt/x": ""})
     project = Projects().of(SourceFile("a.py", "a.py"))
     assert str(project.torch) == ">=2.1"
-    assert project.warnings == (
-        "requirements.txt: cannot be read: Is a directory; what it requires of torch does not count",
-    )
+    assert project.warnings == ("requirements.txt: cannot be read: Is a directory; its requirements are ignored",)
 
 
 def test_packages_of_a_monorepo_keep_their_own() -> None:
@@ -112,7 +109,7 @@ def test_packages_of_a_monorepo_keep_their_own() -> None:
 
 def test_a_package_without_torch_says_so() -> None:
     project = project_of("c/x.py", {"requirements.txt": "torch>=2.4\n", "c/pyproject.toml": METADATA.format("numpy")})
-    assert project.source == "default; c/pyproject.toml gives no requirement on torch"
+    assert project.source == "default; c/pyproject.toml does not require torch"
 
 
 @pytest.mark.parametrize(

@@ -124,4 +124,4 @@ def test_broken_toml_is_told_with_its_place() -> None:
     assert str(project.torch) == ">=2.1"
     assert warning.startswith("pyproject.toml: cannot be read: no valid TOML: ")
     assert "(at line 2, column 16)" in warning
-    assert warning.endswith("; what it requires of torch does not count")
+    assert warning.endswith("; its requirements are ignored")

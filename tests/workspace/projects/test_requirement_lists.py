@@ -60,9 +60,7 @@ def test_what_lies_outside_the_project_is_not_read() -> None:
 def test_a_missing_list_is_told_and_the_rest_counts() -> None:
     project = project_of("a.py", {"requirements.txt": "-r gone.txt\ntorch>=2.4\n"})
     assert str(project.torch) == ">=2.4"
-    assert project.warnings == (
-        "gone.txt: cannot be read: No such file or directory; what it requires of torch does not count",
-    )
+    assert project.warnings == ("gone.txt: cannot be read: No such file or directory; its requirements are ignored",)
 
 
 def test_a_requirement_that_cannot_be_read_is_told() -> None:

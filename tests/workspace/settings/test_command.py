@@ -74,8 +74,8 @@ def test_every_file_is_checked_by_the_rules_of_its_own_project(run: Run) -> None
 @pytest.mark.parametrize(
     ("fixes", "text", "grade", "reason"),
     [
-        ("FSDP101 = 'manual'", LEGACY, "manual", "the settings trust no fix of this rule"),
-        ("full-optim-state-dict = 'unsafe'", LEGACY, "unsafe", "the settings call the fixes of this rule unsafe"),
+        ("FSDP101 = 'manual'", LEGACY, "manual", "the settings grade the fixes of this rule as manual"),
+        ("full-optim-state-dict = 'unsafe'", LEGACY, "unsafe", "the settings grade the fixes of this rule as unsafe"),
         ("FSDP201 = 'safe'", UNSAFE, "safe", None),
     ],
 )
@@ -110,7 +110,7 @@ def test_unsafe_fixes_and_hints_of_a_file_can_be_turned_off(run: Run) -> None:
 def test_the_advice_counts_the_unsafe_fixes_that_a_file_agrees_to(run: Run) -> None:
     plant({"a/fsdp-migrate.toml": "unsafe-fixes = true\n", "a/x.py": UNSAFE, "b/x.py": UNSAFE})
     assert run("lint").stdout.splitlines()[-1] == (
-        "`fsdp-migrate rewrite` fixes 1, with --unsafe-fixes 1 more; add --diff to look first."
+        "`fsdp-migrate rewrite` fixes 1, with --unsafe-fixes 1 more; add --diff for a preview."
     )
     assert run("rewrite").stdout.splitlines()[-2].startswith("Fixed 1 finding in 1 of 2 files; 1 finding left")
 
@@ -199,9 +199,7 @@ def test_config_prints_json(run: Run) -> None:
 
 def test_config_says_that_a_path_is_left_out(run: Run) -> None:
     plant({"fsdp-migrate.toml": "exclude = ['gen/']\n", "gen/x.py": "", "x.py": ""})
-    assert run("config", "gen/x.py").stdout.splitlines()[0] == (
-        "# gen/x.py is left out where folders are searched (exclude)"
-    )
+    assert run("config", "gen/x.py").stdout.splitlines()[0] == ("# gen/x.py is skipped in folders (exclude)")
     assert run("config", "x.py").stdout.startswith("torch = ")
     assert json.loads(run("config", "gen", "--output-format", "json").stdout)["excluded"] is True
     assert json.loads(run("config", "x.py", "--output-format", "json").stdout)["excluded"] is False

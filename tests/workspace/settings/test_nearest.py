@@ -81,12 +81,12 @@ def test_a_table_without_a_range_decides_nothing(text: str) -> None:
     [
         ('torch = "banana"', "torch: not a torch version range: 'banana'; write it like '>=2.1' or '>=2.1,<2.16'"),
         ('torch = ""', "torch: no known torch release (1.11.0 to 2.15.0) lies in ''; write it like '>=2.1'"),
-        ("torch = 2.1", "torch: a range such as '>=2.1' is wanted, not 2.1"),
+        ("torch = 2.1", "torch: expected a range such as '>=2.1', not 2.1"),
         (
             'torhc = ">=2.1"',
             "'torhc' is no setting of fsdp-migrate (did you mean torch?); `fsdp-migrate config` lists them",
         ),
-        ('select = "FSDP1"', "select: a list of rules such as ['FSDP1', 'FSDP303'] is wanted, not \"FSDP1\""),
+        ('select = "FSDP1"', "select: expected a list of rules such as ['FSDP1', 'FSDP303'], not \"FSDP1\""),
         (
             'ignore = ["clip-grad"]',
             "ignore: no rule is called 'clip-grad' (did you mean clip-grad-norm?); `fsdp-migrate rules` lists them",
@@ -96,19 +96,19 @@ def test_a_table_without_a_range_decides_nothing(text: str) -> None:
             'fail-on = "depricated"',
             "fail-on: 'depricated' is none of breaks, changes, deprecated, hint (did you mean deprecated?)",
         ),
-        ('hints = "yes"', 'hints: true or false is wanted, not "yes"'),
-        ("unsafe-fixes = 1", "unsafe-fixes: true or false is wanted, not 1"),
+        ('hints = "yes"', 'hints: expected true or false, not "yes"'),
+        ("unsafe-fixes = 1", "unsafe-fixes: expected true or false, not 1"),
         (
             "fixes = { FSDP1 = 'sage' }",
             "fixes: 'sage' is none of safe, unsafe, manual (did you mean safe?)",
         ),
         (
             "per-file-ignores = { 'tests/' = 'FSDP1' }",
-            "per-file-ignores: a list of rules such as ['FSDP1', 'FSDP303'] is wanted, not \"FSDP1\"",
+            "per-file-ignores: expected a list of rules such as ['FSDP1', 'FSDP303'], not \"FSDP1\"",
         ),
         ("exclude = ['# not this']", "exclude: '# not this' fits no file; write patterns as in a .gitignore"),
-        ("exclude = [1]", "exclude: a list of patterns such as ['third_party/', '*_pb2.py'] is wanted, not 1"),
-        ("baseline = []", "baseline: a path is wanted, not []"),
+        ("exclude = [1]", "exclude: expected a list of patterns such as ['third_party/', '*_pb2.py'], not 1"),
+        ("baseline = []", "baseline: expected a path, not []"),
     ],
 )
 def test_what_cannot_be_used_is_an_error_that_names_the_file(setting: str, message: str) -> None:

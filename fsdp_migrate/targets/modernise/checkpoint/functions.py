@@ -58,7 +58,7 @@ _SAVE = _Function(
     "storage_writer",
     "DefaultSavePlanner",
     "2.2",
-    "`save` stores what that returns, key by key, where `save_state_dict` pickled the object",
+    "`save` stores that state dict key by key; `save_state_dict` pickled the object",
 )
 _LOAD = _Function(
     "load_state_dict",
@@ -66,7 +66,7 @@ _LOAD = _Function(
     "storage_reader",
     "DefaultLoadPlanner",
     "2.4",
-    "`load` calls its `load_state_dict()`, where `load_state_dict` replaced the object in the dict",
+    "`load` calls its `load_state_dict()`; `load_state_dict` replaced the object in the dict",
 )
 _MODULES = {_SAVE: "state_dict_saver", _LOAD: "state_dict_loader"}
 _ALIAS = "dcp"
@@ -129,7 +129,7 @@ def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> tuple[V
     """How a use goes on, and the oldest release on which it is the same there."""
     call, floor = facts.structure.parents[node], function.floor
     if not isinstance(call, ast.Call) or call.func is not node:
-        return manual(f"call `{function.new}` where it is called, with `{function.storage}=` by keyword"), floor
+        return manual(f"this is not a direct call: use `{function.new}` with `{function.storage}=` by keyword"), floor
     try:
         bound = bind(call, function.parameters, 2)
     except BindingError as error:
@@ -164,15 +164,20 @@ def _trouble(facts: ModuleFacts, call: ast.Call, bound: dict[str, Bound], functi
     """Why the arguments of a call cannot be given to the new function, None where they can."""
     rank, alone = bound.get("coordinator_rank"), bound.get("no_dist")
     if rank is not None and not _is_dropped(call, "coordinator_rank", rank):
-        return f"`{function.new}` has no `coordinator_rank` since torch 2.3: rank 0 plans, and the files are the same"
+        return (
+            f"`{function.new}` has no `coordinator_rank` since torch 2.3: remove it; rank 0 then coordinates, "
+            "and the files are the same"
+        )
     if alone is not None and not _is_dropped(call, "no_dist", alone) and older(facts, _NO_DIST_SINCE, call):
         return (
-            f"`{function.new}` takes `no_dist` since torch {_NO_DIST_SINCE} only: support that, or leave it out "
-            "where no process group is initialised"
+            f"`{function.new}` accepts `no_dist` since torch {_NO_DIST_SINCE}: require that release, or "
+            "remove `no_dist` if no process group is initialised"
         )
     planner = bound.get("planner")
     if planner is not None and (_class_of(facts, planner.value) or "").endswith("._EmptyStateDictLoadPlanner"):
-        return "`load` gives the planner a copy of the state dict, and what it adds there is lost: keep this call"
+        return (
+            "`load` gives the planner a copy of the state dict, so keys that the planner adds are lost: keep this call"
+        )
     return None
 
 
@@ -200,11 +205,14 @@ def _difference(
         return f"`{written}` {may} a `state_dict()`: {function.expanded}"
     if not (_class_of(facts, storage) or "").startswith(_PACKAGES):
         written = _shown(storage)
-        return f"`{function.new}` calls `reset(checkpoint_id)` of `{written}`: a class of your own needs that (FSDP701)"
+        return (
+            f"`{function.new}` calls `reset(checkpoint_id)` of `{written}`: a class of your own has to define it "
+            "(FSDP701)"
+        )
     if planner is None or is_literal(planner.value, None):
         return None
     if (_class_of(facts, planner.value) or "").rpartition(".")[2] != function.planner:
-        return f"`{function.new}` gives the planner a copy of the state dict: keys that it adds there are lost"
+        return f"`{function.new}` gives the planner a copy of the state dict: keys that the planner adds are lost"
     return None
 
 
@@ -241,7 +249,9 @@ def _spelled(facts: ModuleFacts, call: ast.Call, function: _Function) -> tuple[s
     statement = taken.node
     assert isinstance(statement, ast.ImportFrom)
     if taken.scope.is_class or not is_alone(facts, statement):
-        raise CannotSupply(f"import `{_PACKAGE}` as a module, and call its `{function.new}`")
+        raise CannotSupply(
+            f"this import cannot be extended: import `{_PACKAGE}` as a module and call its `{function.new}`"
+        )
     name = fresh_name(taken.scope, _ALIAS, ())
     package, _, module = _PACKAGE.rpartition(".")
     added = ImportBehind(
@@ -289,15 +299,16 @@ RULE = Rule(
         name="dcp-save-state-dict",
         summary="`save_state_dict` and `load_state_dict` of distributed checkpointing",
         explanation="""\
-Deprecated since torch 2.2, which has `save` and `load` for them. The files are the same, and each reads what the other
-has written. The storage becomes a keyword; `process_group` and `planner` stay; `coordinator_rank=0` and
-`no_dist=False` go. `no_dist=True` needs torch 2.7, which has it again: without it a job of several ranks hangs.
+Deprecated since torch 2.2 in favour of `save` and `load`. The files are the same, and each function reads what the
+other wrote. The storage becomes a keyword, `process_group` and `planner` stay, and `coordinator_rank=0` and
+`no_dist=False` are removed. `no_dist=True` needs torch 2.7, which has it again: without it a job of several ranks
+hangs.
 
-`save` and `load` look at each value of the dict, and call its `state_dict` and `load_state_dict` if it has both: a
-scheduler that was pickled as a whole is then stored by the keys of its state. The fix is safe where all values are
+`save` and `load` look at each value of the dict, and call its `state_dict` and `load_state_dict` if it has both. A
+scheduler that used to be pickled as a whole is then stored by the keys of its state. The fix is safe if all values are
 visibly numbers, tensors, containers or results of `state_dict()` calls, and storage and planner are torch's own.
 
-Torch 2.2 and 2.3 leave values that are no tensors as they were in `load`: there the finding is manual.""",
+`load` of torch 2.2 and 2.3 does not load values other than tensors. The finding is manual on those releases.""",
         applicability="safe, unsafe or manual",
         deprecated=_DEPRECATED,
         flags=(

@@ -35,10 +35,13 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         path = _argument(call, 0, "f")
         refused = facts.memo(_refused, lambda: _refused(facts)).get(_file(facts, path)) if path is not None else None
-        message = f"`{_LOAD}`{_of(path)} takes tensors and plain values only since torch {_STRICT_SINCE}"
+        message = f"`{_LOAD}`{_of(path)} accepts only tensors and plain values since torch {_STRICT_SINCE}"
         if refused is not None:
-            message = f"`{_LOAD}`{_of(path)} fails since torch {_STRICT_SINCE}, where `weights_only` is True: {refused}"
-        verdict = manual("pass `weights_only=False` for a file that you trust, else save plain values")
+            message = (
+                f"`{_LOAD}`{_of(path)} fails since torch {_STRICT_SINCE}, where `weights_only` is True by "
+                f"default: {refused}"
+            )
+        verdict = manual("pass `weights_only=False` if you trust the file; otherwise save plain values")
         severity = Severity.BREAKS if refused is not None else Severity.HINT
         yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
 
@@ -117,13 +120,14 @@ RULE = Rule(
         name="load-weights-only",
         summary="`torch.load` without `weights_only`, which torch 2.6 turned on",
         explanation="""\
-Since torch 2.6 `torch.load` builds tensors, numbers, strings and containers of them, and raises UnpicklingError for
-anything else: `ShardedTensor` (sharded and local state dicts), `argparse.Namespace`, NumPy scalars, configuration
-objects. Full state dicts load as before. `weights_only=False` brings the old behaviour back; since a pickle can run any
-code, that is never written for you.
+Since torch 2.6 `torch.load` accepts only tensors, numbers, strings and containers of them. It raises UnpicklingError
+for anything else: `ShardedTensor` (sharded and local state dicts), `argparse.Namespace`, NumPy scalars, configuration
+objects. Full state dicts load as before. `weights_only=False` restores the old behaviour. A pickle can run any code,
+so the tool never writes it for you.
 
-It breaks where the same program saves such a thing to the same file: a sharded or local state dict by `torch.save`, or
-the result of `ArgumentParser.parse_args`. Elsewhere what is loaded is not known, and this is a hint.""",
+The finding breaks if the same program saves such an object to the same file: a sharded or local state dict by
+`torch.save`, or the result of `ArgumentParser.parse_args`. Otherwise the contents of the file are unknown, and it is a
+hint.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

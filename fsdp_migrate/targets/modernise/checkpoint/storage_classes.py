@@ -47,7 +47,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if any(release >= SINCE for release in facts.gates.alive(cls)):
             listed = " and ".join(f"`{name}`" for name in missing)
-            message = f"`{bases[0]}` asks for {listed} since torch 2.3: `{cls.name}` lacks that and cannot be made"
+            message = (
+                f"`{bases[0]}` requires {listed} since torch 2.3, and `{cls.name}` does not define it: creating "
+                "one raises TypeError"
+            )
             stubs = " and ".join(f"`{METHODS[name]}`" for name in missing)
             verdict = manual(f"add {stubs}; older releases do not call them")
             yield finding(facts, card, _name_of(facts, cls), cls, message, verdict)
@@ -171,14 +174,14 @@ RULE = Rule(
     RuleCard(
         code="FSDP701",
         name="storage-without-new-methods",
-        summary="a `StorageWriter` or `StorageReader` without the methods that torch 2.3 asks for",
+        summary="a `StorageWriter` or `StorageReader` without the methods that torch 2.3 requires",
         explanation="""\
-Since torch 2.3 `StorageWriter` and `StorageReader` have two more abstract methods, `reset` and
-`validate_checkpoint_id`: a class written for 2.0 to 2.2 gives "TypeError: Can't instantiate abstract class". Releases
-before 2.3 do not call the two, so that a class with them runs on both sides.
+torch 2.3 added two abstract methods to `StorageWriter` and `StorageReader`: `reset` and `validate_checkpoint_id`. A
+class written for 2.0 to 2.2 raises "TypeError: Can't instantiate abstract class". Older releases do not call the two
+methods, so a class that defines them works on all releases.
 
-Silent are classes that have abstract methods or that others derive from (in another module: with the methods), and
-those with a base that is not visible and may have the methods.""",
+Not reported: classes with abstract methods of their own, classes that are subclassed (in another module: by one with
+the methods), and classes with a base that is not visible and may define the methods.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(Example(before=_WRITER.format(name="BucketWriter")),),

@@ -48,7 +48,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             for index, argument in enumerate(ordered_arguments(call))
         )
         verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
-        message = f"`{storage}` by position warns since torch 2.3, which takes it by keyword only"
+        message = f"`{storage}` by position is deprecated since torch 2.3: pass it by keyword"
         yield finding(facts, card, seen.args[1], facts.statement(call), message, verdict)
 
 
@@ -61,9 +61,9 @@ RULE = Rule(
         name="positional-checkpoint-storage",
         summary="the storage of a distributed checkpoint by position in `dcp.save` or `dcp.load`",
         explanation="""\
-torch 2.2 took `save(state_dict, storage_writer)` and `load(state_dict, storage_reader)` by position. Since 2.3 all but
-the state dict is keyword-only; a call with exactly two positions still works, and warns that the order of the arguments
-has changed. The keywords are the same on every release that has these functions.""",
+torch 2.2 accepted `save(state_dict, storage_writer)` and `load(state_dict, storage_reader)` by position. Since 2.3
+only the state dict is positional. A call with exactly two positions still works, and warns that the order of the
+arguments has changed. The keywords are the same on every release that has these functions.""",
         applicability="safe",
         deprecated="2.3",
         floor="2.2",

@@ -34,8 +34,11 @@ def check_hybrid(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         releases = facts.gates.alive(call)
         spans = any(one < _OUTER_FIRST for one in releases) and any(one >= _OUTER_FIRST for one in releases)
         if spans and _HYBRID in (name or ""):
-            message = f"`{_SYNC}` of {_HYBRID} starts from rank 0 since torch 2.12, before from one rank of each node"
-            verdict = manual("where every node loads the same values, nothing changes; else load them on all ranks")
+            message = (
+                f"`{_SYNC}` of {_HYBRID} broadcasts from global rank 0 since torch 2.12, and from one rank of "
+                "each node before"
+            )
+            verdict = manual("load the same values on all ranks; nothing changes if every node already does")
             yield finding(facts, card, sync, facts.statement(call), message, verdict)
 
 
@@ -48,7 +51,7 @@ def check_clipped(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         unused = isinstance(facts.structure.parents[call], ast.Expr)
         if not unused and any(release < _RETURNS for release in facts.gates.alive(call)):
             message = f"`{_CLIP}` of an FSDP model returns None before torch 2.0"
-            verdict = floor_or(facts, "use the norm where it is not None", str(_RETURNS))
+            verdict = floor_or(facts, "check the result for None", str(_RETURNS))
             yield finding(facts, card, func, facts.statement(call), message, verdict)
 
 
@@ -62,10 +65,10 @@ HYBRID = Rule(
         code="FSDP508",
         name="hybrid-shard-sync",
         summary=f"`{_SYNC}=True` of a model that is sharded in groups",
-        explanation=f"""\
-With `{_HYBRID}`, `{_SYNC}=True` broadcast the states inside of each node first up to torch 2.11, so that nodes whose
-first rank had other values kept those in part. Since 2.12 rank 0 of all is what counts. It is a hint while both are
-supported: code that loads on one rank only gets right values from 2.12 on.""",
+        explanation="""\
+Up to torch 2.11 `sync_module_states=True` with `HYBRID_SHARD` broadcast the states inside each node first. Nodes
+whose first rank had other values kept some of them. Since 2.12 all ranks get the values of global rank 0. This is a
+hint while both are supported: code that loads on one rank only is right from 2.12 on.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_HSDP.format("True")),),
@@ -82,8 +85,8 @@ CLIPPED = Rule(
         name="clip-grad-norm-result",
         summary=f"the result of an FSDP model's `{_CLIP}` where torch 1.x is supported",
         explanation="""\
-The method returns the total norm since torch 2.0; 1.12 and 1.13 clip and return None, which shows when the norm is
-logged or compared.""",
+The method returns the total norm since torch 2.0. In 1.12 and 1.13 it clips and returns None, which fails when the
+norm is logged or compared.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(Example(before=_CLIPPED.format("norm = "), torch=">=1.12"),),

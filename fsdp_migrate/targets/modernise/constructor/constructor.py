@@ -59,10 +59,10 @@ def _old_arguments(facts: ModuleFacts, name: str) -> Iterator[Given]:
 
 def _verdict(facts: ModuleFacts, one: Given, name: str) -> Verdict:
     if one.doubt is not None:
-        return manual(f"{one.doubt}: rename the argument to `{name}`")
+        return manual(f"{one.doubt}: rename the argument to `{name}` if it is FSDP's")
     edit = one.renamed(facts, name)
     if edit is None:
-        return manual(f"the name is not written plainly here: make it `{name}`")
+        return manual(f"the name is not written as a plain keyword here: change it to `{name}`")
     return Verdict(Fix((edit,)))
 
 
@@ -78,8 +78,8 @@ def check_policy(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for one in _old_arguments(facts, OLD_POLICY):
         verdict = _verdict(facts, one, POLICY)
         if _beside(facts, one, POLICY):
-            verdict = manual(f"`{POLICY}` is given as well: drop one of them")
-        message = f"FSDP takes `{POLICY}` since torch 1.12, not `{OLD_POLICY}`"
+            verdict = manual(f"`{POLICY}` is passed, too: remove one of them")
+        message = f"FSDP's `{OLD_POLICY}` was renamed to `{POLICY}` in torch 1.12"
         yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
@@ -88,10 +88,12 @@ def check_ignored(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for one in _old_arguments(facts, OLD_IGNORED):
         verdict = _verdict(facts, one, IGNORED)
         if _beside(facts, one, IGNORED):
-            verdict = manual(f"`{IGNORED}` is given as well: drop one of them")
+            verdict = manual(f"`{IGNORED}` is passed, too: remove one of them")
         elif _beside(facts, one, IGNORED_MODULES):
-            verdict = manual(f"FSDP takes only one of `{IGNORED_MODULES}` and `{IGNORED}`: put all parameters in one")
-        message = f"FSDP takes `{OLD_IGNORED}` in torch 2.0 only; since 2.1 it is `{IGNORED}`"
+            verdict = manual(
+                f"FSDP accepts only one of `{IGNORED_MODULES}` and `{IGNORED}`: pass all parameters in one of them"
+            )
+        message = f"FSDP's `{OLD_IGNORED}` was renamed to `{IGNORED}` in torch 2.1"
         yield finding(facts, card, one.place, facts.statement(one.holder), message, verdict, Severity.BREAKS)
 
 
@@ -106,7 +108,10 @@ def check_positions(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not wrong or not any(release >= Version("1.12") for release in facts.gates.alive(call)):
             continue
         place = positions[wrong[0]]
-        message = f"position {wrong[0] + 1} of FSDP is `{_at(ORDER, wrong[0])}`, and this is a `{meant[wrong[0]]}`"
+        message = (
+            f"position {wrong[0] + 1} of FSDP is `{_at(ORDER, wrong[0])}` since torch 1.12, but this is a "
+            f"`{meant[wrong[0]]}`"
+        )
         yield finding(facts, card, place, facts.statement(call), message, _keywords(facts, call, meant))
 
 
@@ -166,14 +171,14 @@ def _keywords(facts: ModuleFacts, call: ast.Call, meant: Sequence[str | None]) -
     chosen = names[_FIRST_FREE:]
     taken = {keyword.arg for keyword in call.keywords}
     if len(call.args) > len(names) or None in chosen or len(set(chosen)) < len(chosen) or taken & set(chosen):
-        return manual("not every position says what it is for: use keywords")
+        return manual("the parameter of some positions is not clear: pass them by keyword")
     arguments = [
         Argument(argument.arg if isinstance(argument, ast.keyword) else names[index], index)
         for index, argument in enumerate(ordered_arguments(call))
         if not (isinstance(argument, ast.keyword) and argument.arg is None)
     ]
     if any(keyword.arg is None for keyword in call.keywords):
-        return manual("the call passes `**kwargs`, which may hold the same arguments: use keywords")
+        return manual("the call passes `**kwargs`, which may contain the same arguments: pass them by keyword")
     return Verdict(Fix((RewriteCall(facts.source.span(call), None, tuple(arguments)),)))
 
 
@@ -186,8 +191,8 @@ def check_no_shard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         node = choice(facts, value, _NO_SHARD_NAMES)
         if node is not None and node not in seen and facts.reached(node) and facts.reached(holder):
             seen.add(node)
-            message = f"`{NO_SHARD}` warns since torch 2.3: `DistributedDataParallel` does the same"
-            verdict = manual("DDP names its parameters differently and has no mixed precision of FSDP's kind")
+            message = f"`{NO_SHARD}` is deprecated since torch 2.3: use `DistributedDataParallel`"
+            verdict = manual("check the migration: DDP has other parameter names and no `MixedPrecision` like FSDP's")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -214,7 +219,7 @@ def check_defaults(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             spans = any(r < Version(since) for r in having) and any(r >= Version(since) for r in having)
             if spans and name not in names:
                 message = f"the default of `{name}` is `{old}` before torch {since} and `{new}` since"
-                verdict = manual(f"speed and memory differ, results do not: pass `{name}=` to choose")
+                verdict = manual(f"pass `{name}=`; speed and memory differ, results do not")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -225,11 +230,11 @@ OLD_POLICY_ARGUMENT = Rule(
     RuleCard(
         code="FSDP501",
         name="fsdp-auto-wrap-policy-argument",
-        summary=f"`{OLD_POLICY}=`, which FSDP calls `{POLICY}` since torch 1.12",
-        explanation=f"""\
-torch 1.11 named the argument `{OLD_POLICY}`; every later release raises TypeError on it. It is renamed in calls of
-FSDP, in `functools.partial(FSDP, ...)`, `enable_wrap(wrapper_cls=FSDP, ...)` and `wrap(...)`, and in a dict that
-the same function builds and unpacks into one of them. Arguments of that name that other libraries have are left
+        summary="`fsdp_auto_wrap_policy=`, renamed to `auto_wrap_policy` in torch 1.12",
+        explanation="""\
+torch 1.11 named the argument `fsdp_auto_wrap_policy`. Every later release raises TypeError. The fix renames it in
+calls of FSDP, in `functools.partial(FSDP, ...)`, `enable_wrap(wrapper_cls=FSDP, ...)` and `wrap(...)`, and in a
+dict that the same function builds and unpacks into one of them. Arguments of this name in other libraries are left
 alone.""",
         applicability="safe or manual",
         removed="1.12",
@@ -255,11 +260,11 @@ IGNORED_PARAMETERS = Rule(
     RuleCard(
         code="FSDP502",
         name="ignored-parameters",
-        summary=f"`{OLD_IGNORED}=`, which FSDP calls `{IGNORED}` since torch 2.1",
-        explanation=f"""\
-Only torch 2.0 has `{OLD_IGNORED}`; 2.1 renamed it without a warning, and every later release raises TypeError.
-`{IGNORED}` takes the same parameters, or modules. FSDP refuses it together with `{IGNORED_MODULES}`; such calls
-are reported.""",
+        summary="`ignored_parameters=`, renamed to `ignored_states` in torch 2.1",
+        explanation="""\
+Only torch 2.0 has `ignored_parameters`. torch 2.1 renamed it without a deprecation, and every later release raises
+TypeError. `ignored_states` accepts the same parameters, or modules. FSDP rejects it together with
+`ignored_modules`; such calls are manual.""",
         applicability="safe or manual",
         removed="2.1",
         floor="2.1",
@@ -286,10 +291,10 @@ POSITIONS = Rule(
         name="constructor-positions",
         summary="positions of FSDP's constructor in the order of torch 1.11",
         explanation="""\
-torch 1.12 put `sharding_strategy` in front of `cpu_offload`. A call written for 1.11, such as `FSDP(model, group,
-CPUOffload(offload_params=True))`, hands the offload to the strategy since then. What a position was meant for
-shows by its class; where that fits the order of 1.11, or every class is known, the positions behind the process
-group get keywords.""",
+torch 1.12 inserted `sharding_strategy` before `cpu_offload`. A call written for 1.11, such as `FSDP(model, group,
+CPUOffload(offload_params=True))`, passes the offload as the strategy since then. The class of a value shows which
+parameter it was meant for. If that fits the order of 1.11, or every class is known, the fix turns the positions after
+the process group into keywords.""",
         applicability="safe or manual",
         removed="1.12",
         floor="1.12",
@@ -318,9 +323,9 @@ UNSHARDED = Rule(
         name="no-shard",
         summary="a model built with `ShardingStrategy.NO_SHARD`",
         explanation="""\
-FSDP without sharding is deprecated since torch 2.3, as a FutureWarning since 2.4, on more than one rank. Its own
-text sends users to `DistributedDataParallel`, whose state dicts have other names and which handles precision and
-clipping otherwise; so this is reported and not rewritten.""",
+FSDP without sharding is deprecated since torch 2.3 (a FutureWarning since 2.4) on more than one rank. The warning
+recommends `DistributedDataParallel`. DDP has other state-dict keys, and handles precision and clipping in another way,
+so this is not rewritten.""",
         applicability="manual",
         deprecated="2.3",
         flags=(
@@ -345,9 +350,9 @@ DEFAULTS = Rule(
         name="changed-constructor-defaults",
         summary="a constructor default that differs between supported releases",
         explanation="""\
-`backward_prefetch` is `BACKWARD_PRE` by default since torch 2.0 and was `None` before; `limit_all_gathers` is on
-by default since 2.1. Speed and memory change, results do not. This is a hint, given only where the supported range
-lies on both sides of the change and the call does not choose.""",
+`backward_prefetch` is `BACKWARD_PRE` by default since torch 2.0, and was `None` before. `limit_all_gathers` is True by
+default since 2.1. Speed and memory change, results do not. This is a hint, and only given if the supported range
+includes both defaults and the call does not choose.""",
         applicability="manual",
         severity=Severity.HINT,
         leaves=(_IMPORT + "model = FSDP(model)\n",),

@@ -48,12 +48,15 @@ def check_clip(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not (built or declared) or any(_is_whole(facts, made) for made in built) or is_excused(facts, call):
             continue
         text = facts.source.segment(model)
-        message = f"`{facts.source.segment(call.func)}` takes the norm of one rank's shards of `{text}`, not the whole"
+        message = (
+            f"`{facts.source.segment(call.func)}` uses the norm of this rank's shards of `{text}`, not the norm "
+            "of the whole model"
+        )
         verdict = _clip_verdict(facts, call, parameters, text)
         doubt = "FSDP's own method clips all parameters" if _model_of(parameters) is None else None
-        doubt = f"unless it is built with {NO_SHARD}" if declared else doubt
+        doubt = f"this holds unless the model is built with {NO_SHARD}" if declared else doubt
         if doubt is not None:
-            verdict = manual(f"{doubt}: `{text}.{CLIP}(...)` takes the norm over all ranks")
+            verdict = manual(f"{doubt}: use `{text}.{CLIP}(...)`, which reduces the norm over all ranks")
         yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -168,20 +171,20 @@ def _is_whole(facts: ModuleFacts, call: ast.Call) -> bool:
 
 
 def _clip_verdict(facts: ModuleFacts, call: ast.Call, first: ast.expr | ast.keyword, model: str) -> Verdict:
-    advice = f"`{model}.{CLIP}(...)` takes the norm over all ranks"
+    advice = f"use `{model}.{CLIP}(...)`, which reduces the norm over all ranks"
     source = facts.source
     others = [*call.args[1:], *(keyword for keyword in call.keywords if keyword is not first)]
     if any(isinstance(other, ast.keyword) and other.arg not in _OWN_ARGUMENTS for other in others):
-        return manual(f"FSDP's own method has no such options: {advice}")
+        return manual(f"FSDP's own method does not have these options: {advice}")
     if any(isinstance(other, ast.Starred) for other in others) or not others or len(call.args) > 3:
         return manual(advice)
     following = min(source.span(other).start for other in others)
     between = Span(source.span(first).start, following)
     gap = source.data[source.span(first).end : following]
     if gap.strip() != b"," or source.has_comment(between) or "\n" in model:
-        return manual(f"the parameters cannot be taken out of the call as it is written: {advice}")
+        return manual(f"the parameters cannot be removed from this call automatically: {advice}")
     edits = (Replace(source.span(call.func), f"{model}.{CLIP}"), Replace(between, ""))
-    unsafe = "gradients are clipped by another norm: the one of the whole model"
+    unsafe = "gradients are clipped by another norm, that of the whole model"
     return Verdict(Fix(edits, removed_uses=removed_use(facts, call.func)), unsafe=unsafe)
 
 
@@ -196,7 +199,7 @@ def check_summon(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         built = _surely_built(facts, func.value)
         if built or facts.fsdp.is_instance(func.value, SUMMON):
             verdict = _summon_verdict(facts, call, func.value, built[0].func if built else func.value)
-            message = f"`{SUMMON}` is a static method of torch's FSDP and needs the module"
+            message = f"`{SUMMON}` is a static method of torch's FSDP and needs the module as an argument"
             yield finding(facts, card, func, facts.statement(call), message, verdict)
 
 
@@ -214,7 +217,8 @@ def _summon_verdict(facts: ModuleFacts, call: ast.Call, held: ast.expr, owner: a
     model, cls = source.segment(held), source.segment(owner)
     if any(keyword.arg == _FAIRSCALE_ARGUMENTS for keyword in call.keywords):
         return manual(
-            f"`{_FAIRSCALE_ARGUMENTS}=True` of fairscale is `writeback=False`: call `{cls}.{SUMMON}({model})`"
+            f"fairscale's `{_FAIRSCALE_ARGUMENTS}=True` is `writeback=False` in torch: call "
+            f"`{cls}.{SUMMON}({model})` with it"
         )
     root = owner
     while isinstance(root, ast.Attribute):
@@ -224,7 +228,7 @@ def _summon_verdict(facts: ModuleFacts, call: ast.Call, held: ast.expr, owner: a
     opening = source.data.find(b"(", source.span(call.func).end)
     plain = not source.data[source.span(call.func).end : opening].strip() and "\n" not in model + cls
     if not seen or not plain:
-        return manual(f"call `{SUMMON}` on the class and hand it `{model}`")
+        return manual(f"call `{SUMMON}` on the class and pass `{model}`")
     inserted = _first_argument(facts, call, opening + 1, model)
     return Verdict(Fix((Replace(source.span(held), cls), inserted)))
 
@@ -251,11 +255,12 @@ CLIPPING = Rule(
         summary="`torch.nn.utils.clip_grad_norm_` on the parameters of an FSDP model",
         explanation="""\
 The parameters of an FSDP model are the shards of one rank. `torch.nn.utils.clip_grad_norm_` computes their norm
-alone, so every rank scales its gradients by another factor, and none by the right one.
-`model.clip_grad_norm_(max_norm)` reduces the norm over all ranks. It is found where a name surely holds a model
-that this file wraps, or a parameter is annotated as one; the fix is unsafe, since training goes on with other
-gradients. FSDP2 (`fully_shard`) is the
-opposite: there the function of `torch.nn.utils` is right.""",
+without the other ranks, so every rank scales its gradients by another, wrong factor. `model.clip_grad_norm_(max_norm)`
+reduces the norm over all ranks.
+
+It is reported if a name certainly holds a model that this file wraps, or if a parameter is annotated as one. The fix
+is unsafe, because training continues with other gradients. FSDP2 (`fully_shard`) is the opposite: there the function
+of `torch.nn.utils` is right.""",
         applicability="unsafe or manual",
         floor="2.0",
         severity=Severity.CHANGES,
@@ -290,10 +295,10 @@ SUMMONING = Rule(
         name="summon-full-params-without-module",
         summary="`model.summon_full_params()` without the module",
         explanation="""\
-In fairscale `summon_full_params` is a method of the model. In torch it is static since 1.12 and takes the module
-first, so that `model.summon_full_params()` raises TypeError on every release. Calls on a model that this file
-wraps in torch's FSDP become `FSDP.summon_full_params(model)`. Where a test, a loop, an annotation or the class around
-says that it is one, the call gets the model as its argument.""",
+In fairscale `summon_full_params` is a method of the model. In torch it is a static method since 1.12 and takes the
+module as its first argument, so `model.summon_full_params()` raises TypeError on every release. The fix changes calls
+on a model that this file wraps to `FSDP.summon_full_params(model)`. If only a test, a loop, an annotation or the class
+around shows that it is a model of FSDP, the call gets the model as its argument.""",
         applicability="safe or manual",
         floor="1.12",
         severity=Severity.BREAKS,

@@ -23,8 +23,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     if found:
         start = facts.source.span(copied).start
         place = Span(start, start + len(f"class {copied.name}"))
-        message = "this is a copy of torch's FSDP class, which fits the private modules of one torch release only"
-        verdict = manual("use torch's own class, or copy the file again from the torch that is used")
+        message = (
+            "this file is a copy of torch's FSDP class, which works with the private modules of one torch release only"
+        )
+        verdict = manual("use torch's own class, or copy the file again from the torch release in use")
         yield finding(facts, card, place, copied, message, verdict, severity=min(found, key=_ORDER.index))
 
 
@@ -49,12 +51,12 @@ RULE = Rule(
         name="copy-of-fsdp-class",
         summary="a copy of torch's own FSDP class, which belongs to one torch release",
         explanation="""\
-The file defines `FullyShardedDataParallel` itself, with the methods of torch's class: it was copied from torch. Such a
-copy works with the private modules of the release that it was taken from. To bring its imports up to date one by one
-would make a mixture of two releases, so all rules about FSDP are silent in the file and this one speaks once, with the
-severity of what they would have said, and not at all if that is nothing.
+The file defines `FullyShardedDataParallel` with the methods of torch's class: it is a copy. Such a copy works with the
+private modules of one torch release. Updating its imports one by one would mix two releases, so all rules about FSDP
+are silent in this file. This rule reports the file once, with the highest severity of the findings that it replaces,
+or not at all if there are none.
 
-Use torch's own class, in a subclass where something has to differ, or copy the file again from the torch in use.""",
+Use torch's own class, with a subclass for your changes, or copy the file again from the torch release in use.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(Example(before=_CLASS),),

@@ -39,18 +39,24 @@ _OF_FLAT_PARAMETERS = frozenset(
     _full_prec_full_param_padded _mp_shard _cpu_grad _saved_grad_shard _tensors _is_grad_none_mask _is_padding_mask
     """.split()
 )
-_MANUAL = f'decide whether a FlatParameter is meant, or all that FSDP manages: `getattr(..., "{ATTRIBUTE}", False)`'
-_UNSAFE = "under `use_orig_params=True` the old test is never true and the new one is for all that FSDP manages: {}"
-_FILTERS = _UNSAFE.format("the filter gives other parameters")
-_RAISES = _UNSAFE.format("an error is raised that was not")
+_MANUAL = (
+    "decide which test you need: for FlatParameter, or for all parameters that FSDP manages (`getattr(..., "
+    f'"{ATTRIBUTE}", False)`)'
+)
+_UNSAFE = (
+    "with `use_orig_params=True` the old test is always False, and the new one is True for all parameters that "
+    "FSDP manages: {}"
+)
+_FILTERS = _UNSAFE.format("the filter selects other parameters")
+_RAISES = _UNSAFE.format("an error is raised where none was")
 _OUTCOMES = {
     ast.comprehension: _FILTERS,
     ast.If: _UNSAFE.format("the other branch runs"),
-    ast.IfExp: _UNSAFE.format("the other value is taken"),
-    ast.Assert: _UNSAFE.format("the assertion turns over"),
-    ast.Return: _UNSAFE.format("callers get another answer"),
+    ast.IfExp: _UNSAFE.format("the other value is used"),
+    ast.Assert: _UNSAFE.format("the assertion has the opposite outcome"),
+    ast.Return: _UNSAFE.format("callers get another result"),
 }
-_WAKES = "the test has had the same outcome for all since torch 2.1: code runs that has not run since"
+_WAKES = "since torch 2.1 the test has always had the same result: the fix makes code run that has not run since"
 
 
 class _Test(NamedTuple):
@@ -66,8 +72,8 @@ class _Test(NamedTuple):
 def check_instances(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find `isinstance` tests and class patterns for FlatParameter."""
     message = (
-        "no parameter is a FlatParameter under `use_orig_params=True`, and this test is always False there; "
-        f"`{ATTRIBUTE}` tells whether FSDP manages it"
+        "`isinstance(x, FlatParameter)` is always False with `use_orig_params=True` (since torch 2.0): "
+        f"test `{ATTRIBUTE}`, which FSDP sets on its parameters"
     )
     for call in facts.structure.calls:
         if len(call.args) == 2 and not call.keywords and facts.names.qualified(call.func) == "builtins.isinstance":
@@ -81,7 +87,10 @@ def check_instances(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def check_types(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find comparisons of the type of a parameter with FlatParameter, or with its name."""
-    message = f"the type of no object is FlatParameter since torch 2.1; `{ATTRIBUTE}` tells whether FSDP manages one"
+    message = (
+        f"a test of the type for FlatParameter is always False since torch 2.1: test `{ATTRIBUTE}`, which FSDP "
+        "sets on its parameters"
+    )
     for node in (*facts.structure.calls, *facts.structure.attributes):
         subject = instance_of_class(node)
         test = None if subject is None else _type_test(facts, node, subject)
@@ -158,25 +167,30 @@ def _trouble(facts: ModuleFacts, test: _Test, flat: list[ast.expr], others: list
     if isinstance(facts.structure.parents[test.node], ast.MatchClass):
         return f'a class pattern cannot test an attribute: use a guard with `getattr(..., "{ATTRIBUTE}", False)`'
     if isinstance(test.node, ast.Compare) and len(test.node.ops) != 1:
-        return "a chained comparison: take it apart"
+        return "the test is a chained comparison: split it"
     if any(isinstance(one, ast.Starred) for one in getattr(test.node, "args", ())):
-        return "the call passes `*args`: name the arguments"
+        return "the call passes `*args`: write out the arguments"
     if not flat or (others and test.by_type) or not all(pure(one) for one in others):
-        return f"FlatParameter stands among other classes: test the attribute `{ATTRIBUTE}` beside them"
+        return f"the test has other classes besides FlatParameter: test the attribute `{ATTRIBUTE}` separately"
     meanings = [meaning for one in flat for meaning in facts.names.meanings(one) if meaning.symbol != _CLASS]
     live = [one for one in meanings if one.binding is None or facts.reached(one.binding.node)]
     if live and not isinstance(flat[0], ast.Constant):
         other = live[0].qualified or "something else"
-        return f"`{ast.unparse(flat[0])}` may also be {other} here: only torch's FlatParameter has the attribute"
+        return (
+            f"`{ast.unparse(flat[0])}` may also be {other} here, which does not set the attribute: test each "
+            "class separately"
+        )
     if others and not pure(test.subject):
-        return f"`{ast.unparse(test.subject)}` would be evaluated twice: name it first"
+        return f"`{ast.unparse(test.subject)}` would be evaluated twice: assign it to a variable first"
     if facts.template_around(test.node) is not None:
-        return "the test stands in an f-string, whose quotes the new one may not fit: take it out"
+        return (
+            "the test is inside an f-string, and the quotes of the new test may not fit: assign it to a variable first"
+        )
     if facts.source.has_comment(facts.source.span(test.node)):
-        return "a comment stands in the test: move it out"
+        return "a comment is inside the test: move the comment"
     for attribute in facts.structure.attributes:
         if attribute.attr in _OF_FLAT_PARAMETERS:
-            return f"`{ast.unparse(attribute)}` needs a FlatParameter: use the attribute only where none is needed"
+            return f"`{ast.unparse(attribute)}` needs a FlatParameter: read it only where `use_orig_params=False`"
     return None
 
 
@@ -275,18 +289,22 @@ INSTANCE = Rule(
     RuleCard(
         code="FSDP301",
         name="isinstance-flat-parameter",
-        summary="`isinstance(x, FlatParameter)`, which is never true under `use_orig_params=True`",
-        explanation=f"""\
-FSDP keeps the parameters of a wrapped module in one FlatParameter. With `use_orig_params=True`, possible since torch
-2.0, `model.parameters()` and the optimizer hold the original parameters all the same, and `isinstance(p,
-FlatParameter)` is False for each of them. The attribute `{ATTRIBUTE}` is set on all parameters that FSDP manages, in
-both modes: without original parameters the new test has the answer of the old one.
+        summary="`isinstance(x, FlatParameter)`, always False with `use_orig_params=True`",
+        explanation="""\
+FSDP stores the parameters of a wrapped module in one FlatParameter. With `use_orig_params=True` (since torch 2.0),
+`model.parameters()` and the optimizer hold the original parameters instead, and `isinstance(p, FlatParameter)` is
+always False. FSDP sets the attribute `_fsdp_flattened` on all parameters that it manages, in both modes. Without
+original parameters the new test gives the same answer as the old one.
 
-The fix is **safe** where a model or an optimizer is asked whether it holds FSDP's parameters (`any`, `all`, a count):
-with original parameters the old answer was wrong, and checks such as "build the optimizer from the wrapped model"
-failed without need. It is **unsafe** where one parameter is filtered or guarded (a condition, a filter, an assertion, a
-returned value), or where an error is raised if there are any: with original parameters everything is filtered or
-refused where nothing was. It is **manual** everywhere else, and in a file that reads attributes of FlatParameters.""",
+The fix is **safe** if the test asks whether a model or an optimizer holds FSDP's parameters (`any`, `all`, a
+count). With original parameters the old answer was wrong, and checks such as "build the optimizer from the wrapped
+model" failed without reason.
+
+It is **unsafe** if the test filters or guards one parameter (a condition, a filter, an assertion, a returned
+value), or if an error is raised when there are any: with original parameters the new test filters or rejects
+parameters that the old one let through.
+
+It is **manual** everywhere else, and in a file that reads attributes of FlatParameters.""",
         applicability="safe, unsafe or manual",
         floor="1.13",
         severity=Severity.CHANGES,
@@ -357,14 +375,14 @@ TYPE = Rule(
     RuleCard(
         code="FSDP302",
         name="type-is-flat-parameter",
-        summary="a test of the type itself for FlatParameter, which is never true since torch 2.1",
-        explanation=f"""\
-Since torch 2.1 constructing a FlatParameter gives a plain `Parameter` that carries a mark, and only `isinstance` knows
-how to read it. `type(p) is FlatParameter`, `p.__class__ == FlatParameter`, a comparison of `__name__` and
-`issubclass(type(p), FlatParameter)` are therefore always False, and the code behind them has not run since.
+        summary="a comparison of the type with FlatParameter, always False since torch 2.1",
+        explanation="""\
+Since torch 2.1 constructing a FlatParameter gives a plain `Parameter` with a mark, which only `isinstance` reads.
+`type(p) is FlatParameter`, `p.__class__ == FlatParameter`, a comparison of `__name__` and `issubclass(type(p),
+FlatParameter)` are always False. The code that depends on them has not run since.
 
-The fix tests the attribute `{ATTRIBUTE}`, as FSDP301 does. It is **unsafe** everywhere, because that code runs again.
-It is **manual** where that of FSDP301 is, and where other classes stand in the test.""",
+The fix tests the attribute `_fsdp_flattened`, as in FSDP301. It is **unsafe** everywhere, because that code runs
+again. It is **manual** if the fix of FSDP301 would be, and if the test has other classes.""",
         applicability="unsafe or manual",
         removed="2.1",
         floor="1.13",

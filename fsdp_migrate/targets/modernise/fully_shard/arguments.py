@@ -27,7 +27,8 @@ FULLY_SHARD = (
 _RESHARD = "reshard_after_forward"
 _FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
 _KEEP_FACTOR = (
-    "it has no other name before torch 2.8, and runs on all releases since 2.5: rename it once torch>=2.8 is required"
+    "the new name needs torch>=2.8, and the old name works on all releases since 2.5: rename it when you "
+    "require torch>=2.8"
 )
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -51,7 +52,9 @@ def check_factor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = Verdict(Fix((Replace(Span(end - len(OLD_FACTOR), end), FACTOR),)))
         else:
             verdict = Verdict(manual=_KEEP_FACTOR, below_floor=True)
-        message = f"`{OLD_FACTOR}` is `{FACTOR}` since torch 2.8, which also made it the whole divisor under HSDP"
+        message = (
+            f"`{OLD_FACTOR}` was renamed to `{FACTOR}` in torch 2.8, where it also became the whole divisor under HSDP"
+        )
         severity = Severity.DEPRECATED if everywhere else Severity.HINT
         yield finding(facts, card, node, facts.statement(node), message, verdict, severity)
 
@@ -70,8 +73,8 @@ def check_recurse(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             Fix((RewriteCall(facts.source.span(call), None, (Argument(None, 0), Argument("recurse", 1))),))
         )
         if not _uses_fsdp2(facts):
-            verdict = manual("nothing of FSDP2 is imported here: if this is its setter, pass `recurse=`")
-        message = f"`{func.attr}` takes `recurse` only by keyword since torch 2.4"
+            verdict = manual("this file imports nothing of FSDP2: pass `recurse=` if this is its setter")
+        message = f"`{func.attr}` accepts `recurse` only by keyword since torch 2.4"
         yield finding(facts, card, call.args[1], facts.statement(call), message, verdict)
 
 
@@ -94,10 +97,10 @@ def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         releases = facts.gates.alive(call)
         spans = any(r < _HONOURED_SINCE for r in releases) and any(r >= _HONOURED_SINCE for r in releases)
         if spans and _follows_a_loop(facts, call, calls) and not _lies_in_another(facts, call, calls):
-            message = (
-                "an explicit `reshard_after_forward=True` of the root is ignored up to torch 2.7 and obeyed since 2.8"
+            message = "`reshard_after_forward=True` of the root module is ignored up to torch 2.7 and applied since 2.8"
+            verdict = manual(
+                "remove the argument for the same behaviour on all releases; since 2.8 it costs one more all-gather"
             )
-            verdict = manual("it costs the root one more all-gather since 2.8; without the argument all releases agree")
             yield finding(facts, card, keyword.value, facts.statement(call), message, verdict)
 
 
@@ -155,12 +158,14 @@ DIVIDE_FACTOR = Rule(
     RuleCard(
         code="FSDP510",
         name="reduce-scatter-divide-factor",
-        summary=f"`{OLD_FACTOR}`, which is `{FACTOR}` since torch 2.8",
-        explanation=f"""\
-torch 2.8 renamed the setter and deprecated the old name, which forwards to the new one. It also changed what the
-factor means under HSDP, for both names: up to 2.7 the all-reduce between replicas averages on top of it, since 2.8
-it is the whole divisor. Code that ran with HSDP on 2.7 or older needs the factor times the number of replicas.
-While older releases are supported this is a hint; a file that mentions `{FACTOR}` already is left alone.""",
+        summary="`set_reduce_scatter_divide_factor`, renamed to `set_gradient_divide_factor` in torch 2.8",
+        explanation="""\
+torch 2.8 renamed the method and deprecated the old name, which is an alias of the new one. It also changed what the
+factor means under HSDP, for both names. Up to 2.7 the all-reduce between replicas averages as well; since 2.8 the
+factor is the whole divisor. Code that ran with HSDP on 2.7 or older needs the factor times the number of replicas.
+
+This is a hint while older releases are supported. A file that already uses `set_gradient_divide_factor` is left
+alone.""",
         applicability="safe or manual",
         deprecated="2.8",
         floor="2.8",
@@ -184,9 +189,9 @@ RECURSE = Rule(
         name="positional-recurse",
         summary="`recurse` by position in a setter of FSDP2",
         explanation="""\
-torch 2.3 took `recurse` of `set_requires_gradient_sync` and `set_requires_all_reduce` by position; since 2.4 it is
-keyword-only, as it always was in `set_reshard_after_backward`, and a position raises TypeError. The keyword works
-on all.""",
+torch 2.3 accepted `recurse` of `set_requires_gradient_sync` and `set_requires_all_reduce` by position. Since 2.4 it is
+keyword-only, as it always was in `set_reshard_after_backward`, and a position raises TypeError. The keyword works on
+all releases.""",
         applicability="safe or manual",
         removed="2.4",
         flags=(
@@ -210,11 +215,11 @@ RESHARD_ROOT = Rule(
     RuleCard(
         code="FSDP512",
         name="reshard-after-forward-of-the-root",
-        summary="an explicit `reshard_after_forward=True` for the root of FSDP2",
+        summary="an explicit `reshard_after_forward=True` for the root module of FSDP2",
         explanation="""\
-Up to torch 2.7 the root is never resharded after forward, whatever it is told. Since 2.8 the default is None,
-which means the same, and an explicit True is obeyed: the root is gathered once more in backward. Results are
-equal; this is a hint, for a call behind a loop that shards the layers.""",
+Up to torch 2.7 the root module is never resharded after forward, whatever the argument says. Since 2.8 the default is
+None, which means the same, but an explicit True is applied: backward gathers the root once more. Results are equal.
+This is a hint, given for a call after a loop that shards the layers.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_RESHARD_BEFORE.format(", reshard_after_forward=True")),),

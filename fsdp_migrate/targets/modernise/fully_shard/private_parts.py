@@ -28,8 +28,8 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         path = torch_path(facts, call.func) or ""
         is_handle = path.startswith(_PLACES) and path.endswith(f".{_HANDLE}") and (call.args or call.keywords)
         if is_handle and any(release >= _INTERFACE for release in facts.gates.alive(call)):
-            message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is what `unshard` returns, and no more"
-            verdict = manual("call `module.unshard(async_op=True)`, which gives a handle")
+            message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is only the type that `unshard` returns"
+            verdict = manual("call `module.unshard(async_op=True)`, which returns a handle")
             yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.BREAKS)
 
 
@@ -43,8 +43,8 @@ def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if node.attr != _GROUP or torch_path(facts, node) is not None:
             continue
         if any(release >= _SEVERAL for release in facts.gates.alive(node)):
-            message = f"`{_GROUP}` is the only one of `{_GROUP}s` since torch 2.12, and fails where there are several"
-            verdict = manual(f"go through `{_GROUP}s` where it is there")
+            message = f"`{_GROUP}` fails since torch 2.12 if a module has several groups in `{_GROUP}s`"
+            verdict = manual(f"use `{_GROUP}s` if it exists")
             yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -55,12 +55,13 @@ RULE = Rule(
         code="FSDP513",
         name="fully-shard-internals",
         summary=f"`{_GROUP}` of a module's state, or an `{_HANDLE}` built by hand",
-        explanation=f"""\
-A module of FSDP2 can have several groups of parameters since torch 2.12: its state has the list `{_GROUP}s`, and the
-old `{_GROUP}` asserts that there is one. That is a hint, since there is one unless several meshes are used.
+        explanation="""\
+A module of FSDP2 can have several parameter groups since torch 2.12. They are in `_fsdp_param_groups`, and the old
+`_fsdp_param_group` asserts that there is only one. That is a hint, because there are several only if several meshes
+are used.
 
-`{_HANDLE}` is the interface of what `unshard(async_op=True)` returns. torch 2.4 and 2.5 let it be built from a
-parameter group; since 2.6 it takes no arguments.""",
+`UnshardHandle` is the type of the result of `unshard(async_op=True)`. torch 2.4 and 2.5 allowed building one from a
+parameter group. Since 2.6 it takes no arguments.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

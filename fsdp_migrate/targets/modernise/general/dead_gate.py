@@ -13,7 +13,7 @@ from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.source import Span
 
-_UNSAFE = "the code for an older torch goes"
+_UNSAFE = "the code for older torch releases is removed"
 # What makes a function another one by standing in it, whether it runs or not.
 _BINDING = (ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal)
 # Parts of a condition that more than the torch version goes into.
@@ -27,7 +27,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             body = dead is node.body
             asked = facts.source.segment(node.test)
             subject = f"`{asked}`" if "\n" not in asked else "this condition"
-            fate = "false: its body" if body else "true: its else"
+            fate = "false; its body" if body else "true; its else"
             message = f"on torch{facts.torch} {subject} is always {fate} never runs"
             yield finding(facts, card, node.test, node, message, _verdict(facts, node, dead))
 
@@ -57,20 +57,20 @@ def _verdict(facts: ModuleFacts, node: ast.If, dead: list[ast.stmt]) -> Verdict:
     source = facts.source
     live = node.orelse if dead is node.body else node.body
     if any(isinstance(part, _DOING) for part in ast.walk(node.test)):
-        return manual("the condition asks for more than the torch version: take the dead part out by hand")
+        return manual("the condition tests more than the torch version: remove the dead part by hand")
     if not live:
-        return manual("nothing takes its place: remove the statement")
+        return manual("nothing replaces the statement: remove it")
     statement, block = source.span(node), _block(facts, live)
     chained = isinstance(live[0], ast.If) and source.data.startswith(b"elif", source.span(live[0]).start)
     if chained or not source.data.startswith(b"if", statement.start):
-        return manual("it is part of an elif chain: take the arm out by hand")
+        return manual("it is part of an elif chain: remove the arm by hand")
     if block is None or facts.indentation(node) != _before(facts, statement.start):
-        return manual("the arms share lines with other code: take the dead one out by hand")
+        return manual("the arms share lines with other code: remove the dead arm by hand")
     whole = Span(statement.start, max(_line_end(facts, statement.end), block.end))
     if any(source.has_comment(gap) for gap in (Span(whole.start, block.start), Span(block.end, whole.end))):
-        return manual("comments stand in what would go: move them or take the arm out by hand")
+        return manual("the removed code contains comments: move them, or remove the arm by hand")
     if any(isinstance(part, _BINDING) for lost in dead for part in ast.walk(lost)):
-        return manual("what the dead arm declares shapes the function around it: take it out by hand")
+        return manual("the dead arm declares names of the function around it: remove it by hand")
     old, new = facts.indentation(live[0]), facts.indentation(node)
     return Verdict(Fix((Unwrap(whole, block, old, new),)), unsafe=_UNSAFE)
 
@@ -121,13 +121,13 @@ def to_load(model, optim, osd):
 CARD = RuleCard(
     code="FSDP690",
     name="dead-version-gate",
-    summary="an arm of a version check that only a torch older than the supported ones runs",
+    summary="an arm of a version check that no supported torch runs",
     explanation="""\
-Every supported torch answers the version check alike, so one of its arms never runs any more. A check for a torch that
-is newer than the supported ones is not meant.
+Every supported torch gives the same answer to this version check, so one of its arms is dead. Checks for a torch newer
+than the supported range are not reported.
 
-The fix puts the other arm in the place of the whole statement. Imports and helpers that it leaves unused stay. Where
-comments would go with the dead arm, or the check is part of a longer condition or of an `elif` chain, it is manual.""",
+The fix replaces the statement by the other arm. Imports and helpers that become unused stay. It is manual if comments
+would be lost with the dead arm, or if the check is part of a longer condition or of an `elif` chain.""",
     applicability="unsafe or manual",
     severity=Severity.HINT,
     flags=(

@@ -82,9 +82,9 @@ def _is_by_module(facts: ModuleFacts, call: ast.Call, value: ast.expr) -> bool:
     return ast.dump(key) == model
 
 
-_FILTER = "take the whole state dict, and keep the keys that begin with the name of the submodule"
-_BY_NAME = "pass one dict with the keys of the model: put the name of the submodule in front of each key"
-_GROUP = "create the group once, with `new_group` on every rank or as a DeviceMesh, and pass that"
+_FILTER = "take the whole state dict, and keep the keys with the prefix of the submodule"
+_BY_NAME = "pass one dict with the keys of the model: put the name of the submodule before each key"
+_GROUP = "create the group once, with `new_group` on every rank or as a DeviceMesh, and pass it"
 _ARGUMENTS = (
     _Argument(
         tuple(f"{_STATE_DICT}.get_{part}state_dict" for part in ("", "model_", "optimizer_")),
@@ -110,7 +110,7 @@ _ARGUMENTS = (
         _GROUP,
         _is_list,
     ),
-    _Argument(_PLANNERS, _DEDUP, "2.3", f"`{_DEDUP}`, which has no effect any more, is", "", _is_given),
+    _Argument(_PLANNERS, _DEDUP, "2.3", f"`{_DEDUP}`, which has no effect, is", "", _is_given),
 )
 _BY_PATH = {path: argument for argument in _ARGUMENTS for path in argument.functions}
 
@@ -169,9 +169,12 @@ def _bound(call: ast.Call, parameter: str, parameters: list[str] | None) -> Boun
 def _without(facts: ModuleFacts, call: ast.Call, bound: Bound, parameters: list[str]) -> Verdict:
     value = bound.value
     if not isinstance(value, ast.Constant):
-        return manual(f"drop `{_DEDUP}`, unless computing it does something else")
+        return manual(f"remove `{_DEDUP}`, unless its value has side effects")
     if value.value is not True and any(release < _DEDUP_ENDS for release in facts.gates.alive(call)):
-        return manual(f"torch before {_DEDUP_ENDS} saves replicated tensors on every rank for it: drop it with those")
+        return manual(
+            f"torch before {_DEDUP_ENDS} saves replicated tensors on every rank with it: remove it when you drop "
+            "those releases"
+        )
     return without(facts, call, bound, parameters)
 
 
@@ -183,16 +186,16 @@ RULE = Rule(
     RuleCard(
         code="FSDP520",
         name="deprecated-argument",
-        summary="an argument that warns, of a function that is not deprecated",
+        summary="a deprecated argument of a function that is not deprecated",
         explanation="""\
-* `submodules=` of `get_model_state_dict`, `get_optimizer_state_dict` and `get_state_dict`, and a dict by modules for
-  `set_model_state_dict` and `set_state_dict`, warn since torch 2.4.
-* A list of ranks as the group of a functional collective warns since 2.3. A group, a mesh or a name is the same group
-  on every call; `new_group` has to be called on every rank.
+* `submodules=` of `get_model_state_dict`, `get_optimizer_state_dict` and `get_state_dict` is deprecated since torch
+  2.4, and so is a dict by modules for `set_model_state_dict` and `set_state_dict`.
+* A list of ranks as the group of a functional collective is deprecated since 2.3. A group, a mesh or a name is the
+  same group on every call; `new_group` has to be called on every rank.
 * `DefaultSavePlanner(dedup_replicated_tensors=...)` has no effect since 2.3, which only logs a warning, and saves
-  replicated tensors once. It is dropped: True is the default of older releases. Other values stay while torch 2.2 is
+  replicated tensors once. The fix removes True, the default of older releases. Other values stay while torch 2.2 is
   supported.
-* `enforce_dtype=` of `ShardedTensor.gather` warns since 2.2, which brought `dtype=`.""",
+* `enforce_dtype=` of `ShardedTensor.gather` is deprecated since 2.2, which added `dtype=`.""",
         applicability="safe or manual",
         severity=Severity.DEPRECATED,
         flags=(

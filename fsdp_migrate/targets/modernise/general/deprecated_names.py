@@ -1,4 +1,4 @@
-"""FSDP610: a name whose use warns in the newest supported torch, whatever it is.
+"""FSDP610: a name whose use warns in the newest supported torch.
 
 It reads the deprecations of the API data and knows no name by itself, so that it also speaks of what a new release
 deprecates. Where another rule speaks of the same place, it is silent.
@@ -59,7 +59,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for path, place, node, known in found:
         if not is_claimed(facts, place, hints=True):
             severity = Severity.HINT if path.startswith(_LATER) else Severity.DEPRECATED
-            message = f"`{path}` warns since torch {_first_warning(path)}"
+            message = f"`{path}` is deprecated since torch {_first_warning(path)}"
             yield finding(facts, card, place, facts.statement(node), message, _advice(path, known), severity)
 
 
@@ -129,9 +129,9 @@ def _advice(path: str, known: Deprecation) -> Verdict:
     new, advice = _successor(path, known), _advice_in(known)
     if new is not None:
         differs = _DIFFERS.get(path.rpartition(".")[2], "") if path.startswith(_DIFFERENTIABLE) else ""
-        return manual(f"torch points to `{new}`{differs}")
+        return manual(f"torch recommends `{new}`{differs}: check whether it is equivalent")
     said = _END_OF_SENTENCE.split(known.text)[0].strip() if advice is None else advice.string
-    return manual(f'torch says "{said}"' if said and "{" not in said else "see its documentation for what to use")
+    return manual(f'torch says "{said}"' if said and "{" not in said else "see torch's documentation for the successor")
 
 
 _DIST = "from torch.distributed import distributed_c10d\n\n"
@@ -140,14 +140,14 @@ RULE = Rule(
     RuleCard(
         code="FSDP610",
         name="deprecated-name",
-        summary="a name of torch that warns in the newest supported release",
+        summary="a name of torch that is deprecated in the newest supported release",
         explanation="""\
-The warnings that functions and classes of `torch.distributed` and the modules around it give are read from the
-wheels of every release. A name that warns in the newest supported release is reported, with what torch points to,
-where no rule of its own speaks of it. What only older releases warned about is not reported: `all_gather_into_tensor`
-warned in torch 2.13 and 2.14, and no more in 2.15.
+The deprecation warnings of `torch.distributed` and the modules around it are read from the wheels of every release. A
+name is reported if it warns in the newest supported release and no special rule handles it. The reason has the
+successor that torch names. Names that only older releases warned about are not reported: `all_gather_into_tensor`
+warns in torch 2.13 and 2.14, but not in 2.15.
 
-Names of distributed checkpointing are hints: they have no drop-in successor.""",
+Names of distributed checkpointing are hints, because they have no drop-in successor.""",
         applicability="manual",
         severity=Severity.DEPRECATED,
         flags=(

@@ -40,8 +40,8 @@ def check_nightly(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = _moved(facts, statement, [f"{PACKAGE}{taken.path.removeprefix(_NIGHTLY)}" for taken in group])
             guarded = excused(facts, statement, IMPORTING, too_new=False)
             if guarded and verdict.fix is not None:
-                verdict = verdict._replace(unsafe="every release of torch has run the handler instead")
-            message = f"no release of torch has `{_NIGHTLY}`: it is `{PACKAGE}` since torch 1.11"
+                verdict = verdict._replace(unsafe="the handler has run instead on every release of torch")
+            message = f"no torch release has `{_NIGHTLY}`: it was renamed to `{PACKAGE}` in torch 1.11"
             severity = Severity.CHANGES if guarded else Severity.BREAKS
             yield finding(facts, card, statement, statement, message, verdict, severity)
 
@@ -51,13 +51,15 @@ def _moved(facts: ModuleFacts, statement: ast.Import | ast.ImportFrom, new: list
     releases = facts.gates.alive(statement)
     for path in new:
         if (without := lacking(path, releases)) or not all(exists(path, release) for release in releases):
-            return manual(f"`{path}` is not in torch {span_of(without or tuple(sorted(releases)))}: see what it is now")
+            return manual(
+                f"`{path}` does not exist in torch {span_of(without or tuple(sorted(releases)))}: find its successor"
+            )
     module = statement.module if isinstance(statement, ast.ImportFrom) else statement.names[0].name
     written = facts.source.segment(statement)
     aliased = isinstance(statement, ast.ImportFrom) or statement.names[0].asname is not None
     offset = written.find(module or "")
     if not aliased or len(new) < len(statement.names) or not f"{module}.".startswith(f"{_NIGHTLY}.") or offset < 0:
-        return manual(f"import it from `{PACKAGE}`, and use that")
+        return manual(f"import it from `{PACKAGE}`")
     start = facts.source.span(statement).start + offset
     return Verdict(Fix((Replace(Span(start, start + len(_NIGHTLY)), PACKAGE),)))
 
@@ -88,8 +90,8 @@ def check_attempts(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _advice(others: list[str], newest: Version) -> Verdict:
     if not others:
-        return manual("drop the attempt, and keep what its handler does")
-    return manual(f"torch {minor(newest)} has `{others[0]}`: import that, or keep only what the handler does")
+        return manual("remove the `try` and keep the code of its handler")
+    return manual(f"torch {minor(newest)} has `{others[0]}`: import that, or keep only the code of the handler")
 
 
 def _handler(facts: ModuleFacts, statement: ast.stmt) -> ast.ExceptHandler | None:
@@ -126,10 +128,10 @@ NIGHTLY = Rule(
         code="FSDP615",
         name="nightly-fsdp-package",
         summary=f"`{_NIGHTLY}`, the place of FSDP before torch 1.11",
-        explanation=f"""\
-FSDP was in `{_NIGHTLY}` in nightly builds before torch 1.11. No release has that package: the import fails on all, and
-in a `try` its handler runs. The fix imports from `{PACKAGE}` what every supported torch has there; it is unsafe in a
-`try`, since other code ran so far.""",
+        explanation="""\
+FSDP was in `torch.distributed._fsdp` in nightly builds before torch 1.11. No release has this package, so the
+import always fails, and in a `try` its handler runs. The fix imports from `torch.distributed.fsdp` the names that
+every supported torch has. It is unsafe in a `try`, because other code has run so far.""",
         applicability="safe, unsafe or manual",
         severity=Severity.BREAKS,
         flags=(
@@ -154,12 +156,12 @@ ATTEMPTS = Rule(
         name="dead-import-attempt",
         summary="an import in a `try` that fails on every supported torch",
         explanation="""\
-A `try` around an import lets code run on releases that lack a name. Where all supported ones lack it, the handler
-always runs. If torch has something of that name in another place, what the import was for is silently off: the finding
-names the place. Else it is a hint that the attempt can go.
+A `try` around an import supports releases that lack a name. If all supported releases lack it, the handler always
+runs. The finding names the new place if torch has something of this name there: the feature that needs the import is
+then silently off. Otherwise it is a hint that the `try` can be removed.
 
-Left alone are attempts whose handler imports the name from another place in torch, and imports whose name is not used,
-which ask for the release.""",
+Not reported: attempts whose handler imports the name from another place in torch, and imports whose name is not used,
+which only test the release.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(Example(before=_ATTEMPT.format("_"), note="torch 1.12 renamed the module"),),

@@ -24,7 +24,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     names = list(dict.fromkeys(name for _, name in found))
     listed = " and ".join(f"`{name}`" for name in names)
     be = "are" if len(names) > 1 else "is"
-    message = f"{listed} {be} not found in the project: what is done with it here is not checked"
+    message = f"{listed} {be} not part of the project: the use of FSDP is not checked here"
     verdict = manual(f"if it is torch's class, import `{_CLASS}` from `torch.distributed.fsdp`")
     yield finding(facts, card, place, statement, message, verdict, Severity.HINT)
 
@@ -58,13 +58,13 @@ RULE = Rule(
     RuleCard(
         code="FSDP003",
         name="fsdp-from-a-library",
-        summary="FSDP imported from a library that is not part of the project, which is not followed",
+        summary="FSDP imported from a library outside the project",
         explanation="""\
-Names are followed through the modules of the project, not through installed libraries: `from theirlib import FSDP` may
-be torch's class, or one of its own. Its methods, arguments and models are not checked in such a file. One hint a file
-says so; the rules that need no class (imports, `torch.load`, collectives) are in force all the same.
+Names are followed through the modules of the project, but not through installed libraries. After `from theirlib import
+FSDP` the class may be torch's or the library's own, so its methods, arguments and models are not checked in this file.
+One hint per file says so. Rules that do not need the class (imports, `torch.load`, collectives) still apply.
 
-fairscale, megatron and torch_xla have classes of their own under this name, and are left alone.""",
+fairscale, megatron and torch_xla have their own classes of this name. Imports from them are not reported.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

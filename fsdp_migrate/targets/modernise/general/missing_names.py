@@ -1,4 +1,4 @@
-"""FSDP600: a name that some supported torch does not have, whatever it is.
+"""FSDP600: a name that some supported torch does not have.
 
 It reads the API data directly and knows no name by itself. Where another rule speaks of the same place, it is silent.
 """
@@ -38,15 +38,15 @@ from fsdp_migrate.torch_api.words import minor, since
 _MOST_CANDIDATES = 2
 # What to write for members of device meshes that are gone (catalogue dt-device-mesh).
 _SUCCESSORS = {
-    f"{MESH}.get_coordinate_on_dim": "`get_local_rank(mesh_dim)` is the rank along one dimension",
-    f"{MESH}.backend": "ask for the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
+    f"{MESH}.get_coordinate_on_dim": "use `get_local_rank(mesh_dim)`, the rank along one dimension",
+    f"{MESH}.backend": "use the backend of the group: `dist.get_backend(mesh.get_group(mesh_dim))`",
     **{
         f"{MESH}.{name}": f"call `dist.{name}` with `group=mesh.get_group(mesh_dim)`"
         for name in ("all_gather", "all_reduce", "all_to_all", "broadcast", "reduce_scatter", "scatter")
     },
-    f"{MESHES}.get_parent_mesh": "it is `get_root_mesh` since torch 2.5, and `mesh._get_root_mesh()` since 2.10",
-    f"{MESHES}.create_child_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
-    f"{MESHES}.create_sub_mesh": "slice the mesh by the names of its dimensions: `mesh['dp']`",
+    f"{MESHES}.get_parent_mesh": "use `get_root_mesh` since torch 2.5, and `mesh._get_root_mesh()` since 2.10",
+    f"{MESHES}.create_child_mesh": "slice the mesh by dimension names: `mesh['dp']`",
+    f"{MESHES}.create_sub_mesh": "slice the mesh by dimension names: `mesh['dp']`",
 }
 
 
@@ -228,13 +228,13 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
         everywhere = [home for home in homes if all(data.exists(home, release) for release in facts.torch.releases)]
         if len(together) == 1 and everywhere:
             home = everywhere[0].rpartition(".")[0]
-            return manual(f"take it from `{home}`, where every supported torch has it")
-        return floor_or(facts, "look for it before it is used", least)
+            return manual(f"import it from `{home}`, where every supported torch has it")
+        return floor_or(facts, "check that it exists before using it", least)
     others = [other for one in together for other in namesakes(one.path, newest)]
     if not others:
-        return manual(f"torch {minor(newest)} has nothing of this name: do without it")
+        return manual(f"torch {minor(newest)} has nothing of this name: remove the use")
     listed = " and ".join(f"`{other}`" for other in others[:_MOST_CANDIDATES])
-    return manual(f"torch {minor(newest)} has {listed}: see whether that does the same")
+    return manual(f"torch {minor(newest)} has {listed}: check whether it is equivalent")
 
 
 def namesakes(path: str, release: Version) -> list[str]:
@@ -251,22 +251,20 @@ RULE = Rule(
     RuleCard(
         code="FSDP600",
         name="name-not-in-every-torch",
-        summary="a name of torch that some supported release does not have",
+        summary="a name of torch that some supported release lacks",
         explanation="""\
-Reading what every torch release has from its wheels, this rule reports imports, attributes and strings in `getattr`,
-`mock.patch` or `import_module` that name something which a release of the supported range lacks: gone from the newest
-ones, or not yet in the oldest. It knows the modules around FSDP: `torch.distributed` with `fsdp`, `tensor`,
-`checkpoint`, `device_mesh` and their private modules, `torch.amp`, `torch.utils.checkpoint` and others. Where a
-rule of its own speaks of a name, this one is silent.
+The names of every torch release are read from its wheels. This rule reports imports, attributes and strings in
+`getattr`, `mock.patch` or `import_module` that name something which a supported release lacks, because it was removed
+or came later. It covers `torch.distributed` with `fsdp`, `tensor`, `checkpoint`, `device_mesh` and their private
+modules, `torch.amp`, `torch.utils.checkpoint` and others. It is silent if a special rule handles the name.
 
-What the newest supported release lacks breaks. What only older ones lack breaks where it runs as soon as the module
-is imported; inside a function with its own import, under a condition that is not a version check or behind a
-decorator that skips, it is a hint, since the program may well never come there on an older torch. It is a hint too
-where neither the project nor `--torch` says which releases are supported. After an import that needs some release,
-the rest of the file is judged from that release on.
+A name that the newest supported release lacks breaks. A name that only older releases lack breaks if it is used on
+import of the module. It is a hint inside a function with its own import, under a condition that is not a version
+check, behind a decorator that skips, and if neither the project nor `--torch` states the supported releases. After an
+import that needs some release, the rest of the file is judged from that release on.
 
-Left alone are version checks, `hasattr` tests, `getattr` with a default, fallbacks by `try` and `except`, and names
-in no known release.""",
+Not reported: version checks, `hasattr` tests, `getattr` with a default, fallbacks with `try` and `except`, and names
+that no known release has.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -47,7 +47,7 @@ def check_wrappers(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         wrapped = (isinstance(owner, ast.Attribute) and owner.attr == _OUTER) or facts.fsdp.is_instance(owner)
         chosen = wrapped and (excused(facts, node, READING, too_new=False) or _is_asked_for(facts, _INNER))
         if wrapped and not chosen and _runs_on_new(facts, node):
-            message = f"`{_INNER}` is gone since torch 2.0: the module is `.module`"
+            message = f"`{_INNER}` was removed in torch 2.0: use `.module`"
             verdict = _attribute_verdict(facts, node)
             yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.BREAKS)
 
@@ -94,7 +94,7 @@ def _strings(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         is_text = isinstance(node.value, str) and (_COMBINED in node.value or _is_taken_away(facts, node))
         if is_text and not isinstance(facts.structure.parents[node], ast.Expr) and _runs_on_new(facts, node):
             written = _COMBINED if _COMBINED in str(node.value) else _INNER
-            message = f"no parameter is called `{written}...` since torch 2.0: this matches nothing"
+            message = f"parameter names have no `{written}...` since torch 2.0, so this never matches"
             place = facts.template_around(node) or node
             yield finding(facts, card, place, facts.statement(node), message, _string_verdict(facts, node))
 
@@ -140,9 +140,9 @@ def _string_verdict(facts: ModuleFacts, node: ast.Constant) -> Verdict:
     text = facts.source.segment(node)
     replaces = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
     if not replaces or node.value != f"{_COMBINED}." or text[1:-1] != node.value or not _removes(call, node):
-        return manual(f'take "{_OUTER}." and, if torch 1.x is supported, "{_INNER}." away one after the other')
+        return manual(f'remove "{_OUTER}." and, if torch 1.x is supported, then "{_INNER}."')
     if facts.template_around(node) is not None:
-        return manual("the name stands in an f-string: take it out")
+        return manual("the name is inside an f-string: assign it to a variable first")
     end = facts.source.span(call).end
     quote = text[0]
     first = Replace(facts.source.span(node), f"{quote}{_OUTER}.{quote}")
@@ -161,12 +161,12 @@ def _attribute_verdict(facts: ModuleFacts, node: ast.Attribute | ast.Call) -> Ve
     if isinstance(node, ast.Call):
         return manual("a name in a string is not rewritten: write `.module`")
     if not isinstance(node.ctx, ast.Load):
-        return manual("the module of FSDP cannot be set: build it anew")
+        return manual("the inner module of FSDP cannot be assigned: build the model again")
     outer = node.value.value if isinstance(node.value, ast.Attribute) and node.value.attr == _OUTER else node.value
     span = Span(facts.source.span(outer).end, facts.source.span(node).end)
     written = f".{_INNER}" if outer is node.value else f".{_OUTER}.{_INNER}"
     if facts.template_around(node) is not None or facts.source.segment(span) != written:
-        return manual("the name is written in an unusual way: write `.module`")
+        return manual("the name is not written as a plain chain: write `.module`")
     return Verdict(Fix((Replace(span, ".module"),)))
 
 
@@ -178,7 +178,7 @@ def check_checkpoint_prefix(facts: ModuleFacts, card: RuleCard) -> Iterator[Find
             continue
         place, verdict = _dotted(facts, node)
         if place is not None and not _asks_for_dot(facts, node):
-            message = f"`{_PREFIX}` ends with a dot since torch 2.0: with another one it matches nothing"
+            message = f"`{_PREFIX}` ends with a dot since torch 2.0, so a second dot never matches"
             yield finding(facts, card, place, facts.statement(node), message, verdict)
 
 
@@ -204,7 +204,7 @@ def _is_prefix(facts: ModuleFacts, home: Scope, name: str) -> bool:
 
 
 def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdict]:
-    """The expression that puts text with a dot behind `node`, None if there is none, and how to mend it."""
+    """The expression that puts text with a dot behind `node`, None if there is none, and how to fix it."""
     child: ast.AST = node
     parent = facts.structure.parents[node]
     if isinstance(parent, ast.BinOp) and parent.right is node:
@@ -216,7 +216,7 @@ def _dotted(facts: ModuleFacts, node: ast.expr) -> tuple[ast.expr | None, Verdic
     if isinstance(template, ast.JoinedStr) and isinstance(parent, ast.FormattedValue):
         following = template.values[template.values.index(parent) + 1 :]
         if following and _starts_with_dot(following[0]):
-            return template, manual("the name stands in an f-string: take the dot behind it away")
+            return template, manual("the name is inside an f-string: remove the dot after it")
     return None, manual("")
 
 
@@ -229,7 +229,7 @@ def _sum_verdict(facts: ModuleFacts, node: ast.BinOp) -> Verdict:
     between = facts.source.segment(Span(span.start, facts.source.span(node.right).start)).strip()
     is_dot = isinstance(node.right, ast.Constant) and node.right.value == "."
     if not is_dot or between != "+" or facts.source.has_comment(span) or facts.template_around(node) is not None:
-        return manual("take the dot behind the prefix away")
+        return manual("remove the dot after the prefix")
     return Verdict(Fix((Replace(span, ""),)))
 
 
@@ -238,17 +238,17 @@ WRAPPERS = Rule(
         code="FSDP606",
         name="flatten-wrapper-prefix",
         summary="a name that goes through `_fpw_module`, the second wrapper of torch 1.x",
-        explanation=f"""\
-Up to torch 1.13 FSDP wrapped a module twice, and the names of its parameters began with `{_COMBINED}.`. Since 2.0 it is
-`{_OUTER}.` alone. Code that takes the whole prefix away finds nothing to take away, without an error, and keys of a
-state dict no longer match.
+        explanation="""\
+Up to torch 1.13 FSDP wrapped a module twice, and parameter names began with `_fsdp_wrapped_module._fpw_module.`.
+Since 2.0 the prefix is `_fsdp_wrapped_module.`. Code that removes the old prefix finds nothing, without an error,
+and state-dict keys no longer match.
 
-`name.replace("{_COMBINED}.", "")` becomes two replacements, which are right on every release. `_fpw_module` as an
-attribute of a wrapped module is an error since 2.0; `.module` is the user's module on both sides. A file that also
-has the prefix `{_OUTER}.` by itself knows both forms and is left alone.
+The fix turns `name.replace("_fsdp_wrapped_module._fpw_module.", "")` into two replacements, which work on every
+release. `_fpw_module` as an attribute of a wrapped module is an error since 2.0, and `.module` is the user's module
+on all releases. A file that also has the prefix `_fsdp_wrapped_module.` alone is left alone.
 
-The flat parameter itself was called `{_FLAT}`, and is `_{_FLAT}` since 2.0. Tests whether something is called
-`{_FLAT}` or `{_INNER}` are reported.""",
+The flat parameter was renamed from `flat_param` to `_flat_param` in 2.0. A test whether a name equals `flat_param` or
+`_fpw_module` is reported.""",
         applicability="safe or manual",
         removed="2.0",
         floor="1.13",
@@ -310,11 +310,11 @@ CHECKPOINT = Rule(
         code="FSDP608",
         name="checkpoint-prefix-dot",
         summary=f"a dot behind `{_PREFIX}`, which ends with one since torch 2.0",
-        explanation=f"""\
-`{_PREFIX}`, the part that activation checkpointing adds to the names of parameters, was
-`_checkpoint_wrapped_module` in torch 1.13 and is `_checkpoint_wrapped_module.` with a dot since 2.0. With a second
-dot behind it nothing matches, without an error. The rewrite takes the second dot away.
-`_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the name without a dot.""",
+        explanation="""\
+`_CHECKPOINT_PREFIX` is the part that activation checkpointing adds to parameter names. It was
+`_checkpoint_wrapped_module` in torch 1.13 and is `_checkpoint_wrapped_module.`, with a dot, since 2.0. A second dot
+never matches, without an error. The fix removes the second dot. `_CHECKPOINT_WRAPPED_MODULE`, new in 2.0, is the
+name without a dot.""",
         applicability="safe or manual",
         floor="2.0",
         severity=Severity.CHANGES,

@@ -25,15 +25,15 @@ from fsdp_migrate.torch_api.data import signature
 
 _HANDLE = "handle"
 PARAMS_WITH_GRAD = "params_with_grad"
-_GATHER = "`FSDP.summon_full_params(model, recurse=False)` gathers the parameters of one module"
-_FUNCTION = "torch 2.0 made it a function of a private module: see what it is needed for"
+_GATHER = "use `FSDP.summon_full_params(model, recurse=False)`, which gathers the parameters of one module"
+_FUNCTION = "torch 2.0 replaced it by a private function: check what you need it for"
 _WITH_GRAD = "write `[p for p in model.parameters() if p.grad is not None]`"
 _RENAMED = "it was renamed to `{}` in torch 2.1"
-_OF_HANDLE = "the one handle of a module has it, `_handle.{}`"
-_STREAMS = "there are `_unshard_stream`, `_pre_unshard_stream`, `_post_backward_stream` and `_default_stream`"
-_EXEC_ORDER = "torch 2.0 removed wrapping by the order of execution"
-_FACTOR = "torch 2.1 has `_gradient_predivide_factor` and `_gradient_postdivide_factor`"
-_TYPED = "set the state-dict type with `FSDP.state_dict_type`, and call `{}`"
+_OF_HANDLE = "use `_handle.{}`, an attribute of the module's only handle"
+_STREAMS = "use `_unshard_stream`, `_pre_unshard_stream`, `_post_backward_stream` or `_default_stream`"
+_EXEC_ORDER = "torch 2.0 removed wrapping by execution order: use another wrap policy"
+_FACTOR = "it was renamed to `_gradient_predivide_factor` or `_gradient_postdivide_factor` in torch 2.1"
+_TYPED = "set the state-dict type with `FSDP.state_dict_type` and call `{}`"
 
 
 class Member(NamedTuple):
@@ -65,8 +65,13 @@ MEMBERS: tuple[Member, ...] = (
     Member("_reshard", "2.0", _FUNCTION),
     Member("_mixed_precision_enabled_for_params", "2.0", "read `model.mixed_precision`", own=True),
     Member("_mixed_precision_enabled_for_reduce", "2.0", "read `model.mixed_precision`", own=True),
-    Member("_get_default_comm_hook", "2.0", "`register_comm_hook` sets a hook; the default needs none", own=True),
-    Member("_get_default_comm_hook_state", "2.0", "`register_comm_hook` takes the state", own=True),
+    Member(
+        "_get_default_comm_hook",
+        "2.0",
+        ("use `register_comm_hook` to set a hook; the default hook needs no call"),
+        own=True,
+    ),
+    Member("_get_default_comm_hook_state", "2.0", "pass the state to `register_comm_hook`", own=True),
     Member("_local_state_dict", "2.0", _TYPED.format("state_dict")),
     Member("_load_local_state_dict", "2.0", _TYPED.format("load_state_dict"), own=True),
     Member("_sharded_state_dict", "2.0", _TYPED.format("state_dict")),
@@ -74,7 +79,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(PARAMS_WITH_GRAD, "2.0", _WITH_GRAD, own=True),
     # Set by torch 2.0.1, _common_utils.py (_FSDPState) and _init_utils.py (_init_core_state, _init_runtime_state,
     # _init_prefetching_state, _init_process_group_state), and by no file of 2.1.2.
-    _attribute("_handles", "2.1", "`_handle` is the one handle of a module, or None"),
+    _attribute("_handles", "2.1", "use `_handle`, the module's only handle or None"),
     _attribute("_fully_sharded_module_to_handles", "2.1", _RENAMED.format("_fully_sharded_module_to_handle"), own=True),
     _attribute("_handles_prefetched", "2.1", _OF_HANDLE.format("_prefetched"), own=True),
     _attribute("_needs_pre_backward_unshard", "2.1", _OF_HANDLE.format("_needs_pre_backward_unshard")),
@@ -84,10 +89,10 @@ MEMBERS: tuple[Member, ...] = (
     _attribute("_stream_to_name", "2.1", _STREAMS, own=True),
     _attribute("_communication_hook", "2.1", _RENAMED.format("_comm_hook"), own=True),
     _attribute("_communication_hook_state", "2.1", _RENAMED.format("_comm_hook_state"), own=True),
-    _attribute("_hook_registered", "2.1", "`_comm_hook` is None while no hook is registered"),
+    _attribute("_hook_registered", "2.1", "test `_comm_hook`, which is None if no hook is registered"),
     # Set by torch 1.13.1, fully_sharded_data_parallel.py, and by no file of 2.0.1.
     _attribute("_full_param_ctx", "2.0", _GATHER, own=True),
-    _attribute("_ignored_param_names", "2.0", "`_ignored_params` has the parameters", own=True),
+    _attribute("_ignored_param_names", "2.0", "use `_ignored_params`, the parameters themselves", own=True),
     _attribute("_fsdp_params_exec_order", "2.0", _EXEC_ORDER, own=True),
     _attribute("_param_exec_order_policy", "2.0", _EXEC_ORDER, own=True),
     _attribute("_param_exec_order_prep_stage", "2.0", _EXEC_ORDER, own=True),
@@ -96,11 +101,11 @@ MEMBERS: tuple[Member, ...] = (
     _attribute("_orig_buffer_dtypes", "1.13", "it was renamed to `_buffer_name_to_orig_dtype` in torch 1.13", own=True),
     _attribute("_pre_backward_hook_has_run", "1.13", _FUNCTION),
     _attribute("_need_rebuild_full_params", "1.13", _FUNCTION, own=True),
-    _attribute("_fsdp_graph_order", "1.13", "`_exec_order_data` records the order", own=True),
-    _attribute("_my_fsdp_idx_in_graph", "1.13", "`_exec_order_data` records the order", own=True),
+    _attribute("_fsdp_graph_order", "1.13", "use `_exec_order_data`, which records the order", own=True),
+    _attribute("_my_fsdp_idx_in_graph", "1.13", "use `_exec_order_data`, which records the order", own=True),
     _attribute("gradient_predivide_factor", "1.13", _FACTOR),
     _attribute("gradient_postdivide_factor", "1.13", _FACTOR),
-    _attribute("numel_padded_per_param", "1.13", "the flat parameter knows it, `_numels_with_padding`"),
+    _attribute("numel_padded_per_param", "1.13", "use `_numels_with_padding` of the flat parameter"),
 )
 # Functions that took a list of handles up to torch 2.0.1 and take one handle in its place since 2.1, in these files.
 OF_HANDLES: tuple[str, ...] = tuple(
@@ -128,7 +133,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         gone = any(release >= Version(member.removed) for release in facts.gates.alive(node))
         if gone and not excused(facts, node, READING, too_new=False):
-            message = f"FSDP has no `{member.name}` since torch {member.removed}"
+            message = f"`{member.name}` of FSDP was removed in torch {member.removed}"
             verdict = _inlined(facts, node) if known and member.name == PARAMS_WITH_GRAD else manual(member.advice)
             yield finding(facts, card, node, facts.statement(node), message, verdict)
     yield from _of_handles(facts, card)
@@ -145,8 +150,8 @@ def _of_handles(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         names = [parameter.name for parameter in signature(path, ONE_HANDLE_SINCE) or ()]
         given = call.args[names.index(_HANDLE) :][:1]
         if given and _are_several(given[0]) and not excused(facts, call, READING, too_new=False):
-            message = f"`{path}` takes one handle since torch {ONE_HANDLE_SINCE}, and took a list of handles before"
-            verdict = manual("pass `_handle`, the one handle of a module, and nothing where that is None")
+            message = f"`{path}` takes one handle since torch {ONE_HANDLE_SINCE}, and a list of handles before"
+            verdict = manual("pass `_handle`, the module's only handle; skip the call if it is None")
             yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -181,14 +186,14 @@ RULE = Rule(
         name="removed-fsdp-member",
         summary="a private member of FSDP models that torch 2.0 or 2.1 removed, or a list of their handles",
         explanation="""\
-torch 2.0 turned most private methods of `FullyShardedDataParallel` into functions of private modules
-(`_runtime_utils`, `_unshard_param_utils`, `_state_dict_utils`), and 2.1 replaced the list `_handles` by the one
-`_handle`, and what was kept by handles by attributes of that; functions such as `_runtime_utils._unshard` take one
-handle since. Since FSDP looks up unknown attributes in the module that it wraps, the error may name the user's class.
+torch 2.0 replaced most private methods of `FullyShardedDataParallel` by functions in private modules
+(`_runtime_utils`, `_unshard_param_utils`, `_state_dict_utils`). torch 2.1 replaced the list `_handles` by a single
+`_handle` and moved the state of handles to its attributes. Functions such as `_runtime_utils._unshard` take one handle
+since. FSDP looks up unknown attributes in the wrapped module, so the error may name the user's class.
 
-The property `params_with_grad` becomes the list that it was. All others are manual: the finding says what has taken
-their place. A member is reported on what this file builds as an FSDP model, and, where no other class has such a
-name, on anything else in a file that imports FSDP.""",
+The property `params_with_grad` is replaced by an equal list. All other members are manual, and the reason names the
+replacement. A member is reported on models that this file builds with FSDP. It is reported on any other object, too,
+if no other class has such a name and the file imports FSDP.""",
         applicability="safe or manual",
         removed="2.0",
         severity=Severity.BREAKS,

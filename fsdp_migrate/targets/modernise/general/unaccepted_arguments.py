@@ -1,4 +1,4 @@
-"""FSDP500: a call of torch whose arguments some supported release does not accept, whatever it is.
+"""FSDP500: a call of torch with arguments that some supported release does not accept.
 
 It reads the signatures of the API data. Where another rule speaks of the same call, it is silent.
 """
@@ -112,17 +112,17 @@ def misfit_of(call: ast.Call, parameters: Sequence[Parameter], more: bool = Fals
     given = set(positions[: len(call.args)])
     if len(call.args) > len(positions) and ParameterKind.VAR_POSITIONAL not in kinds:
         count = f"{len(positions)} positional argument{'s' * (len(positions) != 1)}"
-        return Misfit(call.args[len(positions)], f"takes {count} and not {len(call.args)}")
+        return Misfit(call.args[len(positions)], f"accepts {count}, not {len(call.args)}")
     for keyword in call.keywords:
         if keyword.arg in keywords and keyword.arg in given:
-            return Misfit(keyword, f"takes `{keyword.arg}` in the place of a positional argument already")
+            return Misfit(keyword, f"gets `{keyword.arg}` by position and by keyword")
         if keyword.arg not in keywords and ParameterKind.VAR_KEYWORD not in kinds:
-            return Misfit(keyword, f"takes no `{keyword.arg}`")
+            return Misfit(keyword, f"has no parameter `{keyword.arg}`")
     given.update(keyword.arg for keyword in call.keywords if keyword.arg is not None)
     for parameter in () if more else parameters:
         needed = parameter.kind in (*_BY_POSITION, ParameterKind.KEYWORD_ONLY) and not parameter.has_default
         if needed and parameter.name not in given:
-            return Misfit(None, f"also needs `{parameter.name}`")
+            return Misfit(None, f"requires `{parameter.name}`")
     return None
 
 
@@ -167,12 +167,12 @@ def _verdict(
     parameters = callee.parameters(max(misfits)) or ()
     listed = [f"`{parameter.name}`" for parameter in parameters]
     shown = ", ".join(listed[:_MOST_LISTED]) + (", ..." if len(listed) > _MOST_LISTED else "")
-    accepted = f"it takes {shown or 'nothing'}"
+    accepted = f"it accepts {shown or 'nothing'}"
     newest = max(releases)
     if newest not in misfits:
         least = since(min(release for release in releases if release > max(misfits)))
         return floor_or(facts, f"{accepted}; check the version", least)
-    return manual(f"{accepted}: write the call for torch {minor(newest)}")
+    return manual(f"{accepted}: change the call for torch {minor(newest)}")
 
 
 RULE = Rule(
@@ -181,15 +181,15 @@ RULE = Rule(
         name="argument-not-in-every-torch",
         summary="a call with arguments that some supported torch does not accept",
         explanation="""\
-Every torch release's signatures are read from its wheels. A call of a function, a class or a static method of
-`torch.distributed` and the modules around it is reported if a release of the supported range rejects it: an unknown
-keyword, too many positional arguments, a missing one. `functools.partial` and dicts written in the file are seen
-through; calls with other `*args` or `**kwargs` are not judged. Where a rule of its own speaks of the call, this one
-is silent.
+The signatures of every torch release are read from its wheels. A call of a function, a class or a static method of
+`torch.distributed` and the modules around it is reported if a supported release rejects it: an unknown keyword, too
+many positional arguments, a missing argument. `functools.partial` and dicts written in the file are read; calls
+with other `*args` or `**kwargs` are not judged. The rule is silent if a
+special rule handles the call.
 
-What the newest supported release rejects breaks. What only older ones reject breaks too, unless the call stands
-under a condition that is not a version check or in a function with its own import of something new, and may well
-never run there: then it is a hint. A call that no known release accepts is left alone.""",
+A call that the newest supported release rejects breaks. A call that only older releases reject breaks as well, unless
+it may never run there: under a condition that is not a version check, or in a function with its own import of
+something new, it is a hint. A call that no known release accepts is left alone.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -73,8 +73,11 @@ class _Use(NamedTuple):
     def as_value(self, what: str = "called") -> Stays:
         """It is neither called nor anything else that goes on with the new name."""
         line = self.facts.source.location(self.facts.source.span(self.node).start).line
-        text = f"`{ast.unparse(self.node)}` is not only {what} (line {line}), and `{self.case.moved.new}` is another "
-        return Stays(f"{text}thing there: change all its uses together", as_value=True)
+        text = (
+            f"`{ast.unparse(self.node)}` is not only {what} (line {line}), and the class or function "
+            f"`{self.case.moved.new}` differs"
+        )
+        return Stays(f"{text}: change all uses together", as_value=True)
 
 
 def follow(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None = None) -> Followed | Stays:
@@ -96,9 +99,9 @@ def follow(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None =
 def text_trouble(facts: ModuleFacts, node: ast.expr) -> str | None:
     """Why the text of a name cannot be replaced, None when it can."""
     if facts.template_around(node) is not None:
-        return "the name stands in an f-string: take it out"
+        return "the name is inside an f-string: assign it to a variable first"
     if facts.source.has_comment(facts.source.span(node)):
-        return "a comment stands in the name: move it out"
+        return "a comment is inside the name: move the comment"
     return None
 
 
@@ -142,7 +145,7 @@ def _keywords(use: _Use) -> Followed | Stays:
         return use.as_value()
     given = {keyword.arg for keyword in call.keywords}
     if None in given:
-        return Stays("the call passes `**kwargs`, and the parameters have other names: rewrite it by hand")
+        return Stays("the call passes `**kwargs`, and the parameters were renamed: change the call by hand")
     if not given & renamed.keys():
         return use.renamed()
     if use.case.guard:
@@ -166,7 +169,7 @@ def _autocast(use: _Use) -> Followed | Stays:
     try:
         bound = bind(call, _AUTOCAST, 0)
     except BindingError as error:
-        return Stays(f'the call {error}: `{use.case.moved.new}` takes "{device}" first, and dtype before enabled')
+        return Stays(f'the call {error}: `{use.case.moved.new}` takes "{device}" first, then dtype and enabled')
     arguments = [Argument(None, text=f'"{device}"')]
     before: tuple[str, ...] = ()
     off = "enabled" in bound and isinstance(bound["enabled"].value, ast.Constant) and not bound["enabled"].value.value
@@ -191,7 +194,9 @@ def _scaler(use: _Use) -> Followed | Stays:
     if isinstance(use.parent, ast.ClassDef):
         if cuda and use.node in use.parent.bases and _takes_keywords(facts, use.parent):
             return use.renamed()
-        return Stays(f'derive from `{case.moved.new}` and give "{_device(case)}" to `super().__init__` first')
+        return Stays(
+            f'derive from `{case.moved.new}` and pass "{_device(case)}" as the first argument of `super().__init__`'
+        )
     if call is None:
         return use.renamed() if is_type(facts, use.node) else use.as_value()
     if not case.guard:
@@ -199,7 +204,7 @@ def _scaler(use: _Use) -> Followed | Stays:
     try:
         bound = bind(call, _SCALER, 0)
     except BindingError as error:
-        return Stays(f"the call {error}, and has to run with the old and the new class: write keywords")
+        return Stays(f"the call {error}, and has to work with the old and the new class: pass the arguments by keyword")
     ordered = sorted((argument.index, name) for name, argument in bound.items())
     return use.called(call, tuple(Argument(name, index) for index, name in ordered)) if call.args else use.renamed()
 
@@ -266,7 +271,10 @@ def reads_reduction(facts: ModuleFacts) -> str | None:
     """Where the file reads the reduction of a placement, which is a name in the new class."""
     for node in facts.structure.attributes:
         if node.attr == "reduce_op" and torch_path(facts, node) is None and isinstance(node.ctx, ast.Load):
-            return f"line {node.lineno} reads `reduce_op` of a placement, which is a name then, no `ReduceOp`"
+            return (
+                f"line {node.lineno} reads `reduce_op` of a placement, which is a string in the new class, not a "
+                "`ReduceOp`"
+            )
     return None
 
 
@@ -283,7 +291,7 @@ def _policy_base(use: _Use) -> Followed | Stays:
     if isinstance(use.parent, ast.ClassDef):
         return Stays(f"a subclass of `{use.case.moved.new}` {(use.case.move.trap or '').removeprefix('a subclass ')}")
     if any(node.attr == "policy" for node in use.facts.structure.attributes):
-        return Stays(f"the file reads `.policy`, which a `{use.case.moved.new}` does not have: rewrite it by hand")
+        return Stays(f"the file reads `.policy`, which `{use.case.moved.new}` does not have: change it by hand")
     return use.renamed()
 
 
@@ -325,7 +333,7 @@ def told_apart(facts: ModuleFacts, nodes: list[ast.expr], case: Case) -> str | N
     tests = [_test_of(facts, node) for node in nodes if is_type(facts, node)]
     if all(test is None or _SHARDED in ast.unparse(test) for test in tests):
         return None
-    return f"since torch 2.3 a {_SHARDED} passes the test for the new class, but not the old"
+    return f"since torch 2.3 a {_SHARDED} is an instance of the new class, but not of the old one"
 
 
 def _test_of(facts: ModuleFacts, node: ast.AST) -> ast.Call | None:

@@ -20,30 +20,30 @@ from fsdp_migrate.targets.modernise.moved.table import all_names
 
 _HINT = """
 
-While the old place still works on every supported release, this is a hint: it gives no warning, but torch means to
-remove it. The fix is applied with `--hints`, where every supported release has the new place."""
+It is a hint if the old place still works on every supported release: it gives no warning, but torch is going to remove
+it. `--hints` applies the fix if every supported release has the new place."""
 _BOTH = """
 
-Where the range has releases with the old place only and others with the new one only, the import tries both:
-`try` the new place, `except ImportError` the old one. Imports that do so already are left alone."""
+If some supported releases have only the old place and others only the new one, the import tries both: `try` the new
+place, `except ImportError` the old one. Imports that already do so are left alone."""
 _SOURCE = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/"
 
 _CARDS = (
     RuleCard(
         code=FLAT_PARAMETER,
         name="moved-flat-parameter",
-        summary="FlatParameter or a companion imported from a module that some supported torch lacks",
+        summary="FlatParameter or a related name imported from a module that some supported torch lacks",
         explanation="""\
-FlatParameter has lived in `flatten_params_wrapper` (torch 1.12), `flat_param` (1.13 to 2.1) and `_flat_param` (since
-2.2); the old modules are gone, so the import fails. The package itself, `torch.distributed.fsdp`, has offered it all
-the time, and that is where the rewritten import takes it from. If FSDP301 takes the last use of the name away, the
-import goes instead.
+FlatParameter was in `flatten_params_wrapper` (torch 1.12) and `flat_param` (1.13 to 2.1), and is in `_flat_param`
+since 2.2. The old modules were removed, so the import fails. `torch.distributed.fsdp` has always exported
+FlatParameter, and the fix imports it from there. If FSDP301 removes the last use of the name, it removes the import as
+well.
 
-Companions such as `FlatParamHandle` and `HandleShardingStrategy` have no public home. They are imported from
-`_flat_param`, and while the supported range includes torch 2.1 from `flat_param` where that fails. Imports that
-already try both are left alone.
+`FlatParamHandle`, `HandleShardingStrategy` and other related names have no public place. They are imported from
+`_flat_param`, with a fallback to `flat_param` while torch 2.1 is supported. Imports that already try both are left
+alone.
 
-Where every supported release has the private module, taking FlatParameter from it is a hint.""",
+It is a hint if every supported release has the private module.""",
         applicability="safe or manual",
         removed="2.2",
         flags=(
@@ -110,11 +110,11 @@ from fairscale.nn.misc.flatten_params_wrapper import FlatParameter
     RuleCard(
         code=FLATTENED,
         name="moved-fsdp-flattened",
-        summary="`_is_fsdp_flattened` and its kin imported from a module that no longer has them",
+        summary="`_is_fsdp_flattened` or a related name imported from a module that no longer has it",
         explanation="""\
-torch 1.13 kept `_is_fsdp_flattened`, `_set_fsdp_flattened` and `FSDP_FLATTENED` in `torch.distributed.fsdp._utils`,
-from where `fully_sharded_data_parallel` imported the first. Since torch 2.0 they are in `_common_utils`, which is right
-and not reported.""",
+torch 1.13 had `_is_fsdp_flattened`, `_set_fsdp_flattened` and `FSDP_FLATTENED` in `torch.distributed.fsdp._utils`, and
+`fully_sharded_data_parallel` imported the first. Since torch 2.0 they are in `_common_utils`. Imports from there are
+not reported.""",
         applicability="safe or manual",
         removed="2.0",
         flags=(
@@ -160,12 +160,13 @@ def managed(params):
     RuleCard(
         code=DTENSOR,
         name="moved-dtensor",
-        summary="DTensor and what belongs to it, imported from `torch.distributed._tensor`",
+        summary="DTensor and related names imported from `torch.distributed._tensor`, renamed to "
+        "`torch.distributed.tensor` in torch 2.5",
         explanation="""\
-`torch.distributed._tensor` became `torch.distributed.tensor` in torch 2.5. What is left of the old package passes
-on its public names and some of its modules; `debug`, `ops`, `random`, `dispatch`, `op_schema`, `redistribute`,
-`sharding_prop` and others are gone from it, and so is `placement_types._Partial`, which is `Partial` now and takes
-the name of the reduction in place of a `ReduceOp`."""
+`torch.distributed._tensor` was renamed to `torch.distributed.tensor` in torch 2.5. The old package still re-exports
+its public names and some of its modules. `debug`, `ops`, `random`, `dispatch`, `op_schema`, `redistribute`,
+`sharding_prop` and others were removed from it, and so was `placement_types._Partial`. It was renamed to `Partial`,
+which takes the name of the reduction instead of a `ReduceOp`."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
@@ -214,8 +215,8 @@ except ImportError:
         summary="FSDP2 imported from `torch.distributed._composable.fsdp`",
         explanation="""\
 `fully_shard`, `FSDPModule` and the policies of FSDP2 were in `torch.distributed._composable.fsdp` from torch 2.3 to
-2.5 and have been public in `torch.distributed.fsdp` since 2.6. The old package passes on the public names; its
-private modules are gone, and so is the class `FSDP` of torch 2.3, which is `FSDPModule`."""
+2.5, and are public in `torch.distributed.fsdp` since 2.6. The old package re-exports the public names. Its private
+modules were removed, and the class `FSDP` of torch 2.3 was renamed to `FSDPModule`."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
@@ -259,8 +260,8 @@ def is_sharded(module):
         name="moved-device-mesh",
         summary="`DeviceMesh` and `init_device_mesh` imported from `torch.distributed._tensor`",
         explanation="""\
-`DeviceMesh` and `init_device_mesh` have been public in `torch.distributed.device_mesh` since torch 2.2. The module
-`torch.distributed._tensor.device_mesh`, in which they were before, passes them on."""
+`DeviceMesh` and `init_device_mesh` are public in `torch.distributed.device_mesh` since torch 2.2. Their former module,
+`torch.distributed._tensor.device_mesh`, re-exports them."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
@@ -282,12 +283,12 @@ def is_sharded(module):
     RuleCard(
         code=PRIVATE,
         name="renamed-private-name",
-        summary="a private name of `torch.distributed.fsdp` that has another name or place",
+        summary="a private name of `torch.distributed.fsdp` that was renamed or moved",
         explanation="""\
-`clean_tensor_name`, `_get_param_to_unflat_param_names`, `TrainingState_`, the modules `fsdp.utils` and
-`fsdp._utils` and other private names moved when FSDP was split into modules in torch 2.0 and 2.1. Those whose new
-name does the same are imported from its place. Others are reported with what has taken their place; a private name
-may change again with any release."""
+torch 2.0 and 2.1 split FSDP into private modules. `clean_tensor_name`, `_get_param_to_unflat_param_names`,
+`TrainingState_`, the modules `fsdp.utils` and `fsdp._utils` and other private names moved. A name whose successor does
+the same is imported from the new place. For the others the reason names the replacement. Any release may change a
+private name again."""
         + _BOTH,
         applicability="safe, unsafe or manual",
         flags=(
@@ -322,13 +323,13 @@ def names(model: FSDP):
     RuleCard(
         code=SHARD_PACKAGES,
         name="moved-shard-package",
-        summary="distributed checkpointing imported from `torch.distributed._shard.checkpoint`",
+        summary="distributed checkpointing imported from `torch.distributed._shard.checkpoint`, renamed to "
+        "`torch.distributed.checkpoint` in torch 2.0",
         explanation="""\
-`torch.distributed._shard.checkpoint` is `torch.distributed.checkpoint` since torch 2.0. Importing the old package
-gives a DeprecationWarning, which Python hides by default. What is imported from one of its modules is a second
-copy: its `FileSystemWriter` is not the `FileSystemWriter` of `torch.distributed.checkpoint`, so that tests for the
-class fail. The new place mends that too. `torch.distributed._sharded_tensor` and `_sharding_spec` are in
-`torch.distributed._shard`."""
+`torch.distributed._shard.checkpoint` was renamed to `torch.distributed.checkpoint` in torch 2.0. Importing the old
+package gives a DeprecationWarning, which Python hides by default. A module of the old package is a second copy: its
+`FileSystemWriter` is not the class of `torch.distributed.checkpoint`, so `isinstance` tests fail. The new import fixes
+that, too. `torch.distributed._sharded_tensor` and `_sharding_spec` moved to `torch.distributed._shard`."""
         + _BOTH,
         applicability="safe, unsafe or manual",
         deprecated="2.0",
@@ -360,12 +361,14 @@ def writer(path):
         name="composable-fully-shard",
         summary="`torch.distributed._composable.fully_shard`, the FSDP1 function that torch 2.6 removed",
         explanation="""\
-Two functions have been called `fully_shard`. `torch.distributed._composable.fully_shard` applied FSDP1 to a module
-without wrapping it; it took a `policy` and a `strategy`, warned since torch 2.3 and is gone since 2.6.
-`torch.distributed.fsdp.fully_shard`, until 2.5 in `torch.distributed._composable.fsdp`, is FSDP2: other arguments,
-and only the one module it is called on. Importing the one in place of the other may run and shard nothing below the
-root, so it is not rewritten. `FullyShardedDataParallel` with the policy as `auto_wrap_policy` and
-`use_orig_params=True` shards alike, but wraps the module: its class and the names of its parameters change.""",
+Two functions have the name `fully_shard`. `torch.distributed._composable.fully_shard` applied FSDP1 to a module
+without wrapping it. It took a `policy` and a `strategy`, is deprecated since torch 2.3 and was removed in 2.6.
+`torch.distributed.fsdp.fully_shard` (until 2.5 in `torch.distributed._composable.fsdp`) is FSDP2: it has other
+arguments and shards only the module that it is called on.
+
+Importing one instead of the other may run and shard nothing below the root, so it is not rewritten.
+`FullyShardedDataParallel` with the policy as `auto_wrap_policy` and `use_orig_params=True` shards in the same way, but
+wraps the module: its class and its parameter names change.""",
         applicability="manual",
         deprecated="2.3",
         removed="2.6",
@@ -392,8 +395,8 @@ def shard(model, policy):
         summary="a name of `torch.distributed.tensor.parallel` that torch 2.2 removed",
         explanation="""\
 `PairwiseParallel`, the functions `make_input_...` and `make_output_...`, `enable_2d_with_fsdp` and
-`TensorParallelMultiheadAttention` belong to the first form of tensor parallelism. Since torch 2.2 a plan gives each
-module a `ColwiseParallel` or a `RowwiseParallel` with its layouts, and FSDP is combined with it through a mesh of
+`TensorParallelMultiheadAttention` belong to the first version of tensor parallelism. Since torch 2.2 a plan assigns
+each module a `ColwiseParallel` or a `RowwiseParallel` with its layouts, and FSDP is combined with it through a mesh of
 two dimensions.""",
         applicability="manual",
         removed="2.2",

@@ -65,7 +65,7 @@ class Case(NamedTuple):
     def state(self) -> str:
         """What became of the old name, in words."""
         if self.move.had is not None:
-            return f"gone since torch {self.move.had[1]}"
+            return f"removed in torch {self.move.had[1]}"
         if self.gone:
             return presence(self.moved.old, self.gone)
         warning = (release for release in PUBLISHED if _warns(self.moved.old, release))
@@ -75,7 +75,7 @@ class Case(NamedTuple):
     def floor(self) -> str:
         """In words, that some releases lack the new name."""
         least = next((release for release in self.releases if release > self.early[-1]), self.releases[-1])
-        return f"the replacement needs torch>={since(least)}, and this also runs on torch {span_of(self.early)}"
+        return f"the replacement needs torch>={since(least)}, but this code also runs on torch {span_of(self.early)}"
 
     @property
     def hindrance(self) -> str | None:
@@ -87,9 +87,12 @@ class Case(NamedTuple):
             return f"use `{new}`: {move.trap}"
         last = max(_having(self.moved))  # before it came neither is missed
         if neither := [release for release in self.nowhere if release > last]:
-            return f"torch {span_of(neither)} has neither `{self.moved.old}` nor `{new}`: do without it"
+            return f"torch {span_of(neither)} has neither `{self.moved.old}` nor `{new}`: remove the use"
         if self.severity is Severity.HINT and self.early and not self.gone:
-            return f"torch {minor(self.early[-1])} does not have the new place yet, and every release has the old one"
+            return (
+                f"keep the old name, which every release has: torch {minor(self.early[-1])} does not have the "
+                "new one yet"
+            )
         return None
 
     @property
@@ -106,7 +109,7 @@ class Case(NamedTuple):
             return None
         if _takes_the_same(old, having(old)[-1], new, self.releases[-1]):
             return None
-        return f"`{new}` takes other arguments than `{old}` did"
+        return f"`{new}` has other parameters than `{old}`"
 
 
 def case_of(facts: ModuleFacts, path: str, node: ast.AST, code: str) -> Case | None:

@@ -59,7 +59,7 @@ class Relocation(NamedTuple):
 def relocation(facts: ModuleFacts, taken: Import, case: Case) -> Relocation | Stays:
     """How a name of a `from ... import` moves with all its uses, or why it does not."""
     if taken.alias.name == "*":
-        return Stays(f"a star import: name what is needed from `{case.moved.new}`")
+        return Stays(f"this is a star import: import the names that you use from `{case.moved.new}`")
     if case.move.whole and is_module(taken.path):
         module = new_module(facts, taken, case)
         if isinstance(module, Stays):
@@ -75,7 +75,7 @@ def relocation(facts: ModuleFacts, taken: Import, case: Case) -> Relocation | St
         return stays
     for binding in bindings:
         if case.move.calls_change and (others := shared(facts, binding)) is not None:
-            return Stays(f"{others}: `{new}` takes other arguments")
+            return Stays(f"{others}, and `{new}` has other parameters: change all uses together")
         if case.move.adapts and is_exported(facts, binding):
             return Stays(f"other modules may take `{binding.name}` from here: `{new}` is another thing")
         if not binding.scope.is_module:  # It is looked up in torch each time.
@@ -85,11 +85,15 @@ def relocation(facts: ModuleFacts, taken: Import, case: Case) -> Relocation | St
     then: tuple[str, ...] = ()
     if case.guard and case.move.change == "custom":
         if (lines := _told_device(bindings[0])) is None:
-            return Stays(f"the name `{_PARTIAL}` is taken here: tell the new decorators the device by hand")
+            return Stays(
+                f"the name `{_PARTIAL}` is already used here: pass `device_type` to the new decorators by hand"
+            )
         then = lines
     moves = [one for one in followed if not isinstance(one, Stays)]
     if any(one.before for one in moves) and any(map(_has_torch, bindings)):
-        return Stays("the dtype is one of `torch`, which is another thing here: import it")
+        return Stays(
+            "the fix needs a dtype of `torch`, but `torch` is another object here: import torch under another name"
+        )
     older = None if case.between is None else case.between.rpartition(".")[0]
     return Relocation(
         taken,
@@ -138,13 +142,13 @@ def new_module(facts: ModuleFacts, taken: Import, case: Case) -> tuple[str, bool
     if module is not None:
         return module
     lacking = [name for name in sorted(names) if module_for(case, {name}) is None] or sorted(names)
-    return Stays(f"`{case.moved.new}` has no `{lacking[0]}` on every release: import what is needed by name")
+    return Stays(f"`{case.moved.new}` has no `{lacking[0]}` on every release: import the names that you use")
 
 
 def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequence[Relocation]) -> Verdict:
     """The verdict that moves some names of an import, the others staying where they are."""
     if any(one.guard for one in relocations) and for_type_checking(facts, statement):
-        return manual("only a type checker sees this import: write the place that the torch it sees has")
+        return manual("this import is for type checkers only: import from the place that their torch has")
     if not _in_place(statement, relocations) and (trouble := _import_trouble(facts, statement)) is not None:
         return manual(trouble)
     edits: list[Edit] = []
@@ -194,19 +198,22 @@ def replaced_module(facts: ModuleFacts, taken: Import, new: str, guard: bool) ->
     source, alias, statement = facts.source, taken.alias, taken.statement
     span = source.span(alias)
     if not source.segment(alias).startswith(alias.name):
-        return manual(f"the module is written in an unusual way: import `{new}`")
+        return manual(f"the module is not written as a plain name: import `{new}`")
     if not guard:
         edits = [Replace(Span(span.start, span.start + len(alias.name.encode())), new)]
         for chain in () if taken.binds_path else chains_through(facts, taken):
             node = chain.part(taken.path)
             assert node is not None  # The chain starts with the path of the import.
             if source.has_comment(source.span(node)):
-                return manual("a comment stands in a name that goes through the module: move it out")
+                return manual("a comment is inside a name of this module: move the comment")
             edits.append(Replace(source.span(node), new))
         return Verdict(Fix(tuple(edits)), below_floor=True)
     trouble = _import_trouble(facts, statement)
     if trouble is not None or len(statement.names) > 1 or not taken.binds_path:
-        return manual(trouble or f"only names can come from either place: import what is needed from `{new}` by name")
+        return manual(
+            trouble
+            or (f"only single names can be imported from either place: import the names that you use from `{new}`")
+        )
     edit = move(facts, statement, taken.bound, "", f"{new} as {taken.bound}")
     fix = Fix((edit._replace(fallback="", test=version_test(facts, statement, [new])),))
     return Verdict(fix, below_floor=True)

@@ -164,7 +164,7 @@ def _used(
         if here is None or _is_guarded(facts, node, READING, here) or not _is_told(facts, here, uses):
             continue
         if {meaning.qualified for meaning in facts.names.meanings(node)} != {case.moved.old}:
-            verdict = manual(f"`{ast.unparse(node)}` may be something else here")
+            verdict = manual(f"`{ast.unparse(node)}` may also be another object here")
         elif stays is not None and stays.as_value:
             verdict = manual(stays.reason)
         else:
@@ -246,7 +246,7 @@ def _module_verdict(facts: ModuleFacts, taken: Import, case: Case) -> Verdict:
     new = case.moved.new or ""
     if not is_module(new):
         # A module may have hidden behind a function that has its name.
-        return manual(f"`{new}` is no module: import `{new.rpartition('.')[2]}` from `{_owner(new)}`")
+        return manual(f"`{new}` is not a module: import `{new.rpartition('.')[2]}` from `{_owner(new)}`")
     module = new_module(facts, taken, case)
     return manual(module.reason) if isinstance(module, Stays) else replaced_module(facts, taken, *module)
 
@@ -278,7 +278,7 @@ def _object(case: Case) -> tuple[str | None, str]:
 
 
 def _is_told_at_import(chain: Chain, case: Case, plain: Sequence[str]) -> bool:
-    """Whether the finding is that of the import that the chain comes through, which also mends the chain."""
+    """Whether the finding is that of the import that the chain comes through, which also fixes the chain."""
     through_plain = any(f"{chain.path}.".startswith(f"{path}.") and moved(path, case.releases[-1]) for path in plain)
     if chain.base == "torch" and through_plain:
         return True
@@ -294,10 +294,11 @@ def _chain_verdict(
     if case.hindrance is not None:
         return manual(case.hindrance)
     if facts.template_around(node) is not None:
-        return manual("the name stands in an f-string: take it out")
+        return manual("the name is inside an f-string: assign it to a variable first")
     if case.guard:
         return manual(
-            f"{case.floor}: import `{case.moved.old.rpartition('.')[2]}` by name, and both places can be tried"
+            f"{case.floor}: import `{case.moved.old.rpartition('.')[2]}` by name, so that the import can try "
+            "both places"
         )
     trouble = _text_trouble(facts, case)
     if not (case.move.same and case.moved.old == case.move.old):
@@ -311,7 +312,7 @@ def _chain_verdict(
     if new.startswith(f"{chain.base}."):
         written = f"{ast.unparse(chain.root)}.{new.removeprefix(f'{chain.base}.')}"
     elif written is None:
-        return manual(f"`{ast.unparse(chain.root)}` does not lead to `{new}`: import that")
+        return manual(f"`{new}` cannot be reached through `{ast.unparse(chain.root)}`: import it")
     return _renamed(facts, node, case, written)
 
 
@@ -320,7 +321,7 @@ def _text_trouble(facts: ModuleFacts, case: Case) -> str | None:
     old, new = (path.rpartition(".")[2] for path in (case.moved.old, case.moved.new or ""))
     if not case.move.when_used or old == new or old not in facts.memo(_last_names, lambda: _last_names(facts)):
         return None
-    return f"a string here names it too, as for `mock.patch`: use `{new}` in both places"
+    return f"a string here names it, too (as for `mock.patch`): use `{new}` in both places"
 
 
 def _last_names(facts: ModuleFacts) -> frozenset[str]:
@@ -350,18 +351,18 @@ def _read_verdict(facts: ModuleFacts, one: Quoted, case: Case) -> Verdict:
     if case.hindrance is not None and one.reader is not None:
         return manual(case.hindrance)
     if one.reader is None or case.guard or case.move.whole or _owner(old) != _owner(new):
-        return manual("a name in a string is not rewritten: it has to follow what the code imports")
+        return manual("a name in a string is not rewritten: update it together with the imports of the code")
     stays = follow(facts, one.reader, case)
     if isinstance(stays, Stays) or stays.edits:
-        reason = stays.reason if isinstance(stays, Stays) else "its arguments have other names"
+        reason = stays.reason if isinstance(stays, Stays) else "its parameters were renamed"
         return manual(f"use `{new.rpartition('.')[2]}`: {reason}")
     start, end = facts.source.span(one.node)
     name = old.rpartition(".")[2]
     if facts.source.segment(one.node)[1:-1] != name:
-        return manual(f"the name is written in an unusual way: use `{new.rpartition('.')[2]}`")
+        return manual(f"the name is not written as a plain string: use `{new.rpartition('.')[2]}`")
     asked = {constant for constant in facts.structure.strings if str(constant.value).rpartition(".")[2] == name}
     if any(store.attr == name for store in facts.structure.stores) or asked - {read.node for read, _ in reads(facts)}:
-        return manual(f"the file asks for or replaces the old name too: use `{new.rpartition('.')[2]}` in all places")
+        return manual(f"the file also tests for or assigns the old name: use `{new.rpartition('.')[2]}` everywhere")
     return Verdict(Fix((Replace(Span(start + 1, end - 1), new.rpartition(".")[2]),)), below_floor=True)
 
 

@@ -9,7 +9,7 @@ from fsdp_migrate.targets.modernise.moved.rows import PRIVATE, ROOT, Move, rows
 
 _rows = partial(rows, PRIVATE)
 _CLASS_MODULE, _COMMON = "fsdp.fully_sharded_data_parallel", "fsdp._common_utils"
-_OTHER_ARGUMENTS = "the new function takes other arguments"
+_OTHER_ARGUMENTS = "the new function has other parameters"
 
 
 def private() -> Iterator[Move]:
@@ -33,15 +33,17 @@ def _names_and_states() -> Iterator[Move]:
         f"{ROOT}.{_CLASS_MODULE}.TrainingState_",
         f"{ROOT}.{_COMMON}.TrainingState",
         only=frozenset({"IDLE", "SUMMON_FULL_PARAMS"}),
-        trap="`FORWARD` and the two `BACKWARD_` states became one, `FORWARD_BACKWARD`; those of a handle are in "
-        "`HandleTrainingState`",
+        trap=(
+            "`FORWARD` and the two `BACKWARD_` states became `FORWARD_BACKWARD`; the states of a handle are in "
+            "`HandleTrainingState`"
+        ),
     )
     yield from _rows(
         "sd-1x-private-methods",
         _CLASS_MODULE,
         None,
         "_state_dict_type_to_config",
-        trap="choose the config class by the `StateDictType` yourself",
+        trap="choose the config class by the `StateDictType`",
     )
 
 
@@ -51,10 +53,14 @@ def _prefixes_and_constants() -> Iterator[Move]:
         _CLASS_MODULE,
         None,
         "FPW_MODULE",
-        trap="modules are wrapped once only: drop it from names",
+        trap="remove it from names: modules have one wrapper since torch 2.0",
     )
     yield from _rows(
-        "priv-prefix-strings", _CLASS_MODULE, None, "FlattenParamsWrapper", trap="there is no such wrapper any more"
+        "priv-prefix-strings",
+        _CLASS_MODULE,
+        None,
+        "FlattenParamsWrapper",
+        trap=("torch 2.0 removed this wrapper: remove the use"),
     )
     checkpoint_wrapper = "algorithms._checkpoint.checkpoint_wrapper"
     yield from _rows(
@@ -82,7 +88,7 @@ def _utils() -> Iterator[Move]:
             old,
             "utils",
             "_alloc_storage _free_storage",
-            trap="the new function returns nothing, the old one whether it did something",
+            trap="the new function returns nothing; the old one returned whether it changed something",
             change="statement",
         )
         yield from _rows(
@@ -126,7 +132,7 @@ def _wrapping() -> Iterator[Move]:
             module,
             wrap,
             batchnorm,
-            trap="the new function takes the module classes too; `MixedPrecision._module_classes_to_ignore` has them",
+            trap="the new function also takes the module classes, `MixedPrecision._module_classes_to_ignore`",
         )
     yield from _rows("wrap-recursive-wrap", _CLASS_MODULE, wrap, "_recursive_wrap")
     yield from _rows(
@@ -137,14 +143,14 @@ def _wrapping() -> Iterator[Move]:
         "fsdp._symbolic_trace",
         None,
         "TracingConfig",
-        trap="`ParamExecOrderWrapPolicy`, which took it, is gone as well",
+        trap="`ParamExecOrderWrapPolicy`, its only user, was removed as well: remove both",
     )
     yield from _rows(
         "priv-utils-modules",
         "fsdp._utils",
         None,
         "no_dispatch",
-        trap="torch.utils._mode_utils has it, on every release since 1.13",
+        trap="import it from torch.utils._mode_utils, which has it since 1.13",
     )
 
 
@@ -162,5 +168,5 @@ def _initialisation() -> Iterator[Move]:
         _COMMON,
         _COMMON,
         "_module_handles>_module_handle",
-        trap="the new function returns one handle or None, no list",
+        trap="the new function returns one handle or None, not a list",
     )

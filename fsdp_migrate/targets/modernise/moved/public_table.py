@@ -61,10 +61,10 @@ def _wrap_policies() -> Iterator[Move]:
             module,
             _WRAP,
             "_FSDPPolicy>_Policy",
-            trap="a subclass has `_run_policy` in the place of `policy`: rewrite it by hand",
+            trap="a subclass defines `_run_policy` instead of `policy`: change it by hand",
             change="policy_base",
         )
-    trap = "nothing takes its place, and its `init_policy` alone wraps in other groups"
+    trap = "torch has no replacement; its `init_policy` alone wraps other groups of modules"
     for module in ("fsdp", _WRAP, _CLASS_MODULE):
         yield from rows(EXEC_ORDER, "wrap-param-exec-order", module, None, "ParamExecOrderWrapPolicy", trap=trap)
     yield from rows(EXEC_ORDER, "wrap-param-exec-order", _CLASS_MODULE, None, "TracingConfig", trap=trap)
@@ -106,11 +106,11 @@ def _collectives() -> Iterator[Move]:
             f"{module}.reduce_op",
             f"{module}.ReduceOp",
             only=_MEMBERS,
-            trap="only `reduce_op.SUM` and the like can be rewritten",
+            trap="only members such as `reduce_op.SUM` can be rewritten",
             when_used=True,
         )
         for name in ("broadcast", "all_reduce", "reduce", "all_gather", "reduce_scatter"):
-            trap = f"run one process per GPU, and call `{name}` with its tensor"
+            trap = f"run one process per GPU, and call `{name}` with one tensor"
             yield from rows(MULTIGPU, "c10d-misc", module, None, f"{name}_multigpu", trap=trap)
     for kind, other in (("global", "group"), ("group", "global")):
         yield Move(

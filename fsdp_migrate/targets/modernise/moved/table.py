@@ -66,7 +66,7 @@ def _dtensor() -> Iterator[Move]:
         "_tensor._utils",
         "tensor._utils",
         "compute_local_shape>compute_local_shape_and_global_offset",
-        trap="the new function returns the shape and the offset: take the first of the two",
+        trap="the new function returns shape and offset: use the first of the two",
     )
     partial = f"{ROOT}.tensor.Partial"
     yield Move(
@@ -74,7 +74,7 @@ def _dtensor() -> Iterator[Move]:
         "dt-partial",
         f"{ROOT}._tensor.placement_types._Partial",
         partial,
-        trap='it takes the name of the reduction, such as "sum", and no `ReduceOp`',
+        trap='it takes the name of the reduction, such as "sum", not a `ReduceOp`',
         change="reduction",
     )
 
@@ -113,7 +113,7 @@ def _device_mesh() -> Iterator[Move]:
     yield module_row(code, entry, "_tensor.device_mesh", "device_mesh")
     yield from rows(code, entry, "_tensor", "device_mesh", "DeviceMesh init_device_mesh")
     yield from rows(code, entry, "_tensor.api", "device_mesh", "DeviceMesh")
-    trap = "its methods have changed too: `get_root_mesh` took the place of `get_parent_mesh` in torch 2.5"
+    trap = "its methods have changed, too: `get_parent_mesh` was replaced by `get_root_mesh` in torch 2.5"
     for old in ("_tensor.device_mesh", "_tensor"):
         yield from rows(code, entry, old, "device_mesh", "mesh_resources>_mesh_resources", trap=trap)
 
@@ -128,8 +128,9 @@ def _shard_packages() -> Iterator[Move]:
 
 def _composable() -> Iterator[Move]:
     trap = (
-        "torch.distributed.fsdp.fully_shard is another function, which takes no policy and shards the one module: call "
-        "it for each layer, or use `FullyShardedDataParallel(module, auto_wrap_policy=policy, use_orig_params=True)`"
+        "torch.distributed.fsdp.fully_shard is another function: it has no policy and shards one module. "
+        "Call it for each layer, or use `FullyShardedDataParallel(module, auto_wrap_policy=policy, "
+        "use_orig_params=True)`"
     )
     for old in ("_composable.fully_shard", "_composable.fully_shard.fully_shard"):
         yield Move(COMPOSABLE, "comp-fully-shard", f"{ROOT}.{old}", None, whole=True, trap=trap)
@@ -137,7 +138,7 @@ def _composable() -> Iterator[Move]:
 
 def _tensor_parallel() -> Iterator[Move]:
     code, entry = TENSOR_PARALLEL, "tp-styles"
-    layouts = "give `ColwiseParallel` and `RowwiseParallel` the layouts, `input_layouts=` and `output_layouts=`"
+    layouts = "pass the layouts to `ColwiseParallel` and `RowwiseParallel`: `input_layouts=` and `output_layouts=`"
     functions = (
         "make_input_replicate_1d make_input_reshard_replicate make_input_shard_1d make_input_shard_1d_last_dim "
         "make_output_replicate_1d make_output_reshard_tensor make_output_shard_1d make_output_tensor "
@@ -159,11 +160,11 @@ def _tensor_parallel() -> Iterator[Move]:
         "tensor.parallel.fsdp",
         None,
         "enable_2d_with_fsdp",
-        trap="drop the call and build FSDP with the data-parallel part of the mesh, `device_mesh=mesh['dp']`",
+        trap="remove the call, and build FSDP with the data-parallel part of the mesh: `device_mesh=mesh['dp']`",
     )
-    as_they_are = "DDP takes modules with DTensor parameters as they are"
+    as_they_are = "remove the call: DDP accepts modules with DTensor parameters"
     yield from rows(code, entry, "tensor.parallel.ddp", None, "pre_dp_module_transform", trap=as_they_are)
-    attention = "parallelize the projections of the attention by a plan for `parallelize_module`"
+    attention = "parallelize the projections of the attention with a plan for `parallelize_module`"
     for old in ("tensor.parallel", "tensor.parallel.multihead_attention_tp"):
         yield from rows(code, entry, old, None, "TensorParallelMultiheadAttention", trap=attention)
 

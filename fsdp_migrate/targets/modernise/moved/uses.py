@@ -26,7 +26,7 @@ def patch_trouble(chain: Chain, case: Case) -> str | None:
     """Why a module that gets something else in place of its own cannot be another module, None when it does not."""
     if not chain.patched or chain.path != case.moved.old or not is_module(case.moved.old):
         return None
-    return f"the file replaces what `{chain.path}` has: see whether `{case.moved.new}` is what reads it"
+    return f"the file replaces an attribute of `{chain.path}`: check whether torch reads it from `{case.moved.new}`"
 
 
 def patched_elsewhere(facts: ModuleFacts, node: ast.expr, case: Case) -> str | None:
@@ -41,7 +41,7 @@ def as_module(chain: Chain, case: Case) -> str | None:
     """Why a chain that ends at a module that moved as a whole stays: anything of it may be used."""
     if chain.path != case.moved.old or not (case.move.whole and is_module(chain.path)):
         return None
-    return f"`{chain.path}` is used as a module: import what is needed from it by name"
+    return f"`{chain.path}` is used as a module: import the names that you use"
 
 
 def used_of(facts: ModuleFacts, taken: Import, case: Case) -> set[str] | str:
@@ -51,16 +51,18 @@ def used_of(facts: ModuleFacts, taken: Import, case: Case) -> set[str] | str:
     names: set[str] = set()
     for binding in bindings_of(facts, taken):
         if len(binding.scope.bindings[binding.name]) != 1:
-            return f"`{binding.name}` is bound more than once: import what is needed from it by name"
+            return f"`{binding.name}` is bound more than once: import the names that you use"
         for use in uses_of(binding):
             parent = facts.structure.parents[use]
             if not isinstance(parent, ast.Attribute) or not isinstance(parent.ctx, ast.Load):
-                return f"`{binding.name}` is used as a module: import what is needed from it by name"
+                return f"`{binding.name}` is used as a module: import the names that you use"
             names.add(parent.attr)
     scope = facts.scope(taken.statement)
     local = scope.is_function and taken.bound not in scope.declared_global
     if not (case.gone or names or local):
-        return f"`{taken.bound}` is not used here, and whoever takes it from here may use anything of it"
+        return (
+            f"this file does not use `{taken.bound}`, and other code may use any attribute of it: change both together"
+        )
     return names
 
 
@@ -115,9 +117,9 @@ def shared(facts: ModuleFacts, binding: Binding) -> str | None:
     if not _is_all_within(facts, binding):
         return f"`{name}` is also used where this import does not run"
     if _is_declared(facts, binding) or is_exported(facts, binding):
-        return f"other modules may take `{name}` from here"
+        return f"other modules may import `{name}` from here"
     if not all(is_type(facts, text) for text in strings_naming(facts, name)) or _is_shown(facts, name):
-        return f"a string names `{name}` too"
+        return f"a string names `{name}`, too"
     return None
 
 

@@ -63,7 +63,7 @@ def check_offload(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         offload = _offload(call, shift)
         if offload is not None:
-            message = f"`checkpoint_wrapper` has no `{_OFFLOAD}` since torch {_OFFLOAD_REMOVED}"
+            message = f"`{_OFFLOAD}` of `checkpoint_wrapper` was removed in torch {_OFFLOAD_REMOVED}"
             place = offload.value
             yield finding(facts, card, place, facts.statement(call), message, _without(facts, call, offload))
 
@@ -99,11 +99,11 @@ def _is_switch(node: ast.expr) -> bool:
 def _without(facts: ModuleFacts, call: ast.Call, offload: Bound) -> Verdict:
     if not is_literal(offload.value, False):
         return manual(
-            "with torch 1.13 it meant `offload_wrapper(module)`, before that "
-            "`offload_wrapper(checkpoint_wrapper(module))`: write what you want"
+            "write what you want: `offload_wrapper(module)` (its meaning in torch 1.13) or "
+            "`offload_wrapper(checkpoint_wrapper(module))` (before 1.13)"
         )
     if any(keyword.arg in ("checkpoint_fn", None) for keyword in call.keywords):
-        return manual("it may be meant for `checkpoint_fn`, which gets all further keywords now: say which")
+        return manual("it may be meant for `checkpoint_fn`, which gets all other keywords: pass it explicitly")
     return without(facts, call, offload)
 
 
@@ -114,7 +114,8 @@ def check_reentrant(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if one is None or not call.args or not facts.reached(call) or one.chooses(call):
             continue
         message = (
-            f"`{one.name}` without `{_REENTRANT}` warns since torch {one.warns}: its default of True is to become False"
+            f"`{one.name}` without `{_REENTRANT}` is deprecated since torch {one.warns}: its default, True, is going "
+            "to become False"
         )
         of_one = card._replace(floor=one.takes)
         yield finding(facts, of_one, call.func, facts.statement(call), message, _reentrant(facts, call))
@@ -136,12 +137,12 @@ OFFLOAD = Rule(
     RuleCard(
         code="FSDP831",
         name="checkpoint-wrapper-offload",
-        summary="`checkpoint_wrapper(offload_to_cpu=...)`, a parameter of torch 1.11 to 1.13",
+        summary="`checkpoint_wrapper(offload_to_cpu=...)`, removed in torch 2.0",
         explanation="""\
-Torch 2.0 ignores the argument and recomputes; since 2.1 it goes to `torch.utils.checkpoint`, which hands it to the
-module's `forward` or refuses it. `False` is dropped. What `True` means depends on the torch that the code was written
-for: 1.13 offloaded *instead of* recomputing, today `offload_wrapper(module)`; 1.11 and 1.12 did both, today
-`offload_wrapper(checkpoint_wrapper(module))`.""",
+torch 2.0 ignores the argument and recomputes. Since 2.1 it goes to `torch.utils.checkpoint`, which passes it to the
+module's `forward` or rejects it. The fix removes `False`. The meaning of `True` depends on the torch release that the
+code was written for. 1.13 offloaded *instead of* recomputing: write `offload_wrapper(module)`. 1.11 and 1.12 did both:
+write `offload_wrapper(checkpoint_wrapper(module))`.""",
         applicability="safe or manual",
         removed=_OFFLOAD_REMOVED,
         flags=(
@@ -166,10 +167,11 @@ APPLY = Rule(
     RuleCard(
         code=APPLY_CHECKPOINTING,
         name="apply-activation-checkpointing",
-        summary="`apply_activation_checkpointing_wrapper`, a name from before torch 1.13",
+        summary="`apply_activation_checkpointing_wrapper`, renamed to `apply_activation_checkpointing` before torch "
+        "1.13",
         explanation="""\
-No release has this name: it is from nightlies before torch 1.13, which released the function as
-`apply_activation_checkpointing` with the same arguments. Tutorials still show the old one.""",
+No release has this name. It is from nightly builds before torch 1.13, which released the function as
+`apply_activation_checkpointing` with the same arguments. Some tutorials still show the old name.""",
         applicability="safe or manual",
         removed="1.13",
         flags=(
@@ -192,9 +194,9 @@ OLD_MODULE = Rule(
     RuleCard(
         code=CHECKPOINT_MODULE,
         name="old-checkpoint-wrapper-module",
-        summary="an import from `_checkpoint._checkpoint_wrapper`, the module's name in torch 1.11",
+        summary="an import from `_checkpoint._checkpoint_wrapper`, renamed to `checkpoint_wrapper` in torch 1.12",
         explanation="""\
-Torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
+torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         applicability="safe",
         removed="1.12",
         flags=(
@@ -217,9 +219,10 @@ REENTRANT = Rule(
         name="checkpoint-use-reentrant",
         summary="`torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`",
         explanation="""\
-`checkpoint` warns since torch 2.1, `checkpoint_sequential` since 2.2. The default is still True in 2.15, although the
-warnings have announced its end for 2.4 and 2.9.
-The fix writes `use_reentrant=True`, which keeps what the code does. The implementation without reentry, False, is the
+`checkpoint` without the argument is deprecated since torch 2.1, `checkpoint_sequential` since 2.2. The default is
+still True in 2.15, although the warnings announced its end for 2.4 and 2.9.
+
+The fix writes `use_reentrant=True`, which keeps the behaviour. The non-reentrant implementation, False, is the
 recommended one: choose it yourself.""",
         applicability="safe",
         severity=Severity.HINT,

@@ -20,13 +20,15 @@ _CARDS = (
     RuleCard(
         code=AUTOCAST,
         name="device-autocast",
-        summary="`torch.cuda.amp.autocast` or `torch.cpu.amp.autocast` instead of `torch.amp.autocast`",
+        summary="`torch.cuda.amp.autocast` or `torch.cpu.amp.autocast`, deprecated since torch 2.4",
         explanation="""\
-Both warn since torch 2.4. The text of the warning, `torch.amp.autocast('cuda', args...)`, is wrong for positions: the
-second one of the new class is `dtype`, so that `autocast(False)` would stay enabled. Its defaults differ too: without
-`dtype` and `cache_enabled` a nested region takes over those of the region around it, where the old classes
-always meant float16 (bfloat16 on CPU) and True. The fix uses keywords and writes the dtype out, except in a region that
-is switched off; it writes `cache_enabled=True` where the file sets the cache somewhere.""",
+Both are deprecated since torch 2.4: use `torch.amp.autocast("cuda")` or `torch.amp.autocast("cpu")`. The warning
+recommends `torch.amp.autocast('cuda', args...)`, which is wrong for positions: the second position of the new class is
+`dtype`, so `autocast(False)` would stay enabled.
+
+The defaults differ, too. Without `dtype` and `cache_enabled` a nested region of the new class inherits them from the
+outer region; the old classes always used float16 (bfloat16 on CPU) and True. The fix writes keywords and the dtype,
+except in a region that is disabled. It writes `cache_enabled=True` if the file sets the cache somewhere.""",
         applicability="safe or manual",
         deprecated=_DEPRECATED,
         flags=(
@@ -56,16 +58,16 @@ is switched off; it writes `cache_enabled=True` where the file sets the cache so
     RuleCard(
         code=SCALER,
         name="device-grad-scaler",
-        summary="`torch.cuda.amp.GradScaler` instead of `torch.amp.GradScaler`",
+        summary="`torch.cuda.amp.GradScaler` or `torch.cpu.amp.GradScaler`, deprecated since torch 2.4",
         explanation="""\
-`torch.cuda.amp.GradScaler` warns since torch 2.4; `torch.amp.GradScaler` is there since 2.3 and takes the device
-first. Since 2.3 the old class, like `ShardedGradScaler`, is a subclass of the new one: tests with `isinstance` and
-annotations have to name the new class, and do after the fix (unsafe where a `ShardedGradScaler` is told apart). Tests
-in files that do not use torch.distributed are reached with `--select FSDP8`. A subclass follows where its base is seen
-to get keywords only; otherwise it is reported, since a position would be taken for the device.
+Deprecated since torch 2.4: use `torch.amp.GradScaler("cuda")`, available since 2.3, which takes the device first.
+Since 2.3 the old class is a subclass of the new one, and so is `ShardedGradScaler`. `isinstance` tests and annotations
+have to name the new class, and the fix changes them (unsafe if the file also uses `ShardedGradScaler`). Tests in files
+without torch.distributed are included with `--select FSDP8`. A subclass is rewritten if its base visibly gets keywords
+only; otherwise it is manual, because a position would become the device.
 
-Where torch 2.1 or 2.2 is supported too, a class that is imported by name comes from either place: the import tries the
-new one first (or asks for the version as the file does), and positions become keywords, which both take.""",
+If torch 2.1 or 2.2 is supported, too, a class that is imported by name comes from either place: the import tries the
+new one first (or tests the version as the file does), and positions become keywords, which both accept.""",
         applicability="safe, unsafe or manual",
         deprecated=_DEPRECATED,
         flags=(
@@ -106,13 +108,13 @@ new one first (or asks for the version as the file does), and positions become k
     RuleCard(
         code=CUSTOM,
         name="device-custom-fwd",
-        summary="`torch.cuda.amp.custom_fwd` or `custom_bwd` instead of those of `torch.amp`",
+        summary="`torch.cuda.amp.custom_fwd` or `custom_bwd`, deprecated since torch 2.4",
         explanation="""\
-Both warn since torch 2.4, which brought `torch.amp.custom_fwd` and `custom_bwd`. Those need `device_type=`, and a bare
-decorator has to become a call: without one they raise TypeError.
+Both are deprecated since torch 2.4, which added `torch.amp.custom_fwd` and `torch.amp.custom_bwd`. The new ones need
+`device_type=`, and a bare decorator has to become a call; otherwise they raise TypeError.
 
-Where older releases are supported too, decorators that are imported by name come from either place, and a `partial`
-tells the new ones the device.""",
+If older releases are supported, too, decorators that are imported by name come from either place, and a `partial`
+passes the device to the new ones.""",
         applicability="safe or manual",
         deprecated=_DEPRECATED,
         flags=(

@@ -69,14 +69,16 @@ def _imported(facts: ModuleFacts) -> Iterator[ast.expr]:
 def _verdict(facts: ModuleFacts, node: ast.expr, function: _Function) -> Verdict:
     call = facts.structure.parents[node]
     if not isinstance(call, ast.Call) or call.func is not node:
-        return manual("only a call can be rewritten")
+        return manual("only a call can be rewritten: call the new function here")
     if not isinstance(node, ast.Attribute):
-        return manual(f"import `{function.new}`, and give it the device")
+        return manual(f"import `{function.new}`, and pass the device")
     if not is_written_out(call) or call.keywords or len(call.args) != function.takes:
-        return manual("its arguments are not written out")
+        return manual("the call does not write out its arguments: change it by hand")
     kept = (Argument(None, index) for index in range(function.takes))
     if function.new == "is_autocast_enabled" and _uses_scripts(facts):
-        return manual("TorchScript, which this file uses, compiles the new function without a device only")
+        return manual(
+            "keep the call: this file uses TorchScript, which compiles the new function only without a device"
+        )
     arguments = (Argument(None, text=f'"{function.device}"'), *kept)
     return Verdict(Fix((RewriteCall(facts.source.span(call), function.new, arguments),)))
 
@@ -92,13 +94,13 @@ RULE = Rule(
     RuleCard(
         code="FSDP805",
         name="device-autocast-state",
-        summary="`torch.get_autocast_gpu_dtype` and its kin for one device, instead of the functions that take it",
+        summary="`torch.get_autocast_gpu_dtype` and related functions of one device, deprecated since torch 2.4",
         explanation="""\
-The functions of one device (`gpu`, `cpu`, `xla`, `ipu`) that read or set autocast's dtype, or whether it is enabled,
-warn since torch 2.4. The same release brought `torch.get_autocast_dtype`, `set_autocast_dtype` and a device for
-`is_autocast_enabled` and `set_autocast_enabled`; those two mean CUDA without one, which is not deprecated.
+The functions of one device (`gpu`, `cpu`, `xla`, `ipu`) that read or set the dtype of autocast, or whether it is
+enabled, are deprecated since torch 2.4. It added `torch.get_autocast_dtype`, `set_autocast_dtype` and a device for
+`is_autocast_enabled` and `set_autocast_enabled`. The last two mean CUDA without a device, which is not deprecated.
 
-Where a file uses `torch.jit`, a question whether autocast is enabled is left: TorchScript has
+In a file that uses `torch.jit` a test whether autocast is enabled is left alone: TorchScript has
 `torch.is_autocast_cpu_enabled()`, but no `torch.is_autocast_enabled("cpu")` (seen with torch 2.13).""",
         applicability="safe or manual",
         deprecated=_SINCE,

@@ -18,11 +18,11 @@ _CARDS = (
     RuleCard(
         code=GATHERS,
         name="gather-base",
-        summary="`_all_gather_base` and `_reduce_scatter_base` of torch.distributed",
+        summary="`_all_gather_base` or `_reduce_scatter_base`, deprecated since torch 1.13",
         explanation="""\
-Both warn since torch 1.13, where `all_gather_into_tensor` and `reduce_scatter_tensor` came with the same arguments.
-Those are right on every release: only torch 2.13 and 2.14 point from them to `all_gather_single` and
-`reduce_scatter_single`, 2.15 has taken that back, and they are never reported.""",
+Both are deprecated since torch 1.13, which added `all_gather_into_tensor` and `reduce_scatter_tensor` with the same
+arguments. The new names are right on every release. torch 2.13 and 2.14 deprecate them in favour of
+`all_gather_single` and `reduce_scatter_single`, and 2.15 took that back, so they are never reported.""",
         applicability="safe or manual",
         deprecated="1.13",
         flags=(
@@ -41,9 +41,9 @@ Those are right on every release: only torch 2.13 and 2.14 point from them to `a
     RuleCard(
         code=OPERATIONS,
         name="reduce-op",
-        summary="`torch.distributed.reduce_op`, the old `ReduceOp`",
+        summary="`torch.distributed.reduce_op`, a deprecated alias of `ReduceOp`",
         explanation="""\
-Every attribute of `reduce_op` warns; `ReduceOp` has the same ones, in all releases.""",
+Every attribute of `reduce_op` gives a warning. `ReduceOp` has the same attributes, on all releases.""",
         applicability="safe or manual",
         deprecated="1.11",
         flags=(
@@ -59,10 +59,10 @@ Every attribute of `reduce_op` warns; `ReduceOp` has the same ones, in all relea
     RuleCard(
         code=RANKS,
         name="get-rank",
-        summary="`_get_global_rank` and `_get_group_rank` of torch.distributed",
+        summary="`_get_global_rank` or `_get_group_rank`, public since torch 1.13",
         explanation="""\
-Torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get_global_rank` warns since then,
-`_get_group_rank` is gone. The keyword `rank=` is `group_rank=` and `global_rank=` now.""",
+torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get_global_rank` is deprecated since then,
+and `_get_group_rank` was removed. The keyword `rank=` was renamed to `group_rank=` and `global_rank=`.""",
         applicability="safe or manual",
         deprecated="1.13",
         flags=(
@@ -81,7 +81,7 @@ Torch 1.13 made `get_global_rank` and `get_group_rank` public. The private `_get
         name="multigpu-collective",
         summary="collectives over several GPUs of one process, such as `all_reduce_multigpu`",
         explanation="""\
-Deprecated in torch 1.13 and removed in 2.2. A process drives one GPU, and calls the collective with one tensor.""",
+Deprecated since torch 1.13 and removed in 2.2. Run one process per GPU, and call the collective with one tensor.""",
         applicability="manual",
         deprecated="1.13",
         removed="2.2",

@@ -40,19 +40,24 @@ def check_composable(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         arguments = list(enumerate(ordered_arguments(call)))
         found = next(((n, one) for n, one in arguments if isinstance(one, ast.keyword) and one.arg == _REENTRANT), None)
         if found is not None and new:
-            message = f"`checkpoint` is never reentrant since torch 2.1, and takes no `{_REENTRANT}` up to 2.4"
+            message = (
+                f"`checkpoint` is never reentrant since torch 2.1, and does not accept `{_REENTRANT}` from 2.1 to 2.4"
+            )
             verdict = _without(facts, call, *found)
             yield finding(facts, card, found[1], facts.statement(call), message, verdict)
         elif found is None and new and any(release < _ALWAYS_NEW for release in releases):
-            message = "`checkpoint` is reentrant in torch 2.0 and not since 2.1"
-            verdict = manual(f"torch 2.0 takes `{_REENTRANT}=False` for what all later releases do")
+            message = "`checkpoint` is reentrant in torch 2.0 but not since 2.1"
+            verdict = manual(f"pass `{_REENTRANT}=False` on torch 2.0 for the behaviour of later releases")
             yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.CHANGES)
 
 
 def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keyword | ast.expr) -> Verdict:
     value = argument.value if isinstance(argument, ast.keyword) else argument
     if not is_literal(value, False):
-        return manual("there is no reentrant form any more: torch 2.5 raises NotImplementedError for True")
+        return manual(
+            "remove it: no reentrant implementation exists since torch 2.1, and torch 2.5 raises "
+            "NotImplementedError for True"
+        )
     return without(facts, call, Bound(value, index))
 
 
@@ -69,14 +74,16 @@ def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             spans = any(r < _DEFAULT_CHANGED for r in releases) and any(r >= _DEFAULT_CHANGED for r in releases)
             if spans and all(keyword.arg is not None for keyword in call.keywords):
                 message = f"the default of `{_IMPL}` is REENTRANT before torch 2.2 and NO_REENTRANT since"
-                verdict = manual(f"pass `{_IMPL}=` to have one on all releases; NO_REENTRANT is the one to choose")
+                verdict = manual(f"pass `{_IMPL}=` for the same behaviour on all releases; prefer NO_REENTRANT")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict)
         elif (place := choice(facts, chosen, _OLD_IMPL)) is not None:
             warned = [release for release in releases if _WARNS <= release < _SILENT]
             if warned and place not in told:
                 told.add(place)
-                message = "`CheckpointImpl.REENTRANT` warns from torch 2.1 to 2.10"
-                verdict = manual("NO_REENTRANT recomputes the same; it also takes keywords and inputs without gradient")
+                message = "`CheckpointImpl.REENTRANT` is deprecated from torch 2.1 to 2.10"
+                verdict = manual(
+                    "use NO_REENTRANT: it computes the same, and accepts keywords and inputs without gradient"
+                )
                 severity = Severity.DEPRECATED if max(releases) in warned else Severity.HINT
                 yield finding(facts, card, place, facts.statement(place), message, verdict, severity)
 
@@ -107,10 +114,10 @@ COMPOSABLE = Rule(
         code="FSDP835",
         name="composable-checkpoint",
         summary=f"`{_REENTRANT}` of `torch.distributed._composable.checkpoint`",
-        explanation=f"""\
-In torch 2.0 the function takes `{_REENTRANT}`, by default True. Since 2.1 it always checkpoints without reentering
-autograd: 2.1 to 2.4 raise TypeError for the argument, later ones take False and raise NotImplementedError for True.
-False is dropped where 2.0 is not supported. A call without it changes between 2.0 and 2.1.""",
+        explanation="""\
+In torch 2.0 the function accepts `use_reentrant`, by default True. Since 2.1 it is never reentrant: 2.1 to 2.4
+raise TypeError for the argument, and later releases accept False and raise NotImplementedError for True. The fix
+removes False if 2.0 is not supported. A call without the argument changes its behaviour between 2.0 and 2.1.""",
         applicability="safe or manual",
         removed="2.1",
         floor="2.1",
@@ -136,11 +143,11 @@ WRAPPER = Rule(
     RuleCard(
         code="FSDP836",
         name="checkpoint-wrapper-implementation",
-        summary="`checkpoint_wrapper` with torch's own choice of the implementation, or with the one that warned",
+        summary="`checkpoint_wrapper` with the default implementation, which changed in torch 2.2, or with `REENTRANT`",
         explanation="""\
-The default of `checkpoint_wrapper` is `CheckpointImpl.REENTRANT` up to torch 2.1 and `NO_REENTRANT` since 2.2, which is
-a hint while both are supported: results are equal, but the reentrant form takes no keyword arguments and needs an
-input with a gradient. An explicit `REENTRANT` warns from 2.1 to 2.10, and no more since.""",
+The default of `checkpoint_wrapper` is `CheckpointImpl.REENTRANT` up to torch 2.1 and `NO_REENTRANT` since 2.2. That is
+a hint while both are supported: results are equal, but the reentrant implementation accepts no keyword arguments and
+needs an input with a gradient. An explicit `REENTRANT` is deprecated from 2.1 to 2.10.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

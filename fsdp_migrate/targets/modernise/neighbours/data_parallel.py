@@ -33,12 +33,12 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         for argument in made.seen.keywords:
             index = made.number(argument)
             if argument.arg == _CHECK and facts.reached(call):
-                message = f"`{_CHECK}` has no effect in any torch, and warns if it is true"
+                message = f"`{_CHECK}` has no effect on any torch, and gives a warning if it is true"
                 yield finding(
                     facts, card, argument, facts.statement(argument.value), message, _without(facts, call, index)
                 )
             elif argument.arg == _BROADCAST and _warns(facts, call):
-                message = f"`{_BROADCAST}` warns since torch 2.13"
+                message = f"`{_BROADCAST}` is deprecated since torch 2.13"
                 verdict = _default(facts, call, index, argument.value)
                 # What nothing takes away yet is a hint.
                 severity = Severity.HINT if verdict.fix is None else Severity.DEPRECATED
@@ -52,7 +52,9 @@ def _warns(facts: ModuleFacts, call: ast.Call) -> bool:
 def _default(facts: ModuleFacts, call: ast.Call, index: int | None, value: ast.expr) -> Verdict:
     if is_literal(value, True):
         return _without(facts, call, index)
-    return manual("`forward_sync_buffers=False` still copies the buffers once at the start: see which of them you want")
+    return manual(
+        "choose between them: `forward_sync_buffers=False` still copies the buffers once when the model is built"
+    )
 
 
 def _without(facts: ModuleFacts, call: ast.Call, index: int | None) -> Verdict:
@@ -62,7 +64,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int | None) -> Verdict:
     argument = arguments[index]
     assert isinstance(argument, ast.keyword)
     if not isinstance(argument.value, ast.Constant):
-        return manual(f"drop `{argument.arg}`, unless computing it does something else")
+        return manual(f"remove `{argument.arg}`, unless its value has side effects")
     return without(facts, call, Bound(argument.value, index))
 
 
@@ -73,11 +75,11 @@ RULE = Rule(
         code="FSDP815",
         name="data-parallel-arguments",
         summary=f"`{_CHECK}` and `{_BROADCAST}` of DistributedDataParallel",
-        explanation=f"""\
-`{_CHECK}` has done nothing since before torch 1.11, and warns where it is true: it is dropped. `{_BROADCAST}` warns
-since 2.13 wherever it is given. True is the default on every release, and is dropped. False is left to you: the new
-`forward_sync_buffers=False` copies the buffers from rank 0 when the model is built, which `{_BROADCAST}=False` does
-not, and older releases do not have it; that is a hint.""",
+        explanation="""\
+`check_reduction` has had no effect since before torch 1.11, and gives a warning if it is true. The fix removes it.
+`broadcast_buffers` is deprecated since 2.13 with any value. The fix removes True, the default on every release.
+False is manual and a hint: its successor `forward_sync_buffers=False` copies the buffers from rank 0 when the model
+is built, which `broadcast_buffers=False` does not, and older releases do not have it.""",
         applicability="safe or manual",
         deprecated="1.11",
         flags=(

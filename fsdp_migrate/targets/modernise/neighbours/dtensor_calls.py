@@ -29,7 +29,7 @@ _THREE = Version("2.3")
 _CALLBACKS = ("input_fn", "output_fn")
 _FIRST_CALLBACK = 3  # module, device_mesh and partition_fn stand in front of them
 _OLD_COUNT = 2
-_BOTH = "take `*args` and look how many there are"
+_BOTH = "accept `*args` and check their number"
 
 
 def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -42,13 +42,13 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if path is None or ".ReduceOp." not in path or not facts.reached(call):
             continue
         named = reduction(facts, call)
-        verdict = manual("`Partial` takes the name of a reduction: sum, avg, min, max or product")
+        verdict = manual("pass the name of a reduction: sum, avg, min, max or product")
         if (compared := reads_reduction(facts)) is not None:
             verdict = manual(compared)
         elif named is not None:
             edits = (Replace(facts.source.span(values[0]), f'"{named[1]}"'),)
             verdict = Verdict(Fix(edits, removed_uses=removed_use(facts, values[0])))
-        message = "`Partial` takes the name of a reduction, and since torch 2.10 nothing else"
+        message = "`Partial` takes the name of a reduction; a `ReduceOp` fails since torch 2.10"
         strict = any(one >= _STRICT for one in facts.gates.alive(call))
         grade = Severity.BREAKS if strict else Severity.CHANGES
         yield finding(facts, card, values[0], facts.statement(call), message, verdict, grade)
@@ -66,11 +66,14 @@ def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             if function is None:
                 continue
             if _takes_two(function.args, bound) and len(early) < len(releases):
-                message = f"`distribute_module` hands its `{name}` the module first since torch 2.3"
+                message = f"`distribute_module` passes the module to `{name}` as first argument since torch 2.3"
                 verdict = _with_module(facts, function, value)
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
             elif _needs_three(function.args, bound) and early:
-                message = f"`distribute_module` hands its `{name}` no module before torch 2.3, so that it fails there"
+                message = (
+                    f"`distribute_module` does not pass the module to `{name}` before torch 2.3, so this "
+                    "function fails there"
+                )
                 verdict = floor_or(facts, _BOTH, str(_THREE))._replace(below_floor=True)
                 grade = severity(facts, call, early, releases)
                 yield finding(facts, card, value, facts.statement(call), message, verdict, grade)
@@ -126,8 +129,8 @@ def _with_module(facts: ModuleFacts, function: ast.FunctionDef | ast.Lambda, val
         uses = [use for binding in bindings for use in uses_of(binding)]
         if imported or function.decorator_list or not uses or not _only_callbacks(facts, uses):
             method = isinstance(value, ast.Attribute)
-            why = "the method may be called elsewhere" if method else "the function is used elsewhere too, or decorated"
-            return manual(f"{why}: give it the module as first parameter")
+            why = "the method may be called elsewhere" if method else "the function is decorated or used elsewhere"
+            return manual(f"{why}: add the module as its first parameter")
     name = _free_name(facts, function)
     start = facts.source.span([*function.args.posonlyargs, *function.args.args][0]).start
     return Verdict(Fix((Replace(Span(start, start), f"{name}, "),)))
@@ -165,9 +168,9 @@ PARTIAL_OF_REDUCE_OP = Rule(
         name="partial-of-reduce-op",
         summary="`Partial(ReduceOp...)`, where DTensor's placement takes a string",
         explanation="""\
-Since torch 2.4, where `Partial` took the place of `_Partial`, its argument is the name of the reduction. A `ReduceOp`
-is accepted without a word up to 2.9, and fails when the tensor is redistributed; since 2.10 it raises TypeError.
-`ReduceOp.AVG` becomes `"avg"`, and so on.""",
+Since torch 2.4, where `_Partial` was renamed to `Partial`, its argument is the name of the reduction. Up to 2.9 a
+`ReduceOp` is accepted silently and fails when the tensor is redistributed. Since 2.10 it raises TypeError. The fix
+turns `ReduceOp.AVG` into `"avg"`, and so on.""",
         applicability="safe or manual",
         removed="2.10",
         floor=None,
@@ -190,12 +193,12 @@ CALLBACKS = Rule(
     RuleCard(
         code="FSDP613",
         name="distribute-module-callbacks",
-        summary="an `input_fn` or `output_fn` of `distribute_module` with other parameters than some torch hands it",
+        summary="an `input_fn` or `output_fn` of `distribute_module` without the module as first parameter",
         explanation="""\
-Since torch 2.3 the callbacks of `distribute_module` take the module, the inputs (or outputs) and the mesh; those with
-two parameters still work and give a FutureWarning (a UserWarning in 2.3). A lambda, or a function of the file that is
-used for nothing else, gets the parameter. Before 2.3 they are called without the module: three parameters that have
-to be given are reported where such a release is supported.""",
+Since torch 2.3 the callbacks of `distribute_module` take the module, the inputs (or outputs) and the mesh. Callbacks
+with two parameters still work and give a FutureWarning (a UserWarning in 2.3). The fix adds the parameter to a lambda,
+and to a function of the file that has no other use. Before 2.3 callbacks are called without the module: those with
+three required parameters are reported if such a release is supported.""",
         applicability="safe or manual",
         deprecated="2.3",
         floor="2.3",

@@ -46,7 +46,7 @@ def check_local_rank(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call in options:
         if _UNDERSCORED not in _strings(call) or not _gets_dashes(facts, call):
             continue
-        message = f"torch.distributed.launch passes `{_DASHED}=N` since torch {_DASHED_SINCE}, which this option is not"
+        message = f"torch.distributed.launch passes `{_DASHED}=N` since torch {_DASHED_SINCE}: add that spelling"
         yield finding(facts, card, call, facts.statement(call), message, _verdict(facts, call), _severity(facts))
 
 
@@ -74,11 +74,11 @@ def _verdict(facts: ModuleFacts, call: ast.Call) -> Verdict:
     span = facts.source.span(call.args[0])
     written = facts.source.segment(span)
     if written.strip("'\"") != _UNDERSCORED:
-        return manual(f"the option string is written in an unusual way: add `{_DASHED}`")
+        return manual(f"the option is not written as a plain string: add `{_DASHED}`")
     shortened = (str(text.value) for text in facts.structure.strings if str(text.value).startswith("--l"))
     if any(len(text) < len(_UNDERSCORED) and _UNDERSCORED.startswith(text) for text in shortened):
         return manual(
-            f"the file gives the option in short, which would stand for both: add `{_DASHED}` and write it out"
+            f"the file abbreviates the option, which would match both: add `{_DASHED}` and write the option in full"
         )
     text = written.replace(_UNDERSCORED, _DASHED)
     return Verdict(Fix((Replace(Span(span.start, span.start), f"{text}, "),)))
@@ -111,9 +111,9 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 yield finding(facts, card, found, command, _MESSAGE, manual(_INSTEAD))
 
 
-_MESSAGE = f"`{_LAUNCH}` is deprecated, and says so at every start: `torchrun` takes its place"
-_MESSAGE_OF_TEXT = f"this text tells people to start `{_LAUNCH}`, which is deprecated: `torchrun` takes its place"
-_INSTEAD = "use `torchrun`, or `torch.distributed.run`: the local rank is in LOCAL_RANK then"
+_MESSAGE = f"`{_LAUNCH}` is deprecated since torch 1.11: use `torchrun`"
+_MESSAGE_OF_TEXT = f"this text names `{_LAUNCH}`, which is deprecated since torch 1.11: use `torchrun`"
+_INSTEAD = "use `torchrun` or `torch.distributed.run`, and read the local rank from LOCAL_RANK"
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -213,11 +213,11 @@ LOCAL_RANK = Rule(
         name="local-rank-option",
         summary="an option `--local_rank` where torch.distributed.launch passes `--local-rank`",
         explanation="""\
-`python -m torch.distributed.launch` passes `--local_rank=N` up to torch 1.13 and `--local-rank=N` since 2.0: a script
-that knows only the old option stops with "unrecognized arguments" or, with `parse_known_args`, goes on without it.
-`torchrun` passes neither. With both spellings a script runs everywhere; the attribute stays `local_rank`.
+`python -m torch.distributed.launch` passes `--local_rank=N` up to torch 1.13 and `--local-rank=N` since 2.0. A script
+that only accepts the old option stops with "unrecognized arguments" or, with `parse_known_args`, continues without it.
+`torchrun` passes neither. The fix adds the new spelling; the attribute stays `local_rank`.
 
-It breaks where the file itself names torch.distributed.launch, in a comment say; elsewhere this is a hint.""",
+It breaks if the file itself names torch.distributed.launch, for example in a comment. Otherwise it is a hint.""",
         applicability="safe or manual",
         severity=Severity.BREAKS,
         flags=(
@@ -250,12 +250,12 @@ LAUNCH = Rule(
         name="distributed-launch",
         summary="`torch.distributed.launch`, imported or started by a command in a string or a notebook",
         explanation="""\
-The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which gives the
-local rank in the environment variable `LOCAL_RANK` and not as an option.
+The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which passes the
+local rank in the environment variable `LOCAL_RANK` instead of an option.
 
-Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...` and cells
-under `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to start it (a docstring,
-a log message, the text of an error, a parser's help) is a hint. Shell scripts beside the code are not looked at.""",
+Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...`, and cells
+with `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to run it (a docstring, a
+log message, an error, a parser's help) is a hint. Shell scripts are not checked.""",
         applicability="manual",
         deprecated="1.11",
         flags=(

@@ -57,7 +57,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _infos(facts: ModuleFacts, card: RuleCard, node: ast.Attribute) -> Iterator[Finding]:
     if _concerns(facts, node, _INFOS_REMOVED, _ONE):
         message = f"`DeviceMesh.{_INFOS}` was removed in torch {_INFOS_REMOVED}: use `{_ONE}(mesh_dim)`"
-        verdict = manual("the group knows its `group_name`, and `get_process_group_ranks(group)` gives the ranks")
+        verdict = manual("read `group_name` of the group, and call `get_process_group_ranks(group)` for the ranks")
         of_old = card._replace(removed=_INFOS_REMOVED, floor=None)
         yield finding(facts, of_old, node, facts.statement(node), message, verdict)
 
@@ -84,19 +84,21 @@ def _replaced(facts: ModuleFacts, node: ast.Attribute) -> tuple[Verdict, str]:
     """What takes the place of `get_dim_groups`, and the oldest release that has it."""
     call = facts.structure.parents[node]
     if not isinstance(call, ast.Call) or call.func is not node or not is_written_out(call):
-        return manual(f"`{_ONE}(mesh_dim)` is the group of one dimension, `{_ALL}()` the list of all"), _ONE_SINCE
+        return manual(
+            f"use `{_ONE}(mesh_dim)` for the group of one dimension, or `{_ALL}()` for the list of all groups"
+        ), _ONE_SINCE
     if _gives_all(call):
         return _renamed(facts, call, _ALL), _ALL_SINCE
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     if any(isinstance(value, ast.Name) and facts.names.may_be_none(value) for value in given):
-        return manual(f"call `{_ONE}` for one dimension, and `{_ALL}` where this is None"), _ONE_SINCE
+        return manual(f"use `{_ONE}` for one dimension, and `{_ALL}` if this is None"), _ONE_SINCE
     return _renamed(facts, call, _ONE), _ONE_SINCE
 
 
 def _renamed(facts: ModuleFacts, call: ast.Call, new: str) -> Verdict:
     span = facts.source.span(call)
     if new == _ALL and facts.source.has_comment(span):
-        return manual(f"a comment stands in the call: move it out, and call `{_ALL}()`")
+        return manual(f"a comment is inside the call: move the comment, and call `{_ALL}()`")
     kept = () if new == _ALL else tuple(Argument(None, index) for index in range(len(call.args)))
     named = () if new == _ALL else tuple(Argument(one.arg, len(call.args)) for one in call.keywords)
     return Verdict(Fix((RewriteCall(span, new, (*kept, *named)),)))
@@ -139,16 +141,16 @@ RULE = Rule(
     RuleCard(
         code="FSDP614",
         name="mesh-groups",
-        summary=f"`{_ONE}()` of a device mesh with several dimensions, `{_OLD}` or `{_INFOS}`",
-        explanation=f"""\
-Without a dimension `DeviceMesh.{_ONE}` gave the list of all groups in torch 2.2 and 2.3 if the mesh has more than one.
-Since 2.4 that is a RuntimeError, and `{_ALL}()` gives the list. Torch 2.0 and 2.1 had `{_OLD}` for both: with a
-dimension it is `{_ONE}` since 2.2, without one `{_ALL}`. The private list `{_INFOS}`, whose tuples have the name
-and the ranks of a group, was removed in 2.8.
+        summary="`get_group()` of a mesh with several dimensions, `get_dim_groups` or `_dim_group_infos`",
+        explanation="""\
+In torch 2.2 and 2.3 `DeviceMesh.get_group` without a dimension returned the list of all groups if the mesh has more
+than one dimension. Since 2.4 that raises RuntimeError, and `get_all_groups()` returns the list. torch 2.0 and 2.1
+had `get_dim_groups` for both: use `get_group` with a dimension (since 2.2) and `get_all_groups` without. The
+private list `_dim_group_infos`, with name and ranks of each group, was removed in 2.8.
 
-A mesh has several dimensions where it is built with their sizes or names in a tuple, and where the result of the call
-is unpacked, indexed or iterated over. It is a mesh where the file builds it or annotates it, also as `Optional`.
-`{_OLD}` and `{_INFOS}` are names of meshes only, and found where nothing says what they are read off; the
+A mesh has several dimensions if it is built with a tuple of sizes or names, or if the result of the call is
+unpacked, indexed or iterated over. An object is a mesh if the file builds it or annotates it, also as `Optional`.
+`get_dim_groups` and `_dim_group_infos` are names of meshes only. They are reported on any other object, too, and the
 fix is unsafe there.""",
         applicability="safe, unsafe or manual",
         removed=_ALL_SINCE,

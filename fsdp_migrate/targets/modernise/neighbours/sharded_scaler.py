@@ -39,8 +39,11 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         statement = facts.statement(call)
         if _is_device(args[0]):
             if older:
-                message = f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}, and none before"
-                verdict = manual(f"torch before {_DEVICE_FIRST} knows no device: pass none there, and use keywords")
+                message = (
+                    f"the first position of `{_NAME}` is `device` since torch {_DEVICE_FIRST}; older releases "
+                    "have no `device`"
+                )
+                verdict = manual(f"pass no device before torch {_DEVICE_FIRST}, and pass the arguments by keyword")
                 yield finding(facts, card, func, statement, message, verdict, Severity.BREAKS)
         elif alive:
             message = f"the first position of `{_NAME}` is `init_scale` before torch {_DEVICE_FIRST} and `device` since"
@@ -78,11 +81,11 @@ def _is_device(first: ast.expr) -> bool:
 def _verdict(facts: ModuleFacts, made: Made) -> Verdict:
     call = made.seen
     if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return manual("the call passes `*args`: use keywords")
+        return manual("the call passes `*args`: pass the arguments by keyword")
     if made.partial:
-        return manual("what calls the partial may pass more positions: use keywords in both")
+        return manual("a caller of the partial may pass more positions: pass the arguments by keyword in both")
     if len(call.args) > len(_POSITIONS):
-        return manual("the call passes more arguments than `ShardedGradScaler` took before: use keywords")
+        return manual("the call passes more arguments than `ShardedGradScaler` accepted before: pass them by keyword")
     if not _is_number(call.args[0]):
         written = ast.unparse(call.args[0])
         return manual(f"`{written}` may be a scale or a device: pass it as `{_POSITIONS[0]}=` or `{_DEVICE}=`")
@@ -109,14 +112,14 @@ RULE = Rule(
     RuleCard(
         code="FSDP804",
         name="positional-sharded-grad-scaler",
-        summary="`ShardedGradScaler` built from positions, which torch 2.3 moved by one",
+        summary="positional arguments of `ShardedGradScaler`, which torch 2.3 moved by one",
         explanation="""\
-Up to torch 2.2 the first position is `init_scale`; since 2.3 it is `device`, and the rest follows.
-`ShardedGradScaler(1024.0)` is accepted all the same: the device is then 1024.0 and the scale starts at 65536. Keywords
-mean the same everywhere. Note that `backoff_factor` comes before `growth_factor`, the other way round than in
-`GradScaler`.
+Up to torch 2.2 the first position is `init_scale`. Since 2.3 it is `device`, and the others follow.
+`ShardedGradScaler(1024.0)` is accepted all the same: the device is then 1024.0, and the scale starts at 65536.
+Keywords mean the same on all releases. Note that `backoff_factor` comes before `growth_factor`; in `GradScaler` it is
+the other way round.
 
-Without torch 2.3 or newer in the supported range this is a hint. A first argument that may be either is reported.""",
+It is a hint if no torch 2.3 or newer is supported. It is manual if the first argument may be a scale or a device.""",
         applicability="safe or manual",
         severity=Severity.CHANGES,
         flags=(

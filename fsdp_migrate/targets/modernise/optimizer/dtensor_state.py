@@ -14,9 +14,7 @@ from fsdp_migrate.rules.supported_releases import newest
 from fsdp_migrate.targets.modernise.optimizer.legacy_methods import SHARDED, Method
 
 _SINCE = Version("2.2")
-_DOUBT = (
-    "if the model was built with a `device_mesh`, the new call returns DTensor where the old one returned ShardedTensor"
-)
+_DOUBT = "if the model was built with a `device_mesh`, the new call returns DTensor; the old one returned ShardedTensor"
 
 
 def mesh_doubt(facts: ModuleFacts, call: ast.Call, method: Method, model: ast.expr) -> str | None:

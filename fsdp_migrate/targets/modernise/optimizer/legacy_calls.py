@@ -19,7 +19,10 @@ _DOTTED_PATH = re.compile(r"(?:[A-Za-z_]\w*\.)+(?:FSDP|FullyShardedDataParallel)
 
 # What makes functions that read an attribute, or call a method, of what they are given later.
 _READERS = ("operator.attrgetter", "operator.methodcaller")
-_REPLACED = manual("no call of its successor gets there: bring it along when the calls are migrated")
+_REPLACED = manual(
+    "the calls are rewritten to another method, which this replacement does not affect: change it together with "
+    "the calls"
+)
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -42,9 +45,9 @@ def _replacement(method: Method) -> str:
 
 def references(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[Finding]:
     """Uses of an FSDP method without a call: aliases, `partial`, `getattr` and strings for `mock.patch`."""
-    deprecated = f"`{method}` is deprecated since torch {card.deprecated}, and"
-    message = f"{deprecated} is used here without a call"
-    verdict = manual("only a direct call can be rewritten: call the method here, or migrate where it is called")
+    deprecated = f"`{method}` is deprecated since torch {card.deprecated};"
+    message = f"{deprecated} this is a reference, not a call"
+    verdict = manual("only a direct call can be rewritten: call the method here, or change the place that calls it")
     called = {id(call.func) for call in facts.structure.calls}
     for node in facts.structure.attributes:
         if node.attr != method or id(node) in called:
@@ -53,7 +56,9 @@ def references(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[Find
             if facts.fsdp.receiver(node, None) is not None and facts.reached(node):
                 yield finding(facts, card, node, facts.statement(node), message, verdict)
         elif facts.fsdp.is_class(node.value) and facts.reached(node):
-            yield finding(facts, card, node, facts.statement(node), f"{deprecated} is replaced here", _REPLACED)
+            yield finding(
+                facts, card, node, facts.statement(node), (f"{deprecated} this assigns another object to it"), _REPLACED
+            )
     names = frozenset(constant for constant in facts.structure.strings if _names_method(facts, constant, method))
     for constant in names:
         if facts.reached(constant):

@@ -22,11 +22,11 @@ _SHARDED_IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel a
 _WARNS = """\
 
 
-The methods have warned since torch 2.0, and a change open upstream makes them raise. The rewrite brings in
-`FSDP.state_dict_type`, which itself warns (FutureWarning) since 2.4: it is still the exact rewrite, since nothing
-else gives the same values on the same ranks and devices on every release from 2.1 on (see FSDP210).
+The methods are deprecated since torch 2.0, and an upstream change that is not merged yet makes them raise. The fix
+adds `FSDP.state_dict_type`, which is deprecated since 2.4. Only this form gives the same values on the same ranks
+and devices on every release since 2.1 (see FSDP210).
 
-Comments and texts that name the method are hints, and so is a name for `getattr` that is put together at run time."""
+Comments and strings that name the method are hints, and so is a name for `getattr` that is built at run time."""
 
 
 def _full_context(rank0_only: str) -> str:
@@ -43,7 +43,7 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
     card = RuleCard(
         code=code,
         name=method.replace("_", "-"),
-        summary=f"`FSDP.{method}`, replaced in torch 2.0",
+        summary=f"`FSDP.{method}`, deprecated since torch 2.0",
         explanation=explanation + _WARNS,
         applicability=applicability,
         deprecated=_DEPRECATED,
@@ -65,10 +65,10 @@ FULL = _rule(
     "safe, unsafe or manual",
     """\
 `FSDP.full_optim_state_dict` gathers the whole optimizer state, by default on rank 0 only; other ranks get `{}`. Its
-replacement, `FSDP.optim_state_dict`, takes type, offload and ranks from the model's current settings, whose default
-puts the full state on *every* rank: a bare rename exhausts host memory. The rewrite therefore sets the type and
-writes out the optimizer config around the call, with `rank0_only` as it was called (True when absent). `optim_input`
-goes, `group` stays as a keyword.""",
+replacement, `FSDP.optim_state_dict`, takes type, offload and ranks from the model's current settings. By default
+they put the full state on *every* rank, so a bare rename exhausts host memory. The fix sets the type around the
+call, with an optimizer config that has the `rank0_only` of the call (True if absent). `optim_input` is removed, and
+`group` stays as a keyword.""",
     (
         Example(
             before=_IMPORT + "\n\ndef save(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n",
@@ -89,10 +89,11 @@ SHARDED = _rule(
     "sharded_optim_state_dict",
     "safe, unsafe or manual",
     """\
-`FSDP.sharded_optim_state_dict` gives every rank its shards, on the CPU. The rewrite is `FSDP.optim_state_dict` under
-`SHARDED_STATE_DICT`. If the model was built with a `device_mesh` (torch 2.2 and newer), the new call returns DTensor
-where the old one returned ShardedTensor: the fix is safe only where the file builds the FSDP model itself, without a
-mesh, and no other file of the project names a `device_mesh` (or that very model is built in the function).
+`FSDP.sharded_optim_state_dict` gives every rank its shards, on the CPU. The fix calls `FSDP.optim_state_dict` under
+`SHARDED_STATE_DICT`. If the model was built with a `device_mesh` (since torch 2.2), the new call returns DTensor and
+the old one returned ShardedTensor. The fix is safe only if the file builds the FSDP model itself, without a mesh,
+and no other file of the project names a `device_mesh` (or the function builds this very model).
+
 The third position was `optim_input` in 1.13 and is `group` since 2.0.""",
     (
         Example(
@@ -154,22 +155,22 @@ def load(model, optim, osd):
     )
 
 
-_OPTIMIZER = """\
- The optimizer is taken from the `optim=` argument, from what the result is loaded into
-in the same function, or from another FSDP call there that pairs one
-optimizer with this model; otherwise the finding is manual. Without `optim=` the old method numbered parameters as
-`model.parameters()` does, the new one as the optimizer's groups do: what is loaded is the same, except where the groups
-list parameters in another order than the model; there the old call loaded the wrong state and the new one loads the
-right one."""
+_OPTIMIZER = """
+
+The fix takes the optimizer from `optim=`, from the object that the same function loads the result into, or from
+another FSDP call there that pairs one optimizer with this model. Otherwise the finding is manual. Without `optim=`
+the old method numbered parameters as `model.parameters()` does, and the new one as the optimizer's groups do. The
+loaded state is the same, unless the groups have another order than the model: then the old call loaded the wrong
+state, and the new one loads the right one."""
 
 SHARD_FULL = _rule(
     "FSDP103",
     "shard_full_optim_state_dict",
     "safe, unsafe or manual",
     """\
-`FSDP.shard_full_optim_state_dict` cuts a full state dict that every rank holds into this rank's part. Its
-replacement `FSDP.optim_state_dict_to_load` needs the optimizer, and a `FULL_STATE_DICT` context with
-`rank0_only=False`: under an outer `rank0_only=True` it would drop what the other ranks hold."""
+`FSDP.shard_full_optim_state_dict` takes this rank's part of a full state dict that every rank has. Its replacement
+`FSDP.optim_state_dict_to_load` needs the optimizer, and a `FULL_STATE_DICT` context with `rank0_only=False`: under
+an outer `rank0_only=True` it would ignore the state of the other ranks."""
     + _OPTIMIZER,
     _loading("shard_full_optim_state_dict", _full_context("False"), _FULL_IMPORT),
 )
@@ -180,8 +181,8 @@ SCATTER_FULL = _rule(
     "safe, unsafe or manual",
     """\
 `FSDP.scatter_full_optim_state_dict` sends the parts of a full state dict from rank 0; other ranks may pass None. Its
-replacement `FSDP.optim_state_dict_to_load` does so only under an optimizer config with `rank0_only=True`: without it
-the other ranks raise while rank 0 waits for them. It also needs the optimizer."""
+replacement `FSDP.optim_state_dict_to_load` does so only under an optimizer config with `rank0_only=True`. Without it
+the other ranks raise while rank 0 waits for them. The replacement also needs the optimizer."""
     + _OPTIMIZER
     + " The fourth position was `group` in torch 1.12 and is `optim` since 1.13.",
     _loading("scatter_full_optim_state_dict", _full_context("True"), _FULL_IMPORT),
@@ -192,9 +193,9 @@ FLATTEN_SHARDED = _rule(
     "flatten_sharded_optim_state_dict",
     "safe, unsafe or manual",
     """\
-`FSDP.flatten_sharded_optim_state_dict` turns a sharded state dict into one that this rank's optimizer loads. The
-rewrite is `FSDP.optim_state_dict_to_load` under `SHARDED_STATE_DICT`. The third position was `optim_input` in torch
-1.13 and is `optim` since 2.0."""
+`FSDP.flatten_sharded_optim_state_dict` converts a sharded state dict for this rank's optimizer. The fix calls
+`FSDP.optim_state_dict_to_load` under `SHARDED_STATE_DICT`. The third position was `optim_input` in torch 1.13 and is
+`optim` since 2.0."""
     + _OPTIMIZER,
     _loading(
         "flatten_sharded_optim_state_dict",

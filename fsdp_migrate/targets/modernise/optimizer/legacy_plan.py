@@ -93,13 +93,18 @@ class _Planner:
         bound = self._bound(call, method)
         model = bound["model"].value
         if not pure(model):
-            raise _Manual(f"the model is `{ast.unparse(model)}`, which the rewrite would evaluate twice: name it first")
+            raise _Manual(
+                f"the rewrite would evaluate the model `{ast.unparse(model)}` twice: assign it to a variable first"
+            )
         self._check_arguments(call, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
         unsafe = mesh_doubt(self.facts, call, method, model) or self._order_doubt(method, bound)
         if is_printed_as_code(self.facts, call):
-            raise _Manual("the call stands in an f-string that prints its own text (`=`): assign its result to a name")
+            raise _Manual(
+                "the call is inside an f-string with `=`, which prints the source text of the call: assign its "
+                "result to a variable first"
+            )
         if matching_context(self.facts, call, model, method.type_name, self._rank0_only(method, bound, {})):
             if not all(is_still(argument.value) for argument in bound.values()):
                 new_call = new_call._replace(arguments=_in_order(new_call.arguments, bound))
@@ -107,7 +112,7 @@ class _Planner:
         part = type_set_on_part(self.facts, call, model)
         if part is not None:
             raise _Manual(
-                f"`{part}`, a part of the model, has a state-dict type of its own: set one on the whole model"
+                f"`{part}` is a part of the model and has its own state-dict type: set the type on the whole model"
             )
         kept = sorted((one for name, one in bound.items() if name != "optim_input"), key=lambda one: one.index)
         placement = place(self.facts, call, [argument.value for argument in kept], self.calls)
@@ -146,7 +151,7 @@ class _Planner:
         for name in (method.new, "state_dict_type"):
             cls = self.facts.fsdp.overriding(name)
             if cls is not None:
-                raise _Manual(f"`{cls}` has its own `{name}`: call the method on FSDP itself")
+                raise _Manual(f"`{cls}` defines its own `{name}`: call the method on FSDP itself")
 
     def _order_doubt(self, method: Method, bound: dict[str, Bound]) -> str | None:
         """Whether `optim` may be None, so that the order came from the `optim_input` that goes."""
@@ -154,7 +159,7 @@ class _Planner:
         if not method.loads or optim is None or optim_input is None or is_literal(optim_input.value, None):
             return None
         if isinstance(optim.value, ast.Name) and self.facts.names.may_be_none(optim.value):
-            return f"where `{optim.value.id}` is None, the order came from `optim_input`, which goes"
+            return f"if `{optim.value.id}` is None, `optim_input` gave the parameter order, and it is removed"
         return None
 
     def _bound(self, call: ast.Call, method: Method) -> dict[str, Bound]:
@@ -186,7 +191,7 @@ class _Planner:
         """Arguments that go must do nothing; none may bind a name that another reads."""
         if "optim_input" in bound and has_effect(self.facts, bound["optim_input"].value):
             text = ast.unparse(bound["optim_input"].value)
-            raise _Manual(f"`{text}` would no longer be evaluated: drop it by hand if it has no effect")
+            raise _Manual(f"`{text}` would not be evaluated any more: remove it yourself if it has no effect")
         assigned = {
             part.target.id: name
             for name, argument in bound.items()
@@ -196,7 +201,7 @@ class _Planner:
         for name, argument in bound.items():
             read = {part.id for part in ast.walk(argument.value) if isinstance(part, ast.Name)}
             if any(assigned[word] != name for word in read & assigned.keys()):
-                raise _Manual("a name is bound with `:=` in one argument and used in another: bind it before the call")
+                raise _Manual("one argument binds a name with `:=` and another uses it: bind the name before the call")
 
     def _rank0_only(self, method: Method, bound: dict[str, Bound], first: Mapping[ast.expr, str]) -> str | None:
         """The text of `rank0_only` for the config."""
@@ -228,8 +233,8 @@ class _Planner:
         """The last position had another meaning once: an optimizer there is the one that gets the result."""
         others = [ast.unparse(node) for node in loaded_into(self.facts, call)]
         if others and ast.unparse(given) not in others and not is_called_optimizer(given):
-            doubt = f"the result is loaded into `{others[0]}`, and not into `{ast.unparse(given)}`"
-            raise _Manual(f"{doubt}: write the arguments by keyword")
+            doubt = f"the result is loaded into `{others[0]}`, not into `{ast.unparse(given)}`"
+            raise _Manual(f"{doubt}: pass the arguments by keyword")
 
     def _new_call(
         self, call: ast.Call, method: Method, bound: dict[str, Bound], optimizer: ast.expr | None
@@ -281,7 +286,9 @@ class _Planner:
         for node in placement.first:
             if self.facts.source.has_comment(self.facts.source.span(node)):
                 text = " ".join(ast.unparse(node).split())
-                raise _Manual(f"a comment stands in `{text}`, which has to be evaluated first: bind it to a name")
+                raise _Manual(
+                    f"`{text}` has to be evaluated first, and a comment is inside it: assign it to a variable"
+                )
             parameter = parameters.get(node)
             stem = self._stem(node) if parameter is None else _ARGUMENT_LOCALS.get(parameter, parameter)
             named[node] = self._fresh(placement.statement, stem)

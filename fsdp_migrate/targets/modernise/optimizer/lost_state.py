@@ -31,10 +31,9 @@ def check_swallowed(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         line = legacy_handler(facts, planned.call)
         if line is not None:
             message = (
-                f"when `{planned.method.name}` raises, the handler at line {line} goes on "
-                "as if there were no optimizer state"
+                f"if `{planned.method.name}` raises, the handler at line {line} continues without the optimizer state"
             )
-            verdict = manual("let the error through, or catch only what a missing file raises")
+            verdict = manual("do not catch this error, or catch only the error of a missing file")
             yield finding(facts, card, planned.call.func, facts.statement(planned.call), message, verdict)
 
 
@@ -48,8 +47,8 @@ def check_discarded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if not facts.reached(call) or _loads_directly(call) or not is_unused(facts, call):
             continue
-        message = f"the result of `{call.func.attr}` is never used: the optimizer is not loaded"
-        verdict = manual("load it: `optimizer.load_state_dict(...)`")
+        message = f"the result of `{call.func.attr}` is never used, so the optimizer state is not loaded"
+        verdict = manual("call `optimizer.load_state_dict(...)` with it")
         yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -67,10 +66,10 @@ SWALLOWED = Rule(
         name="swallowed-legacy-error",
         summary="a legacy optimizer-state call whose error is swallowed",
         explanation="""\
-A change open upstream makes the legacy methods raise NotImplementedError, which is a RuntimeError. Inside a `try`
-that catches RuntimeError, Exception or everything and goes on, training then restarts with a fresh optimizer and
-nobody is told. The same holds for TypeError and AttributeError handlers that were written to probe the torch version.
-FSDP101-105 are unsafe in such a place: `state_dict_type` does not restore the type after an exception.""",
+An upstream change that is not merged yet makes the legacy methods raise NotImplementedError, a RuntimeError. A `try`
+that catches RuntimeError, Exception or everything and continues then restarts training with a new optimizer, without a
+message. The same holds for TypeError and AttributeError handlers that were written to test the torch version. FSDP101
+to FSDP105 are unsafe there, because `state_dict_type` does not restore the type after an exception.""",
         applicability="manual",
         deprecated="2.0",
         flags=(
@@ -116,9 +115,9 @@ DISCARDED = Rule(
         name="discarded-optim-state",
         summary="a converted optimizer state dict that nothing loads",
         explanation="""\
-The methods that prepare a state dict for loading only convert it; `optimizer.load_state_dict` loads it. Where the
-result is dropped, or bound to a name that nothing reads, the optimizer starts afresh on every resume. A widely copied
-tutorial had this fault.""",
+The methods that prepare a state dict for loading only convert it; `optimizer.load_state_dict` loads it. If the result
+is dropped, or assigned to a name that is never read, every resume starts with a new optimizer. A widely copied
+tutorial had this bug.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

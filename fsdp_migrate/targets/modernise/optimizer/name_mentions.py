@@ -16,8 +16,8 @@ from fsdp_migrate.targets.modernise.optimizer.legacy_methods import METHODS
 # The rule of this one speaks of names that may be any of them; what they have in common is in `KIND`.
 FIRST, KIND = "full_optim_state_dict", "_optim_state_dict"
 _LOOKING_UP = ("getattr", "hasattr", "setattr", "delattr", "methodcaller", "attrgetter")
-_TEXT = manual("a text is not rewritten: bring it up to date, unless it tells of the past")
-_BUILT = manual("which method it is shows at run time only: write the calls out")
+_TEXT = manual("text is not rewritten: update it, unless it describes the past")
+_BUILT = manual("the method is only known at run time: write out the calls")
 
 
 def residue(facts: ModuleFacts, card: RuleCard, method: str, told: frozenset[ast.Constant]) -> Iterator[Finding]:
@@ -26,12 +26,12 @@ def residue(facts: ModuleFacts, card: RuleCard, method: str, told: frozenset[ast
     if method.encode() in facts.source.data and uses_distributed(facts):
         for span, text in facts.source.comments:
             if word.search(text):
-                message = f"a comment names `{method}`, which is deprecated since torch {card.deprecated}"
+                message = f"this comment names `{method}`, which is deprecated since torch {card.deprecated}"
                 found = finding(facts, card, span, facts.source.tree.body[0], message, _TEXT, Severity.HINT)
                 yield replace(found, statement=span)
         for constant in facts.structure.strings:
             if constant not in told and word.search(_text(constant)):
-                message = f"a text names `{method}`, which is deprecated since torch {card.deprecated}"
+                message = f"this text names `{method}`, which is deprecated since torch {card.deprecated}"
                 yield finding(facts, card, constant, facts.statement(constant), message, _TEXT, Severity.HINT)
     yield from _put_together(facts, card, method)
 
@@ -53,7 +53,7 @@ def _put_together(facts: ModuleFacts, card: RuleCard, method: str) -> Iterator[F
         ends = _ends(call.args[1])
         fitting = [name for name in METHODS if ends is not None and name.startswith(ends[0]) and name.endswith(ends[1])]
         if fitting and facts.reached(call):
-            message = f"the name of a method is put together here, and may be `{fitting[0]}`"
+            message = f"this method name is built at run time and may be `{fitting[0]}`, which is deprecated"
             yield finding(facts, card, call.args[1], facts.statement(call), message, _BUILT, Severity.HINT)
 
 

@@ -57,15 +57,21 @@ def _legacy_calls(facts: ModuleFacts) -> Iterator[tuple[ast.Call, tuple[str, ...
 
 def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bound: dict[str, Bound]) -> Verdict:
     if "optim" not in bound or is_literal(bound["optim"].value, None):
-        return manual("without it and without `optim=` the order of `model.parameters()` is assumed: pass `optim=`")
+        return manual(
+            "without `optim_input` and `optim=`, torch assumes the order of `model.parameters()`: pass `optim=`"
+        )
     given = bound["optim_input"]
     if has_effect(facts, given.value):
-        return manual(f"`{ast.unparse(given.value)}` would no longer be evaluated: drop it by hand if it has no effect")
+        return manual(
+            f"`{ast.unparse(given.value)}` would not be evaluated any more: remove it yourself if it has no effect"
+        )
     verdict = without(facts, call, given, parameters)
     if verdict.fix is None or _is_order_of(facts, given.value, bound["optim"].value):
         return verdict
     text = ast.unparse(given.value)
-    return verdict._replace(unsafe=f"torch goes by `{text}`: where the optimizer has another order, ids change")
+    return verdict._replace(
+        unsafe=(f"torch uses the order of `{text}`: the ids change if the optimizer has another order")
+    )
 
 
 def _is_order_of(facts: ModuleFacts, given: ast.expr, optimizer: ast.expr) -> bool:
@@ -82,14 +88,14 @@ RULE = Rule(
         name="optim-input",
         summary="`optim_input` is passed to an optimizer-state method",
         explanation="""\
-The optimizer-state methods once took the parameters or groups that the optimizer was built from. Since torch 1.13
-they read the order from the optimizer and warn about `optim_input`. The argument is dropped where the optimizer is
-passed too; later positional arguments become keywords. Calls that FSDP101-105 rewrite lose it on the way and are
-not reported here.
+The optimizer-state methods once took the parameters or groups that the optimizer was built from. `optim_input` is
+deprecated since torch 1.13: the methods read the order from the optimizer. The fix removes the argument if the
+optimizer is passed, too, and turns later positions into keywords. Calls that FSDP101 to FSDP105 rewrite are not
+reported here.
 
-Where both are passed torch still goes by `optim_input`. If that has another order than the optimizer, the ids change
-with the fix, and are the right ones then. It is safe where the two are visibly the same: `optim.param_groups`, or what
-the optimizer is built from.""",
+If both are passed, torch still uses `optim_input`. If its order differs from the optimizer's, the fix changes the ids,
+to the right ones. It is safe if the two are visibly the same: `optim.param_groups`, or the value that the optimizer is
+built from.""",
         applicability="safe, unsafe or manual",
         deprecated="1.13",
         floor="1.13",

@@ -58,8 +58,14 @@ def check_third_positional(facts: ModuleFacts, card: RuleCard) -> Iterator[Findi
             Argument(argument.arg if isinstance(argument, ast.keyword) else "group" if index == 2 else None, index)
             for index, argument in enumerate(ordered_arguments(call))
         )
-        message = f"the third position of `{_SAVE}` was the process group in torch 2.0 and is a state dict since 2.1"
-        named = f"`{ast.unparse(third)}` is a process group by its name only: a state dict has to stay where it is"
+        message = (
+            f"the third position of `{_SAVE}` is a state dict since torch 2.1 (in 2.0 it was the process group): "
+            "pass `group=`"
+        )
+        named = (
+            f"only the name of `{ast.unparse(third)}` says that it is a process group: a state dict must not "
+            "become `group=`"
+        )
         unsafe = None if made_as_group(facts, third) else named
         verdict = Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)), unsafe=unsafe)
         yield finding(facts, card, third, facts.statement(call), message, verdict)
@@ -82,7 +88,7 @@ def check_hooks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = _partial(facts, call, node, hook)
         else:
             verdict = manual(f"only a call or a `functools.partial` can be rewritten: use `FSDP.{hook.new}`")
-        message = f"`{hook.name}` exists in torch 2.0 only: `FSDP.{hook.new}` does its work since 2.1"
+        message = f"`{hook.name}` was removed in torch 2.1: use `FSDP.{hook.new}`"
         is_there = all(exists(f"{FSDP}.{hook.name}", release) for release in facts.gates.alive(node))
         severity = Severity.HINT if is_there else Severity.BREAKS
         yield finding(facts, card, node, facts.statement(node), message, verdict, severity)
@@ -96,7 +102,7 @@ def _called(facts: ModuleFacts, call: ast.Call, hook: Hook) -> Verdict:
     arguments = [Argument(name, bound[name].index) for name in _PARAMETERS if name in bound]
     arguments[3:3] = hook.extra
     has_group = "group" in bound and hook.new == _SAVE
-    unsafe = "torch 2.0 ignored `group` here, the new method obeys it" if has_group else None
+    unsafe = "torch 2.0 ignored `group` here; the new method uses it" if has_group else None
     if facts.source.has_comment(facts.source.span(call)):
         arguments.sort(key=lambda argument: len(bound) if argument.index is None else argument.index)
     return Verdict(Fix((RewriteCall(facts.source.span(call), hook.new, tuple(arguments)),)), unsafe=unsafe)
@@ -104,7 +110,7 @@ def _called(facts: ModuleFacts, call: ast.Call, hook: Hook) -> Verdict:
 
 def _partial(facts: ModuleFacts, call: ast.Call, node: ast.Attribute, hook: Hook) -> Verdict:
     if "\n" in facts.source.segment(node):
-        return manual(f"the method is written over several lines: use `FSDP.{hook.new}`")
+        return manual(f"the method name is split over several lines: use `FSDP.{hook.new}`")
     method = f"{facts.source.segment(node.value)}.{hook.new}"
     kept = [
         Argument(argument.arg if isinstance(argument, ast.keyword) else None, index)
@@ -120,12 +126,12 @@ THIRD_POSITIONAL = Rule(
     RuleCard(
         code="FSDP108",
         name="optim-state-dict-third-positional",
-        summary="a process group as third position of `optim_state_dict`",
+        summary="a process group as the third position of `optim_state_dict`",
         explanation="""\
-`FSDP.optim_state_dict(model, optim, group)` was torch 2.0's order. Since 2.1 the third position is a state dict, and
-a process group there fails when the state is saved. `group=` means the same on both. The fix is safe where the file
-makes the group (`dist.new_group()`, `dist.group.WORLD`) or annotates it as a `ProcessGroup`; what only its name says to
-be one is unsafe.""",
+`FSDP.optim_state_dict(model, optim, group)` is the order of torch 2.0. Since 2.1 the third position is a state dict,
+and a process group there fails when the state is saved. `group=` means the same on both. The fix is safe if the file
+creates the group (`dist.new_group()`, `dist.group.WORLD`) or annotates it as a `ProcessGroup`. It is unsafe if only
+the name says so.""",
         applicability="safe or unsafe",
         removed="2.1",
         flags=(
@@ -159,12 +165,12 @@ HOOKS = Rule(
     RuleCard(
         code="FSDP109",
         name="optim-state-dict-hooks",
-        summary="the optimizer-state hooks of torch 2.0",
+        summary="the optimizer-state hooks, removed in torch 2.1",
         explanation="""\
 `FSDP.optim_state_dict_post_hook` and `load_optim_state_dict_pre_hook` exist in torch 2.0 only; 2.1 removed them
-without a warning. `optim_state_dict` and `optim_state_dict_to_load` take over, the latter with
-`is_named_optimizer=True`, which the hook had built in. The post hook ignored its `group`; where one is passed the fix
-is unsafe, since the new method obeys it.""",
+without a deprecation. Their successors are `optim_state_dict` and `optim_state_dict_to_load`, the latter with
+`is_named_optimizer=True`, which the hook always used. The post hook ignored `group`. The fix is unsafe if one is
+passed, because the new method uses it.""",
         applicability="safe, unsafe or manual",
         removed="2.1",
         floor="2.1",

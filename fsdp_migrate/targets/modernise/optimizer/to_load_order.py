@@ -46,14 +46,14 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if order is None and _fits(roles, _OLD_ORDER if wrong_old else ROLES) and not (wrong_new and wrong_old):
             continue
         if not (wrong_new or wrong_old) and len(call.args) == len(_REST) and is_group(facts, call.args[-1]):
-            verdict = _verdict(facts, call, ROLES)._replace(unsafe="the optimizer is no longer loaded on the way")
+            verdict = _verdict(facts, call, ROLES)._replace(unsafe="this call no longer loads the optimizer")
             message = (
-                f"the fifth position of `{METHOD}` was the process group in torch 2.0, and is `load_directly` since"
+                f"the fifth position of `{METHOD}` is `load_directly` since torch 2.1 (in 2.0 it was the process group)"
             )
             yield finding(facts, card, call.args[-1], facts.statement(call), message, verdict, Severity.CHANGES)
         if wrong_new or wrong_old:
             where = f"torch>={_NEW_ORDER_SINCE}" if wrong_new else f"torch<{_NEW_ORDER_SINCE}"
-            message = f"the positional arguments of `{METHOD}` are not in the order that {where} takes: use keywords"
+            message = f"the positional arguments of `{METHOD}` are not in the order of {where}: pass them by keyword"
             verdict = _verdict(facts, call, order)
             yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
@@ -140,10 +140,12 @@ def _fits(roles: tuple[str | None, ...], order: tuple[str, ...]) -> bool:
 def _verdict(facts: ModuleFacts, call: ast.Call, order: tuple[str, ...] | None) -> Verdict:
     if order is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
         return manual(
-            "which argument is the model, the optimizer and the state dict is not certain: write the keywords"
+            "it is not clear which argument is the model, the optimizer and the state dict: pass them by keyword"
         )
     if len(call.args) > len(_REST) or (len(call.args) == len(_REST) and not is_group(facts, call.args[-1])):
-        return manual("the fifth position is the group in torch 2.0 and `load_directly` since: write the keyword")
+        return manual(
+            "the fifth position is the process group in torch 2.0 and `load_directly` since 2.1: pass it by keyword"
+        )
     positions = (*order[: len(ROLES)], *_REST[len(ROLES) :])
     arguments = []
     for index, argument in enumerate(ordered_arguments(call)):
@@ -167,13 +169,15 @@ RULE = Rule(
     RuleCard(
         code="FSDP107",
         name="optim-state-dict-to-load-order",
-        summary="positional arguments of `optim_state_dict_to_load` in an order that a supported torch does not take",
-        explanation=f"""\
-`FSDP.{METHOD}` took `(optim_state_dict, model, optim)` in torch 2.0 and takes `(model, optim, optim_state_dict)`
-since 2.1. Code in the old order fails only when a job resumes. The keywords are the same on every release, so the
-rewrite is to name them. Which argument is which is read from what the names are bound to and how they are called;
-where that is not certain, the finding is manual. The fifth position was the group in 2.0 and is `load_directly` since:
-a group there makes the call load the optimizer by itself, on all ranks of the default group.""",
+        summary="positional arguments of `optim_state_dict_to_load`, whose order changed in torch 2.1",
+        explanation="""\
+`FSDP.optim_state_dict_to_load` takes `(optim_state_dict, model, optim)` in torch 2.0 and `(model, optim,
+optim_state_dict)` since 2.1. Code in the old order only fails when a job resumes. The keywords are the same on
+every release, so the fix writes them. It finds out which argument is which from the values of the names and their
+spelling; the finding is manual if that is not certain.
+
+The fifth position was the group in 2.0 and is `load_directly` since: with a group there, the call loads the
+optimizer itself, on all ranks of the default group.""",
         applicability="safe, unsafe or manual",
         removed="2.1",
         severity=Severity.BREAKS,

@@ -39,7 +39,7 @@ _CLASSES = (
 )
 _HAVING_FIELD = Version("2.1").release
 _FIELD = "use_dtensor"
-_BUILD = "since torch 2.2 DTensor state comes from `FSDP(..., device_mesh=...)`: build the model with one"
+_BUILD = "since torch 2.2 the state is DTensor if the model has a mesh: build it with `FSDP(..., device_mesh=...)`"
 
 
 def _constructions(facts: ModuleFacts, classes: tuple[str, ...]) -> Iterator[tuple[ast.Call, str, list[ast.expr]]]:
@@ -61,8 +61,8 @@ def check_positional(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if len(given) != len(_FULL_FIELDS) or any(isinstance(argument, ast.Starred) for argument in given):
             continue
         bad = any(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call))
-        message = f"the second position of `{name}` is `rank0_only`, but in torch 2.1 it is `{_FIELD}`: use keywords"
-        verdict = _named(facts, call) if given is call.args else manual("give both to the `partial` by keyword")
+        message = f"the second position of `{name}` is `rank0_only`, but `{_FIELD}` in torch 2.1: pass both by keyword"
+        verdict = _named(facts, call) if given is call.args else manual("pass both to the `partial` by keyword")
         severity = Severity.CHANGES if bad else Severity.HINT
         yield finding(facts, card, call.func, facts.statement(call), message, verdict, severity)
 
@@ -87,8 +87,8 @@ def check_wrong_class(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             expected = _OPTIM_CLASS.get(setting.type_name)
             if config is None or expected is None or config.cls == expected:
                 continue
-            message = f"`{config.cls}` is rejected under `{setting.type_name}`, which takes exactly `{expected}`"
-            verdict = manual(f"pass `{expected}` and choose its fields")
+            message = f"`{setting.type_name}` does not accept `{config.cls}`: it needs `{expected}`"
+            verdict = manual(f"pass `{expected}` with the fields that you need")
             place = setting.optim_config
             yield finding(facts, card, place, facts.statement(setting.call), message, verdict)
 
@@ -98,14 +98,14 @@ def check_use_dtensor(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for call, name, _ in _constructions(facts, _CLASSES):
         if all(release.release[:2] == _HAVING_FIELD for release in facts.gates.alive(call)):
             continue
-        message = f"`{name}` takes `{_FIELD}` in torch 2.1 only"
+        message = f"`{name}` accepts `{_FIELD}` in torch 2.1 only"
         for index, argument in enumerate(ordered_arguments(call)):
             if isinstance(argument, ast.keyword) and argument.arg == _FIELD:
                 verdict = _without(facts, call, Bound(argument.value, index))
                 yield finding(facts, card, argument.value, facts.statement(call), message, verdict)
         for given in _unpacked(facts, call):
             if given.name == _FIELD:
-                verdict = manual(_BUILD if not is_literal(given.value, False) else "take it out of the dict")
+                verdict = manual(_BUILD if not is_literal(given.value, False) else "remove it from the dict")
                 yield finding(facts, card, given.place, facts.statement(given.value), message, verdict)
 
 
@@ -131,11 +131,11 @@ POSITIONAL = Rule(
     RuleCard(
         code="FSDP202",
         name="positional-state-dict-config",
-        summary="a full state-dict config built from two positions",
+        summary="a full state-dict config with two positional arguments",
         explanation="""\
 `FullStateDictConfig(True, True)` means `offload_to_cpu, rank0_only` on every release but torch 2.1, where the second
-position is `use_dtensor`: there every rank silently keeps the full state. Keywords mean the same everywhere. Without
-torch 2.1 in the supported range this is a hint.""",
+position is `use_dtensor`: there every rank silently keeps the full state. Keywords mean the same on all releases. It
+is a hint if torch 2.1 is not supported.""",
         applicability="safe",
         severity=Severity.CHANGES,
         flags=(
@@ -158,10 +158,11 @@ WRONG_CLASS = Rule(
     RuleCard(
         code="FSDP203",
         name="wrong-optim-state-dict-config",
-        summary="an optimizer config of another class than the state-dict type takes",
+        summary="an optimizer config of the wrong class for the state-dict type",
         explanation="""\
-FSDP compares the class of a config with the one of the type, and takes no base class: `OptimStateDictConfig()`, as
-torch's own docstring once showed, raises RuntimeError under every type, and so does the class of another type.""",
+FSDP compares the class of the config with the class that the type requires, and accepts no base class.
+`OptimStateDictConfig()`, as in an old docstring of torch, raises RuntimeError under every type, and so does the class
+of another type.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(
@@ -197,8 +198,9 @@ USE_DTENSOR = Rule(
         name="use-dtensor-field",
         summary="`use_dtensor=` on a state-dict config, a field of torch 2.1 only",
         explanation="""\
-The field existed in torch 2.1 and is a TypeError on every other release. `use_dtensor=False` says what the others do
-anyway and is dropped; `use_dtensor=True` needs a model that was built with a `device_mesh` and is reported.""",
+The field exists in torch 2.1 only, and raises TypeError on every other release. `use_dtensor=False` is what the
+others do anyway, so the fix removes it. `use_dtensor=True` needs a model that was built with a `device_mesh`, and
+is manual.""",
         applicability="safe or manual",
         removed="2.2",
         severity=Severity.BREAKS,

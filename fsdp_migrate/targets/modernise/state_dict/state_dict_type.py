@@ -44,8 +44,8 @@ def check_missing_config(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding
         if not _handles_optimizer(facts, setting):
             continue
         message = (
-            "the model's config says which ranks hold the state, the optimizer's is missing: "
-            "every rank gets the full optimizer state"
+            "the model config says which ranks hold the state, but there is no optimizer config: every rank "
+            "gets the full optimizer state"
         )
         verdict = _mirrored(facts, setting, rank0_only)
         yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
@@ -55,8 +55,14 @@ def check_deprecated(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find every use of the two methods."""
     for setting in _settings(facts):
         if facts.reached(setting.call):
-            message = "`FSDP.state_dict_type` and `set_state_dict_type` warn since torch 2.4; nothing removes them yet"
-            verdict = manual("their successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement")
+            message = (
+                "`FSDP.state_dict_type` and `FSDP.set_state_dict_type` are deprecated since torch 2.4, but no "
+                "release has removed them"
+            )
+            verdict = manual(
+                "the successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement: keep the "
+                "call until you migrate"
+            )
             yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 
 
@@ -114,15 +120,17 @@ def _same_model(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> bool:
 
 def _mirrored(facts: ModuleFacts, setting: TypeSetting, rank0_only: ast.expr | None) -> Verdict:
     if rank0_only is None:
-        return manual("whether the model's config asks for rank 0 only is not visible here: pass an optimizer config")
+        return manual("it is not visible here whether the model config sets `rank0_only`: pass an optimizer config")
     call = setting.call
     if isinstance(setting.config, ast.Name) and not isinstance(rank0_only, ast.Constant):
         text = ast.unparse(rank0_only)
-        return manual(f"`{text}` belongs to where `{setting.config.id}` is made: add `optim_state_dict_config=`")
+        return manual(
+            f"`{text}` is local to the place that creates `{setting.config.id}`: add `optim_state_dict_config=`"
+        )
     if not is_written_out(call):
         return manual("the call passes `*args` or `**kwargs`: add `optim_state_dict_config=`")
     if any(isinstance(part, ast.Call) for part in ast.walk(rank0_only)):
-        return manual(f"`{ast.unparse(rank0_only)}` would be evaluated twice: bind it to a name first")
+        return manual(f"`{ast.unparse(rank0_only)}` would be evaluated twice: assign it to a variable first")
     assert isinstance(call.func, ast.Attribute)
     receiver = facts.fsdp.receiver(call.func, setting.model) or Receiver(call.func.value, ())
     if receiver.doubt is not None:
@@ -157,7 +165,7 @@ def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> 
     source, start = facts.source, facts.source.span(statement).start
     shared = source.data[source.line_start(start) : start].strip(b" \t\f") or source.data.startswith(b"elif", start)
     if shared or facts.scope(statement).is_class:
-        raise CannotSupply(f"import `{_OPTIM_CONFIG}`, which cannot be done in front of this statement")
+        raise CannotSupply(f"`{_OPTIM_CONFIG}` cannot be imported before this statement: import it")
     return (Replace(Span(start, start), "".join(f"{line}\n{facts.indentation(statement)}" for line in lines)),)
 
 
@@ -169,12 +177,14 @@ MISSING_CONFIG = Rule(
     RuleCard(
         code="FSDP201",
         name="missing-optim-state-dict-config",
-        summary="a state-dict type for rank 0 only whose optimizer config is missing",
-        explanation=f"""\
-`{_MODEL_CONFIG}(rank0_only=True)` speaks of the model alone. `FSDP.optim_state_dict` and `optim_state_dict_to_load`
-follow the optimizer config, and without one every rank builds the full optimizer state: host memory for one copy per
-rank, and loading expects the full dict on every rank. The fix writes the missing config next to the model's, with
-the same `rank0_only`; it is unsafe because ranks other than 0 then get `{{}}`, and have to be ready for it.""",
+        summary="a rank-0 state-dict type without an optimizer config",
+        explanation="""\
+`FullStateDictConfig(rank0_only=True)` only affects the model state. `FSDP.optim_state_dict` and
+`optim_state_dict_to_load` use the optimizer config. Without one every rank builds the full optimizer state, which
+needs host memory for one copy per rank, and loading expects the full dict on every rank.
+
+The fix adds the missing config with the same `rank0_only`. It is unsafe because the other ranks then get `{}` and
+have to handle it.""",
         applicability="unsafe or manual",
         floor=_FLOOR,
         severity=Severity.CHANGES,
@@ -240,15 +250,15 @@ DEPRECATED = Rule(
     RuleCard(
         code="FSDP210",
         name="state-dict-type-deprecated",
-        summary="`FSDP.state_dict_type` and `FSDP.set_state_dict_type`, which warn since torch 2.4",
+        summary="`FSDP.state_dict_type` and `FSDP.set_state_dict_type`, deprecated since torch 2.4",
         explanation="""\
-Both methods warn (FutureWarning, torch 2.4 to 2.15) and name `torch.distributed.checkpoint.state_dict` as their
-successor. Nothing removes them up to 2.15, and the successor is not the same thing: it may step the optimizer to
-fill its state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving there is
-a migration of its own, so this is a hint.
+Both methods give a FutureWarning since torch 2.4, which names `torch.distributed.checkpoint.state_dict` as their
+successor. No release up to 2.15 removes them. The successor is not equivalent: it may step the optimizer to fill its
+state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving to it is a migration
+of its own, so this is a hint.
 
-FSDP101-105 emit `FSDP.state_dict_type` on purpose: it is the only form that gives the same values on the same ranks
-and devices on every release from 2.1 on.""",
+FSDP101 to FSDP105 write `FSDP.state_dict_type` on purpose: only this form gives the same values on the same ranks and
+devices on every release since 2.1.""",
         applicability="manual",
         deprecated="2.4",
         severity=Severity.HINT,

@@ -31,12 +31,12 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             cls = torch_path(facts, value.func) if isinstance(value, ast.Call) else None
             releases = facts.gates.alive(call)
             if cls == _MODULE_WRAP and any(release < _CALLABLE_SINCE for release in releases):
-                message = "`_or_policy` calls its policies, and a `ModuleWrapPolicy` can be called since torch 2.2"
-                verdict = manual("`partial(transformer_auto_wrap_policy, transformer_layer_cls=...)` can be called")
+                message = "`_or_policy` calls its policies, but a `ModuleWrapPolicy` is not callable before torch 2.2"
+                verdict = manual("use `partial(transformer_auto_wrap_policy, transformer_layer_cls=...)`")
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
             elif cls == _CUSTOM and releases:
-                message = "`_or_policy` calls its policies, and a `CustomPolicy` cannot be called"
-                verdict = manual("`partial(lambda_auto_wrap_policy, lambda_fn=...)` can be called")
+                message = "`_or_policy` calls its policies, but a `CustomPolicy` is not callable"
+                verdict = manual("use `partial(lambda_auto_wrap_policy, lambda_fn=...)`")
                 yield finding(facts, card, value, facts.statement(call), message, verdict)
 
 
@@ -65,9 +65,9 @@ RULE = Rule(
         name="policy-object-in-or-policy",
         summary="a `ModuleWrapPolicy` or `CustomPolicy` among the policies of `_or_policy`",
         explanation="""\
-`_or_policy` calls each of its policies with a module. `ModuleWrapPolicy` has been an object that can be called since
-torch 2.2; with 2.0 and 2.1 that raises TypeError. `CustomPolicy` can never be called. Functions such as
-`transformer_auto_wrap_policy`, with their arguments in a `partial`, work on every release.""",
+`_or_policy` calls each of its policies with a module. `ModuleWrapPolicy` is callable since torch 2.2; on 2.0 and 2.1
+the call raises TypeError. `CustomPolicy` is never callable. Functions such as `transformer_auto_wrap_policy`, with
+their arguments in a `partial`, work on every release.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -53,13 +53,13 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         is_given = any(function in (way, _definition(facts, way)) for way in ways)
         name = "a lambda" if isinstance(function, ast.Lambda) else f"`{function.name}`"
-        message = f"FSDP passes `{NEW}` to its wrap policy since torch 2.0, and {name}"
+        message = f"the wrap-policy parameter `{OLD}` was renamed to `{NEW}` in torch 2.0, and {name}"
         if key is not None and is_given:
-            advice = manual(f"look for `{NEW}`")
-            yield finding(facts, card, key, facts.statement(key), f"{message} looks for `{OLD}`", advice)
+            advice = manual(f"read `{NEW}`")
+            yield finding(facts, card, key, facts.statement(key), f"{message} still reads the old name", advice)
         if argument is not None and (is_given or (_is_alike(function) and _is_torch_only(facts))):
             place, verdict = _start_span(facts, argument), _verdict(facts, scope, argument, ways, is_given=is_given)
-            yield finding(facts, card, place, facts.statement(function), f"{message} takes `{OLD}`", verdict)
+            yield finding(facts, card, place, facts.statement(function), f"{message} still has the old name", verdict)
     yield from _passed(facts, card)
 
 
@@ -161,17 +161,17 @@ def _verdict(facts: ModuleFacts, scope: Scope, argument: ast.arg, ways: set[ast.
     function = scope.node
     advice = f"rename the parameter to `{NEW}`"
     if any(isinstance(binding.node, ast.arg) for binding in scope.bindings.get(NEW, ())):
-        return manual(f"it takes `{NEW}` as well: drop `{OLD}`")
+        return manual(f"the function also has `{NEW}`: remove `{OLD}`")
     if not is_given:
-        return manual(f"nothing here shows that FSDP gets it: if so, {advice}")
+        return manual(f"it is not visible whether FSDP gets this function: {advice} if it does")
     if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         if function.decorator_list:
-            return manual(f"a decorator may call it by the old name: {advice}")
+            return manual(f"a decorator may call it with the old name: {advice}")
         other = _other_use(facts, function, ways)
         if other is not None:
-            return manual(f"line {other.lineno} does something else with it than to hand it to FSDP: {advice}")
+            return manual(f"line {other.lineno} uses it for something other than FSDP: {advice}")
     elif function not in ways:
-        return manual(f"not every use of it is as a wrap policy of FSDP: {advice}")
+        return manual(f"not every use passes it to FSDP as a wrap policy: {advice}")
     spans = _places_of(facts, scope)
     if isinstance(spans, str):
         return manual(f"{spans}: {advice} by hand")
@@ -202,14 +202,14 @@ def _places_of(facts: ModuleFacts, scope: Scope) -> list[Span] | str:
     nodes: list[ast.Name] = []
     for inner in scope.nested():
         if NEW in inner.uses or NEW in inner.bindings:
-            return f"`{NEW}` is taken in it"
+            return f"the function already uses `{NEW}`"
         if OLD in inner.declared_nonlocal or OLD in inner.declared_global:
-            return f"a function inside it declares `{OLD}`"
+            return f"an inner function declares `{OLD}`"
         if inner.lookup(OLD) is scope:
             nodes += inner.uses.get(OLD, ())
     bound = [binding.node for binding in scope.bindings[OLD]]
     if any(not isinstance(node, (ast.Name, ast.arg)) for node in bound):
-        return f"`{OLD}` is bound in it by more than assignments"
+        return f"the function binds `{OLD}` in other ways than by assignment"
     nodes += [node for node in bound if isinstance(node, ast.Name)]
     if any(facts.template_around(node) is not None for node in nodes):
         return f"an f-string in it uses `{OLD}`"
@@ -228,10 +228,10 @@ def _passed(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if not keywords or not _is_built_in(facts, policy) or not _breaks(facts, call):
             continue
         place = _start_span(facts, keywords[0])
-        message = f"torch's wrap policies take `{NEW}` since torch 2.0, not `{OLD}`"
+        message = f"the wrap-policy parameter `{OLD}` was renamed to `{NEW}` in torch 2.0"
         verdict = Verdict(Fix((Replace(place, NEW),)))
         if any(keyword.arg == NEW for keyword in call.keywords):
-            verdict = manual(f"`{NEW}` is passed as well: drop `{OLD}`")
+            verdict = manual(f"`{NEW}` is passed, too: remove `{OLD}`")
         yield finding(facts, card, place, facts.statement(call), message, verdict)
 
 
@@ -255,14 +255,15 @@ RULE = Rule(
     RuleCard(
         code="FSDP401",
         name="policy-unwrapped-params",
-        summary="a wrap policy with the parameter `unwrapped_params`",
-        explanation=f"""\
-FSDP calls a wrap policy by keyword. Up to torch 1.13 the third keyword is `{OLD}`, since 2.0 it is `{NEW}`; the
-value is the same, the number of parameters not wrapped yet. A policy with the old name raises TypeError when the
-model is built, and there was never a warning. One that looks the old name up in its `**kwargs` is reported, too.
+        summary="the wrap-policy parameter `unwrapped_params`, renamed to `nonwrapped_numel` in torch 2.0",
+        explanation="""\
+FSDP calls a wrap policy by keyword. The third keyword, `unwrapped_params`, was renamed to `nonwrapped_numel` in
+torch 2.0 without a deprecation; the value is the same, the number of parameters that are not wrapped yet. A policy
+with the old name raises TypeError when the model is built. A policy that reads the old name from its `**kwargs` is
+reported, too.
 
-The parameter and its uses are renamed where the function goes straight into FSDP: by its name, through
-`functools.partial`, a variable or a dict of arguments, and nowhere else. Any other use is manual.""",
+The fix renames the parameter and its uses if the function is only passed to FSDP: by its name, through
+`functools.partial`, a variable or a dict of arguments. Otherwise it is manual.""",
         applicability="safe or manual",
         removed="2.0",
         floor="2.0",

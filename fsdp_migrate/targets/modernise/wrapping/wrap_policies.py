@@ -46,8 +46,8 @@ def _policy_property(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         dot = facts.source.span(node.value).end
         verdict = Verdict(Fix((Replace(Span(dot, end), ""),)))
         if facts.source.segment(Span(dot, end)) != ".policy" or not _goes_to_fsdp(facts, node):
-            verdict = manual("FSDP takes the policy object itself: drop `.policy`")
-        message = "`ModuleWrapPolicy` has no `policy` since torch 2.1: FSDP takes the object itself"
+            verdict = manual("pass the policy object itself: remove `.policy`")
+        message = "`policy` of `ModuleWrapPolicy` was removed in torch 2.1: FSDP accepts the object itself"
         yield finding(facts, card, node, facts.statement(node), message, verdict)
 
 
@@ -74,8 +74,10 @@ def check_recursive(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         lacking = [name for name in _needed(facts, call) if name not in given]
         if lacking:
-            message = f"`{_RECURSIVE}` needs `{lacking[0]}` since torch 1.12"
-            verdict = manual("it is private: pass `ignored_modules=set(), ignored_params=set()`, or let FSDP wrap")
+            message = f"`{_RECURSIVE}` requires `{lacking[0]}` since torch 1.12"
+            verdict = manual(
+                "pass `ignored_modules=set(), ignored_params=set()`, or let FSDP wrap (the function is private)"
+            )
             yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
@@ -97,11 +99,12 @@ RULES = (
         RuleCard(
             code=DEFAULT_POLICY,
             name="default-auto-wrap-policy",
-            summary=f"`{DEFAULT}`, which is `{SIZE_BASED}` since torch 1.12",
-            explanation=f"""\
-    torch 1.11 called the policy that wraps by number of parameters `{DEFAULT}`. Since 1.12 it is `{SIZE_BASED}`, with
-    the same arguments and the same function attributes, and the old name cannot be imported. Every use is renamed;
-    where others may rely on the old name, only the import changes and keeps it as its alias.""",
+            summary="`default_auto_wrap_policy`, renamed to `size_based_auto_wrap_policy` in torch 1.12",
+            explanation="""\
+torch 1.12 renamed the policy that wraps by number of parameters from `default_auto_wrap_policy` to
+`size_based_auto_wrap_policy`, with the same arguments and the same function attributes. The old name cannot be
+imported. The fix renames every use. If other code may rely on the old name, only the import changes and keeps the
+old name as an alias.""",
             applicability="safe",
             removed="1.12",
             flags=(
@@ -129,12 +132,12 @@ RULES = (
         RuleCard(
             code=POLICY_BASE,
             name="fsdp-policy-class",
-            summary=f"`{OLD_BASE}` and `ModuleWrapPolicy.policy`, which only torch 2.0 has",
-            explanation=f"""\
-    `{OLD_BASE}` was the base class of wrap policies in torch 2.0. Since 2.1 it is `{NEW_BASE}`, and a subclass has a
-    method `_run_policy(root_module, ignored_modules, root_kwargs)` in the place of the property `policy`. Imports for
-    annotations and `isinstance` are renamed; in a file with a subclass they are reported.
-    `ModuleWrapPolicy(...).policy` on its way to FSDP becomes the object itself, which FSDP takes since 2.0.""",
+            summary="`_FSDPPolicy` and `ModuleWrapPolicy.policy`, removed in torch 2.1",
+            explanation="""\
+`_FSDPPolicy` was the base class of wrap policies in torch 2.0. It was renamed to `_Policy` in 2.1, and a subclass
+defines the method `_run_policy(root_module, ignored_modules, root_kwargs)` instead of the property `policy`.
+Imports for annotations and `isinstance` are renamed; in a file with a subclass they are manual.
+`ModuleWrapPolicy(...).policy` passed to FSDP becomes the object itself, which FSDP accepts since 2.0.""",
             applicability="safe or manual",
             removed="2.1",
             flags=(
@@ -165,9 +168,9 @@ RULES = (
             name="param-exec-order-policy",
             summary="`ParamExecOrderWrapPolicy`, which only torch 1.13 has",
             explanation="""\
-    torch 1.13 could wrap by the order in which parameters are used: `ParamExecOrderWrapPolicy` with a `TracingConfig`.
-    torch 2.0 removed both and has nothing in their place. The policy given as `init_policy` is where it started from;
-    with it alone the parameters are grouped differently.""",
+torch 1.13 could wrap by the order in which parameters are used: `ParamExecOrderWrapPolicy` with a `TracingConfig`.
+torch 2.0 removed both without a replacement. The policy given as `init_policy` was the starting point; with it
+alone the parameters are grouped in another way.""",
             applicability="manual",
             removed="2.0",
             flags=(Example(before=f"from {PACKAGE} import ParamExecOrderWrapPolicy\n"),),
@@ -184,8 +187,8 @@ RULES = (
             name="recursive-wrap-arguments",
             summary="a call of `_recursive_wrap` without `ignored_modules` and `ignored_params`",
             explanation="""\
-    The private `_recursive_wrap` requires `ignored_modules` and `ignored_params` since torch 1.12, in front of
-    `only_wrap_children`. A call in the order of 1.11 raises TypeError or hands its arguments to others.""",
+The private `_recursive_wrap` requires `ignored_modules` and `ignored_params` since torch 1.12, before
+`only_wrap_children`. A call in the order of 1.11 raises TypeError or passes its arguments to other parameters.""",
             applicability="manual",
             removed="1.12",
             flags=(Example(before=f"{_FROM_WRAP} {_RECURSIVE}\n\n{_RECURSIVE}(model, policy, FSDP)\n"),),
@@ -202,10 +205,10 @@ RULES = (
         RuleCard(
             code=OR_POLICY,
             name="moved-or-policy",
-            summary="`_or_policy` imported from `fully_sharded_data_parallel`",
-            explanation=f"""\
-    Up to torch 1.13 `fully_sharded_data_parallel` imported `{_OR_POLICY}` from `{WRAP}`, and so it could be taken from
-    either. Since 2.0 only the latter has it, as every release since 1.12 does.""",
+            summary="`_or_policy` imported from `fully_sharded_data_parallel`, removed there in torch 2.0",
+            explanation="""\
+Up to torch 1.13 `fully_sharded_data_parallel` imported `_or_policy` from `torch.distributed.fsdp.wrap`, so either
+module had it. Since 2.0 only `wrap` has it, as on every release since 1.12.""",
             applicability="safe or manual",
             removed="2.0",
             flags=(

@@ -177,7 +177,7 @@ def test_what_may_have_a_state_of_its_own_is_unsafe(made: str, state: str) -> No
     text = f"{DCP}{made}dcp.save_state_dict({state}, {WRITER})\n"
     (found,) = lint(text, CODE, ">=2.2")
     assert found.applicability is Applicability.UNSAFE
-    assert "a `state_dict()`: `save` stores what that returns" in (found.reason or "")
+    assert "a `state_dict()`: `save` stores that state dict" in (found.reason or "")
 
 
 def test_a_parameter_is_plain_by_its_annotation() -> None:
@@ -197,7 +197,7 @@ def test_a_parameter_is_plain_by_its_annotation() -> None:
 )
 def test_what_has_a_state_of_its_own_is_manual(made: str) -> None:
     text = f"{DCP}{made}dcp.save_state_dict({{'sched': sched}}, {WRITER})\n"
-    check_manual(text, CODE, "`sched` has a `state_dict()`: `save` stores what that returns", torch=">=2.2")
+    check_manual(text, CODE, "`sched` has a `state_dict()`: `save` stores that state dict", torch=">=2.2")
 
 
 @pytest.mark.parametrize("made", ["", "class Writer(dcp.FileSystemWriter): ...\nwriter = Writer(path)\n"])
@@ -214,9 +214,9 @@ def test_a_planner_that_fills_an_empty_dict_has_no_successor() -> None:
     planner = "from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner\nstate = {}\n"
     call = f"dcp.load_state_dict(state, {READER}, planner={{}})\n"
     filling = f"{DCP}{planner}{call.format('_EmptyStateDictLoadPlanner()')}"
-    check_manual(filling, CODE, "what it adds there is lost", torch=">=2.6")
+    check_manual(filling, CODE, "keys that the planner adds are lost", torch=">=2.6")
     (found,) = lint(f"{DCP}state = {{}}\n{call.format('Mine()')}", CODE, ">=2.6")
-    assert (found.applicability, "keys that it adds" in (found.reason or "")) == (Applicability.UNSAFE, True)
+    assert (found.applicability, "keys that the planner adds" in (found.reason or "")) == (Applicability.UNSAFE, True)
 
 
 def test_the_oldest_torch_decides() -> None:
@@ -232,7 +232,7 @@ def test_the_oldest_torch_decides() -> None:
 @pytest.mark.parametrize("value", ["True", "alone"])
 def test_one_process_alone_needs_its_argument(value: str) -> None:
     before = f"{DCP}dcp.load_state_dict({MODEL}, {READER}, no_dist={value})\n"
-    check_manual(before, CODE, "takes `no_dist` since torch 2.7", torch=">=2.6")
+    check_manual(before, CODE, "accepts `no_dist` since torch 2.7", torch=">=2.6")
     after = f"{DCP}dcp.load({MODEL}, storage_reader={READER}, no_dist={value})\n"
     check_transformed(before, after, CODE, torch=">=2.7")
 
@@ -244,9 +244,9 @@ def test_one_process_alone_needs_its_argument(value: str) -> None:
         (f"dcp.save_state_dict({MODEL}, {WRITER}, **options)", "the call passes `**kwargs`"),
         (f"dcp.save_state_dict({MODEL}, {WRITER}, coordinator_rank=1)", "has no `coordinator_rank`"),
         (f"dcp.save_state_dict({MODEL}, {WRITER}, group, rank)", "has no `coordinator_rank`"),
-        ("store = dcp.save_state_dict", "call `save` where it is called"),
-        ("getattr(dcp, 'save_state_dict')(state, writer)", "call `save` where it is called"),
-        ("from mylib import f\nf(dcp.save_state_dict)", "call `save` where it is called"),
+        ("store = dcp.save_state_dict", "this is not a direct call: use `save`"),
+        ("getattr(dcp, 'save_state_dict')(state, writer)", "this is not a direct call: use `save`"),
+        ("from mylib import f\nf(dcp.save_state_dict)", "this is not a direct call: use `save`"),
     ],
 )
 def test_other_uses_are_manual(call: str, reason: str) -> None:
@@ -301,7 +301,7 @@ def test_what_a_test_patches_stays() -> None:
         "with mock.patch('torch.distributed.checkpoint.save_state_dict'):\n"
         f"    dcp.save_state_dict({MODEL}, {WRITER})\n"
     )
-    check_manual(text, CODE, "puts something else in its place", torch=">=2.2")
+    check_manual(text, CODE, "replaces it with an object of your own", torch=">=2.2")
 
 
 @pytest.mark.parametrize(

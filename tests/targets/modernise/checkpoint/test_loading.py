@@ -76,13 +76,15 @@ def _message(text: str) -> str:
 
 
 def test_the_message_names_the_file_and_the_line_that_saves_what_is_refused() -> None:
-    start = "`torch.load` of `path` fails since torch 2.6, where `weights_only` is True: line 6 saves "
+    start = "`torch.load` of `path` fails since torch 2.6, where `weights_only` is True by default: line 6 saves "
     assert _message(FSDP.format("SHARDED_STATE_DICT")) == f"{start}a sharded state dict to it"
     saved = "torch.save(obj={'args': args}, f=f'{run}/last.pt')\n"
     assert _message(ARGS.replace("load(p)", "load(f=f'{run}/last.pt')") + saved) == (
-        "`torch.load` of `f'{run}/last.pt'` fails since torch 2.6, where `weights_only` is True: "
+        "`torch.load` of `f'{run}/last.pt'` fails since torch 2.6, where `weights_only` is True by default: "
         "line 5 saves an `argparse.Namespace` to it"
     )
-    assert _message(ARGS) == "`torch.load` of `p` takes tensors and plain values only since torch 2.6"
+    assert _message(ARGS) == "`torch.load` of `p` accepts only tensors and plain values since torch 2.6"
     long = f"load(os.path.join({'directory_of_checkpoints, ' * 3}name))"
-    assert _message(ARGS.replace("load(p)", long)) == "`torch.load` takes tensors and plain values only since torch 2.6"
+    assert (
+        _message(ARGS.replace("load(p)", long)) == "`torch.load` accepts only tensors and plain values since torch 2.6"
+    )

@@ -19,7 +19,7 @@ HYBRID = "sharding_strategy=ShardingStrategy.HYBRID_SHARD"
     ],
 )
 def test_groups_that_are_synchronised_are_a_hint_on_both_sides_of_2_12(text: str) -> None:
-    check_manual(FSDP + text, "FSDP508", "load them on all ranks")
+    check_manual(FSDP + text, "FSDP508", "load the same values on all ranks")
     check_noop(FSDP + text, "FSDP508", torch=">=2.12")
     check_noop(FSDP + text, "FSDP508", torch=">=2.1,<2.12")
 
@@ -35,7 +35,7 @@ CLIP = FSDP + "model = FSDP(m)\n{0}model.clip_grad_norm_(1.0){1}\n"
 
 @pytest.mark.parametrize(("before", "after"), [("norm = ", ""), ("log(", ")"), ("assert ", " < 3")])
 def test_a_used_norm_is_reported_where_torch_1_is_supported(before: str, after: str) -> None:
-    check_manual(CLIP.format(before, after), "FSDP509", "not None", torch=">=1.12")
+    check_manual(CLIP.format(before, after), "FSDP509", "check the result for None", torch=">=1.12")
     check_noop(CLIP.format(before, after), "FSDP509")
 
 

@@ -99,9 +99,9 @@ def test_arguments_of_others_are_left_alone(code: str, old: str, text: str) -> N
 @pytest.mark.parametrize(
     ("code", "text", "reason"),
     [
-        ("FSDP501", f"m = FSDP(x, {OLD_POLICY}=p, {POLICY}=q)\n", f"`{POLICY}` is given as well"),
-        ("FSDP502", f"m = FSDP(x, {OLD_IGNORED}=p, {IGNORED}=q)\n", f"`{IGNORED}` is given as well"),
-        ("FSDP502", f"m = FSDP(x, {OLD_IGNORED}=p, ignored_modules=q)\n", "FSDP takes only one of"),
+        ("FSDP501", f"m = FSDP(x, {OLD_POLICY}=p, {POLICY}=q)\n", f"`{POLICY}` is passed, too"),
+        ("FSDP502", f"m = FSDP(x, {OLD_IGNORED}=p, {IGNORED}=q)\n", f"`{IGNORED}` is passed, too"),
+        ("FSDP502", f"m = FSDP(x, {OLD_IGNORED}=p, ignored_modules=q)\n", "FSDP accepts only one of"),
         ("FSDP501", f"kw = dict({OLD_POLICY}=p)\nm = FSDP(x, **kw)\nprint(kw)\n", "used for more than building"),
         ("FSDP501", f"kw = {{'{OLD_POLICY}': p}}\nm = FSDP(x, **kw)\nn = f(x, **kw)\n", "used for more than building"),
         (
@@ -118,22 +118,22 @@ def test_arguments_of_others_are_left_alone(code: str, old: str, text: str) -> N
             "FSDP501",
             "class T:\n    def __init__(self, p):\n"
             f"        self.kw = {{'{OLD_POLICY}': p}}\n    def f(self, x):\n        return FSDP(x, **self.kw)\n",
-            "`self.kw` can be read from elsewhere",
+            "other code can also read `self.kw`",
         ),
-        ("FSDP502", f"def f(x, **kw):\n    return FSDP(x, **kw)\nf(x, {OLD_IGNORED}=p)\n", "`f` hands it on"),
+        ("FSDP502", f"def f(x, **kw):\n    return FSDP(x, **kw)\nf(x, {OLD_IGNORED}=p)\n", "`f` passes it on"),
         (
             "FSDP502",
             "class Mine(FSDP):\n    def __init__(self, x, a, **kw):\n        super().__init__(x, **kw)\n"
             f"Mine(x, a, {OLD_IGNORED}=p)\n",
-            "`__init__` hands it on",
+            "`__init__` passes it on",
         ),
         (
             "FSDP501",
             "class T:\n    def f(self, x, **kw):\n        return FSDP(x, **kw)\n"
             f"    def g(self, x):\n        return self.f(x, {OLD_POLICY}=p)\n",
-            "`f` hands it on",
+            "`f` passes it on",
         ),
-        ("FSDP501", "kw = {'fsdp_' 'auto_wrap_policy': p}\nm = FSDP(x, **kw)\n", "not written plainly"),
+        ("FSDP501", "kw = {'fsdp_' 'auto_wrap_policy': p}\nm = FSDP(x, **kw)\n", "not written as a plain keyword"),
         (
             "FSDP501",
             f"if a:\n    from fairscale.nn import FullyShardedDataParallel as FSDP\nm = FSDP(x, {OLD_POLICY}=p)\n",
@@ -198,8 +198,8 @@ def test_positions_that_torch_1_11_runs_stay_in_its_order() -> None:
 
 
 def test_positions_that_do_not_say_what_they_are_are_reported() -> None:
-    check_manual(f"{NAMES}m = FSDP(x, g, MixedPrecision(), p)\n", "FSDP504", "use keywords")
-    check_manual(f"{NAMES}m = FSDP(x, g, CPUOffload(), **kw)\n", "FSDP504", "use keywords")
+    check_manual(f"{NAMES}m = FSDP(x, g, MixedPrecision(), p)\n", "FSDP504", "by keyword")
+    check_manual(f"{NAMES}m = FSDP(x, g, CPUOffload(), **kw)\n", "FSDP504", "by keyword")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_positions_that_do_not_say_what_they_are_are_reported() -> None:
     ],
 )
 def test_a_model_without_sharding_is_reported(use: str) -> None:
-    check_manual(f"{NAMES}m = FSDP(x, {use})\n", "FSDP506", "DDP names its parameters differently")
+    check_manual(f"{NAMES}m = FSDP(x, {use})\n", "FSDP506", "DDP has other parameter names")
 
 
 def test_a_strategy_chosen_before_is_followed_to_where_it_is_written() -> None:

@@ -34,7 +34,7 @@ def test_clipping_is_left_to_the_model(call: str, after: str) -> None:
     check_transformed(f"{used}{call}\n", f"{used}{after}\n", "FSDP503", unsafe=True)
     (found,) = lint(f"{BUILT}{call}\n", "FSDP503")
     assert found.severity is Severity.CHANGES
-    assert found.reason == "gradients are clipped by another norm: the one of the whole model"
+    assert found.reason == "gradients are clipped by another norm, that of the whole model"
 
 
 def test_an_import_that_clipping_needed_goes() -> None:
@@ -66,7 +66,7 @@ def test_clipping_that_does_not_fit_the_method_is_reported(arguments: str) -> No
 )
 def test_clipping_what_is_chosen_of_the_parameters_is_reported(before: str, parameters: str) -> None:
     text = f"{BUILT}{before}nn.utils.clip_grad_norm_({parameters}, max_norm=1.0)\n"
-    check_manual(text, "FSDP503", "FSDP's own method clips all parameters: `m.clip_grad_norm_(...)` takes the norm")
+    check_manual(text, "FSDP503", "FSDP's own method clips all parameters: use `m.clip_grad_norm_(...)`")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_class_that_is_not_seen_from_the_call_is_reported() -> None:
             with self.m.summon_full_params():
                 pass
     """
-    check_manual(text, "FSDP505", "hand it `self.m`")
+    check_manual(text, "FSDP505", "pass `self.m`")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_full_parameters_of_others_or_with_a_module_are_left_alone(text: str) ->
 
 def test_a_parameter_that_is_annotated_as_an_fsdp_model_is_reported() -> None:
     text = FSDP + "from torch import nn\ndef step(m: {}, n: int):\n    " + CLIP
-    check_manual(text.format("FSDP"), "FSDP503", "unless it is built with NO_SHARD")
+    check_manual(text.format("FSDP"), "FSDP503", "this holds unless the model is built with NO_SHARD")
     for annotation in ("Optional[FSDP]", "nn.Module", "'FSDP | None'"):
         check_noop(text.format(annotation), "FSDP503")
     check_noop(text.format("FSDP").replace("    nn.", "    m = other(m)\n    nn."), "FSDP503")

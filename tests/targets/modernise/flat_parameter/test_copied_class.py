@@ -35,7 +35,7 @@ def test_a_copy_is_told_once_and_by_the_rules_beside_fsdp() -> None:
     assert [(one.code, one.line) for one in found] == [("FSDP305", 7), ("FSDP811", 14)]
     assert (found[0].severity, found[0].applicability) == (Severity.BREAKS, Applicability.MANUAL)
     assert found[0].message == (
-        "this is a copy of torch's FSDP class, which fits the private modules of one torch release only"
+        "this file is a copy of torch's FSDP class, which works with the private modules of one torch release only"
     )
     check_manual(COPY, "FSDP305", "use torch's own class")
 

@@ -31,7 +31,7 @@ def test_the_factor_is_renamed_where_every_release_has_the_new_name() -> None:
 
 
 def test_the_factor_is_a_hint_while_older_releases_are_supported() -> None:
-    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "no other name before torch 2.8", torch=">=2.6")
+    check_manual(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", "the new name needs torch>=2.8", torch=">=2.6")
     (found,) = lint(f"m.{OLD_FACTOR}(2.0)\n", "FSDP510", ">=2.6")
     assert found.severity is Severity.HINT
 
@@ -76,7 +76,7 @@ def test_setters_without_a_second_position_are_left_alone(text: str) -> None:
 
 
 def test_a_setter_of_an_unknown_library_is_reported() -> None:
-    check_manual("m.set_requires_all_reduce(x, False)\n", "FSDP511", "nothing of FSDP2 is imported")
+    check_manual("m.set_requires_all_reduce(x, False)\n", "FSDP511", "this file imports nothing of FSDP2")
 
 
 def test_torch_2_3_takes_the_position() -> None:

@@ -45,9 +45,9 @@ def test_a_check_that_is_false_gives_way_to_its_else() -> None:
 @pytest.mark.parametrize(
     ("check", "fate"),
     [
-        (OLD_TORCH, f"`{OLD_TORCH}` is always false: its body never runs"),
-        (NEW_TORCH, f"`{NEW_TORCH}` is always true: its else never runs"),
-        (f"({OLD_TORCH}\n        or {OLDER_TORCH})", "this condition is always false: its body never runs"),
+        (OLD_TORCH, f"`{OLD_TORCH}` is always false; its body never runs"),
+        (NEW_TORCH, f"`{NEW_TORCH}` is always true; its else never runs"),
+        (f"({OLD_TORCH}\n        or {OLDER_TORCH})", "this condition is always false; its body never runs"),
     ],
 )
 def test_the_message_says_what_never_runs(check: str, fate: str) -> None:
@@ -120,10 +120,10 @@ def test_the_message_says_what_the_check_comes_to() -> None:
     text = program(f"if {NEW_TORCH}:\n    a = 1\nelse:\n    a = 2\n")
     (finding,) = lint(text, CODE, ">=2.2")
     assert finding.message == (
-        'on torch>=2.2 `Version(torch.__version__) >= Version("2.0")` is always true: its else never runs'
+        'on torch>=2.2 `Version(torch.__version__) >= Version("2.0")` is always true; its else never runs'
     )
     assert finding.severity.value == "hint"
-    assert finding.reason == "the code for an older torch goes"
+    assert finding.reason == "the code for older torch releases is removed"
 
 
 def test_a_patch_release_that_is_not_known_may_still_run_an_arm() -> None:
@@ -160,7 +160,7 @@ def test_inside_a_dead_arm_nothing_more_is_said() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (f"if {OLD_TORCH}:\n    a = 1\n", "nothing takes its place"),
+        (f"if {OLD_TORCH}:\n    a = 1\n", "nothing replaces the statement"),
         (f"if OLD and {OLD_TORCH}:\n    a = 1\nelse:\n    a = 2\n", "more than the torch version"),
         (f"if {OLD_TORCH}:\n    a = 1\nelif OLD:\n    a = 2\n", "elif chain"),
         (f"if OLD:\n    a = 1\nelif {OLD_TORCH}:\n    a = 2\nelse:\n    a = 3\n", "elif chain"),
@@ -169,8 +169,14 @@ def test_inside_a_dead_arm_nothing_more_is_said() -> None:
         (f"if {OLD_TORCH}:\n    a = 1\n# then\nelse:\n    a = 2\n", "comments"),
         (f"if {OLD_TORCH}:\n    a = 1\nelse:\n    # far above\n\n    a = 2\n", "comments"),
         (f"if not {OLD_TORCH}:\n    a = 1\nelse:\n    a = 2  # old\n", "comments"),
-        (f"def f():\n    if {OLD_TORCH}:\n        yield 1\n    else:\n        return\n", "shapes the function"),
-        (f"def f():\n    if {OLD_TORCH}:\n        global a\n    else:\n        a = 1\n", "shapes the function"),
+        (
+            f"def f():\n    if {OLD_TORCH}:\n        yield 1\n    else:\n        return\n",
+            "declares names of the function",
+        ),
+        (
+            f"def f():\n    if {OLD_TORCH}:\n        global a\n    else:\n        a = 1\n",
+            "declares names of the function",
+        ),
     ],
 )
 def test_what_is_left_to_people(body: str, reason: str) -> None:

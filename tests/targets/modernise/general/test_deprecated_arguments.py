@@ -30,7 +30,11 @@ def test_what_older_planners_read_stays_with_them() -> None:
     check_manual(before, CODE, "before 2.3")
     check_transformed(before, f"{PLANNER}planner = dcp.DefaultSavePlanner()\n", CODE, torch=">=2.3")
     check_noop(before, CODE, torch=">=2.1,<2.3")
-    check_manual(f"{PLANNER}planner = dcp.DefaultSavePlanner(dedup_replicated_tensors=f())\n", CODE, "computing it")
+    check_manual(
+        f"{PLANNER}planner = dcp.DefaultSavePlanner(dedup_replicated_tensors=f())\n",
+        CODE,
+        "unless its value has side effects",
+    )
 
 
 @pytest.mark.parametrize("function", ["get_state_dict", "get_model_state_dict", "get_optimizer_state_dict"])
@@ -51,14 +55,14 @@ def test_state_dicts_of_submodules(function: str) -> None:
     ],
 )
 def test_state_dicts_by_modules(call: str) -> None:
-    check_manual(f"{STATE_DICT}set_model_state_dict, set_state_dict\n{call}\n", CODE, "in front of each key")
+    check_manual(f"{STATE_DICT}set_model_state_dict, set_state_dict\n{call}\n", CODE, "before each key")
 
 
 def test_a_dict_by_modules_that_has_a_name() -> None:
     check_manual(
         f"{STATE_DICT}set_model_state_dict\nparts = {{model.encoder: state}}\nset_model_state_dict(model, parts)\n",
         CODE,
-        "in front of each key",
+        "before each key",
     )
 
 

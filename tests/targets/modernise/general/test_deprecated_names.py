@@ -16,13 +16,24 @@ def test_the_newest_supported_release_decides() -> None:
     text = DIST + "dist.all_gather_into_tensor(a, b)\n"
     check_noop(text, "FSDP610", torch=">=2.1")
     check_noop(text, "FSDP610", torch=">=2.1,<2.13")
-    check_manual(text, "FSDP610", "torch points to `torch.distributed.all_gather_single`", torch=">=2.1,<2.15")
+    check_manual(
+        text,
+        "FSDP610",
+        "torch recommends `torch.distributed.all_gather_single`: check whether it is equivalent",
+        torch=">=2.1,<2.15",
+    )
 
 
 def test_a_name_is_said_where_it_is_imported_if_it_is_used() -> None:
     text = "from torch.distributed.distributed_c10d import _set_pg_timeout\n"
     check_noop(text, "FSDP610", torch=">=2.3")
-    expected = [(1, "deprecated", "torch points to `torch.distributed.set_timeout`")]
+    expected = [
+        (
+            1,
+            "deprecated",
+            "torch recommends `torch.distributed.set_timeout`: check whether it is equivalent",
+        )
+    ]
     assert found(text + "_set_pg_timeout(t)\n", ">=2.3") == expected
     check_noop(text + "_set_pg_timeout(t)\n", "FSDP610", torch=">=2.3,<2.14")
 
@@ -110,7 +121,7 @@ def test_what_gives_a_warning_to_others_does_not_warn_itself() -> None:
 def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
     head = "import torch.distributed as dist\nfrom torch.distributed import distributed_c10d\n"
     (told,) = lint(head + "getattr(distributed_c10d, '_set_pg_timeout')(timeout)\n", "FSDP610", ">=2.3")
-    assert "_set_pg_timeout` warns since torch 2.14" in told.message
+    assert "_set_pg_timeout` is deprecated since torch 2.14" in told.message
     assert lint(head + "f = getattr(distributed_c10d, '_set_pg_timeout', None)\n", "FSDP610", ">=2.3") == ()
     # Another rule speaks of this one.
     assert lint(head + "f = getattr(dist, '_all_gather_base')\n", "FSDP610") == ()
@@ -120,10 +131,12 @@ def test_a_name_that_getattr_reads_warns_as_an_attribute_does() -> None:
 def test_modules_that_the_data_does_not_read_warn_too(module: str) -> None:
     text = f"from {module} import all_gather, gather\nall_gather(x)\ngather(x)\n"
     new = "torch.distributed._functional_collectives.all_gather_single"
-    expected = f"torch points to `{new}`, which gives one tensor instead of a tuple"
+    expected = f"torch recommends `{new}`, which gives one tensor instead of a tuple: check whether it is equivalent"
     ((line, severity, reason),) = found(text)
     assert (line, severity, reason) == (1, "deprecated", expected)
-    assert [finding.message for finding in lint(text, "FSDP610")] == [f"`{module}.all_gather` warns since torch 2.12"]
+    assert [finding.message for finding in lint(text, "FSDP610")] == [
+        f"`{module}.all_gather` is deprecated since torch 2.12"
+    ]
     check_noop(text, "FSDP610", torch=">=2.1,<2.12")
 
 
@@ -143,7 +156,7 @@ def test_symmetric_memory_needs_no_call_any_more() -> None:
 )
 def test_sharded_tensors_that_are_resharded(text: str) -> None:
     (finding,) = lint(text, "FSDP610")
-    assert finding.message.endswith("ShardedTensor.reshard` warns since torch 2.1")
+    assert finding.message.endswith("ShardedTensor.reshard` is deprecated since torch 2.1")
     assert finding.reason == 'torch says "Please use DTensor instead and we are deprecating ShardedTensor"'
 
 

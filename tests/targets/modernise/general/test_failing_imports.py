@@ -29,8 +29,8 @@ def test_the_package_of_nightlies_is_replaced_by_the_released_one(text: str) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f"from {OLD}.utils import chunk_and_pad\n", "see what it is now"),
-        (f"from {OLD}.flatten_params_wrapper import FlattenParamsWrapper\n", "see what it is now"),
+        (f"from {OLD}.utils import chunk_and_pad\n", "find its successor"),
+        (f"from {OLD}.flatten_params_wrapper import FlattenParamsWrapper\n", "find its successor"),
         (f"import {OLD}.wrap\n", f"import it from `{NEW}`"),
         ("from torch.distributed import _fsdp\n", f"import it from `{NEW}`"),
         (f"import os, {OLD} as fsdp\n", f"import it from `{NEW}`"),
@@ -66,7 +66,7 @@ def test_an_attempt_that_no_supported_torch_lets_succeed_is_told_with_the_new_pl
 def test_without_another_place_it_is_a_hint() -> None:
     name = "_clear_grads_if_needed"
     text = attempt(f"from torch.distributed.fsdp._runtime_utils import {name} as wrapper", "wrapper = None")
-    check_manual(text, ATTEMPT, "drop the attempt", torch=">=2.1")
+    check_manual(text, ATTEMPT, "remove the `try`", torch=">=2.1")
     assert [one.severity for one in lint(text, ATTEMPT, ">=2.1")] == [Severity.HINT]
     check_noop(text, ATTEMPT, torch=">=2.0")
 

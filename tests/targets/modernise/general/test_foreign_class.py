@@ -27,13 +27,13 @@ USE = "FSDP.full_optim_state_dict(model, optim)\n"
 def test_a_class_from_a_library_is_told_once_a_file(text: str, name: str, line: int) -> None:
     (found,) = lint(text + USE, CODE)
     assert (found.severity, found.line, found.fix) == (Severity.HINT, line, None)
-    assert found.message == f"`{name}` is not found in the project: what is done with it here is not checked"
+    assert found.message == f"`{name}` is not part of the project: the use of FSDP is not checked here"
     assert found.reason == "if it is torch's class, import `FullyShardedDataParallel` from `torch.distributed.fsdp`"
 
 
 def test_several_libraries_stand_in_one_hint() -> None:
     (found,) = lint(f"try:\n    from one import FSDP\nexcept ImportError:\n    from two import FSDP\n{USE}", CODE)
-    assert found.message.startswith("`one.FSDP` and `two.FSDP` are not found in the project: ")
+    assert found.message.startswith("`one.FSDP` and `two.FSDP` are not part of the project: ")
 
 
 @pytest.mark.parametrize(

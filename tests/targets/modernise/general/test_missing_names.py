@@ -20,12 +20,12 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
     ("text", "message"),
     [
         (NEW, "`torch.distributed.fsdp.fully_shard` is new in torch 2.6"),
-        (GONE, "`torch.distributed.fsdp._runtime_utils._clear_grads_if_needed` is gone since torch 2.1"),
+        (GONE, "`torch.distributed.fsdp._runtime_utils._clear_grads_if_needed` is removed in torch 2.1"),
         ("import torch.distributed.device_mesh as m", "`torch.distributed.device_mesh` is new in torch 2.2"),
         ("import torch.distributed.device_mesh", "`torch.distributed.device_mesh` is new in torch 2.2"),
         (
             "from torch.distributed.tensor.parallel import SequenceParallel",
-            "`torch.distributed.tensor.parallel.SequenceParallel` is missing in torch 2.2",
+            "`torch.distributed.tensor.parallel.SequenceParallel` is not available in torch 2.2",
         ),
         (
             "from torch.distributed.fsdp import fully_shard, FSDPModule",
@@ -33,7 +33,7 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
         ),
         (
             "from torch.distributed.checkpoint._hf_storage import _HuggingFaceStorageReader",
-            "`torch.distributed.checkpoint._hf_storage` is in torch 2.7 only",
+            "`torch.distributed.checkpoint._hf_storage` is available in torch 2.7 only",
         ),
         (
             "import torch.distributed as dist\nx = dist._composable.contract.Nothing, dist.init_device_mesh",
@@ -41,11 +41,11 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
         ),
         (
             "from torch.distributed import fsdp\nx = fsdp._optim_utils._all_gather_optim_state",
-            "`torch.distributed.fsdp._optim_utils._all_gather_optim_state` is gone since torch 2.2",
+            "`torch.distributed.fsdp._optim_utils._all_gather_optim_state` is removed in torch 2.2",
         ),
         (
             "from importlib import import_module\nimport_module('torch.distributed.fsdp._symbolic_trace')",
-            "`torch.distributed.fsdp._symbolic_trace` is gone since torch 2.0",
+            "`torch.distributed.fsdp._symbolic_trace` is removed in torch 2.0",
         ),
     ],
 )
@@ -77,9 +77,9 @@ def test_the_place_is_the_name_or_the_whole_import_for_several() -> None:
 
 def test_the_reason_says_from_where_on_it_works_or_what_else_there_is() -> None:
     (new,) = lint(NEW, "FSDP600")
-    assert new.reason == "look for it before it is used, or support torch>=2.6 only"
+    assert new.reason == "check that it exists before using it, or require torch>=2.6"
     (gone,) = lint(GONE, "FSDP600")
-    assert gone.reason == "torch 2.15 has nothing of this name: do without it"
+    assert gone.reason == "torch 2.15 has nothing of this name: remove the use"
     (elsewhere,) = lint(
         "from torch.cuda.amp.grad_scaler import _refresh_per_optimizer_state\n" + NEW, "FSDP600", ">=2.6"
     )
@@ -242,7 +242,7 @@ def test_the_range_decides(torch: str, expected: list[str]) -> None:
 def test_members_of_a_mesh_are_told_with_their_successors() -> None:
     text = "from torch.distributed._tensor import DeviceMesh\nmesh = DeviceMesh('cuda', ranks)\nmesh.{0}\n"
     for member, reason in (
-        ("get_coordinate_on_dim(0)", "`get_local_rank(mesh_dim)` is the rank along one dimension"),
+        ("get_coordinate_on_dim(0)", "use `get_local_rank(mesh_dim)`, the rank along one dimension"),
         ("all_reduce(x)", "call `dist.all_reduce` with `group=mesh.get_group(mesh_dim)`"),
     ):
         (finding,) = lint(text.format(member), "FSDP600")
@@ -253,7 +253,7 @@ def test_members_of_a_mesh_are_told_with_their_successors() -> None:
 def test_members_of_the_registry_of_meshes_are_told_with_their_successors() -> None:
     text = "from torch.distributed.device_mesh import _mesh_resources\nroot = _mesh_resources.get_parent_mesh(mesh)\n"
     (finding,) = lint(text, "FSDP600", ">=2.2")
-    assert finding.message.endswith("._MeshEnv.get_parent_mesh` is gone since torch 2.5")
+    assert finding.message.endswith("._MeshEnv.get_parent_mesh` is removed in torch 2.5")
     assert "get_root_mesh" in (finding.reason or "")
     warned = lint(text.replace("get_parent_mesh", "get_root_mesh"), "FSDP610", ">=2.5")
     assert [one.line for one in warned] == [2]
@@ -275,7 +275,7 @@ def test_an_attribute_that_became_a_property_is_not_judged(member: str) -> None:
 
 def test_a_name_that_getattr_reads_is_as_good_as_an_attribute() -> None:
     head = "from torch.distributed import fsdp\n"
-    message = "`torch.distributed.fsdp._symbolic_trace` is gone since torch 2.0"
+    message = "`torch.distributed.fsdp._symbolic_trace` is removed in torch 2.0"
     assert found(head + "m = getattr(fsdp, '_symbolic_trace')\n") == [("breaks", message)]
     check_noop(head + "m = getattr(fsdp, '_symbolic_trace', None)\n", "FSDP600")
     check_noop(head + "m = getattr(fsdp, '_symbolic_trace') if hasattr(fsdp, '_symbolic_trace') else None\n", "FSDP600")
@@ -292,11 +292,11 @@ def test_an_item_of_a_namespace_is_as_good_as_an_attribute(read: str) -> None:
 
 def test_a_member_of_an_enum_may_be_new() -> None:
     text = "from torch.distributed.fsdp import ShardingStrategy as S\ns = S['HYBRID_SHARD']\n"
-    check_manual(text, "FSDP600", "support torch>=2.0", torch=">=1.13")
+    check_manual(text, "FSDP600", "require torch>=2.0", torch=">=1.13")
     check_noop(text, "FSDP600", torch=">=2.0")
     caught = text.replace("s = ", "try:\n    s = ") + "except {}:\n    s = None\n"
     check_noop(caught.format("KeyError"), "FSDP600", torch=">=1.13")
-    check_manual(caught.format("AttributeError"), "FSDP600", "support torch>=2.0", torch=">=1.13")
+    check_manual(caught.format("AttributeError"), "FSDP600", "require torch>=2.0", torch=">=1.13")
 
 
 def test_what_getattr_reads_off_a_module_that_is_gone_is_told_of_the_module_alone() -> None:
@@ -309,7 +309,7 @@ def test_names_of_one_import_are_told_together_only_where_the_same_became_of_the
     messages = [found.message for found in lint(text, "FSDP600", ">=2.1,<2.2")]
     assert messages == [
         "`torch.distributed.distributed_c10d._set_pg_timeout` is new in torch 2.3",
-        "`torch.distributed.distributed_c10d._check_for_nccl_backend` is gone since torch 2.1",
+        "`torch.distributed.distributed_c10d._check_for_nccl_backend` is removed in torch 2.1",
     ]
 
 
@@ -333,16 +333,16 @@ def test_a_finding_about_an_expression_does_not_speak_for_the_names_in_it(
 @pytest.mark.parametrize("name", ["save", "async_save", "FsspecWriter"])
 def test_what_a_torch_lacks_is_missing_under_the_old_name_of_the_package_too(name: str) -> None:
     text = f"import torch.distributed._shard.checkpoint as dist_cp\n\ndef f(x):\n    dist_cp.{name}(x)\n"
-    check_manual(text, "FSDP600", "look for it before it is used")
+    check_manual(text, "FSDP600", "check that it exists before using it")
     check_noop(text.replace(f".{name}(", ".FileSystemWriter("), "FSDP600")
 
 
 def test_what_a_rule_says_of_one_name_of_an_import_is_not_said_of_the_others() -> None:
     text = "from torch.distributed.fsdp.flat_param import HandleConfig, FlatParameter\n"
     assert [finding.code for finding in lint_source(text, torch=">=2.2")] == ["FSDP600", "FSDP303"]
-    assert found(text, ">=2.2") == [("breaks", "`torch.distributed.fsdp.flat_param` is gone since torch 2.2")]
+    assert found(text, ">=2.2") == [("breaks", "`torch.distributed.fsdp.flat_param` is removed in torch 2.2")]
 
 
 def test_a_place_to_import_from_is_a_module() -> None:
     text = "from torch.distributed.device_mesh import DeviceMesh\n"
-    check_manual(text, "FSDP600", "take it from `torch.distributed._tensor`, where")  # not from a class that has one
+    check_manual(text, "FSDP600", "import it from `torch.distributed._tensor`, where")  # not from a class that has one

@@ -31,13 +31,13 @@ def test_names_and_modules_lose_the_second_wrapper(before: str, after: str) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f'x = name.startswith("{BOTH}.")\n', "one after the other"),
-        (f'x = name.replace("{BOTH}.", "", 1)\n', "one after the other"),
-        (f'x = name.replace("{BOTH}", "")\n', "one after the other"),
-        (f"x = name.replace(old='{BOTH}.', new='')\n", "one after the other"),
-        (f'x = f"{BOTH}.{{name}}"\n', "one after the other"),
-        (f"model.{BOTH} = 1\n", "cannot be set"),
-        ("x = (model._fsdp_wrapped_module\n     ._fpw_module)\n", "unusual way"),
+        (f'x = name.startswith("{BOTH}.")\n', "if torch 1.x is supported, then"),
+        (f'x = name.replace("{BOTH}.", "", 1)\n', "if torch 1.x is supported, then"),
+        (f'x = name.replace("{BOTH}", "")\n', "if torch 1.x is supported, then"),
+        (f"x = name.replace(old='{BOTH}.', new='')\n", "if torch 1.x is supported, then"),
+        (f'x = f"{BOTH}.{{name}}"\n', "if torch 1.x is supported, then"),
+        (f"model.{BOTH} = 1\n", "cannot be assigned"),
+        ("x = (model._fsdp_wrapped_module\n     ._fpw_module)\n", "not written as a plain"),
     ],
 )
 def test_other_uses_are_reported(text: str, reason: str) -> None:
@@ -89,10 +89,10 @@ def test_the_second_dot_behind_the_checkpoint_prefix_goes(before: str, after: st
 @pytest.mark.parametrize(
     ("rest", "reason"),
     [
-        ("x = f'{_CHECKPOINT_PREFIX}.'\n", "in an f-string"),
-        ("x = f'{_CHECKPOINT_PREFIX}.weight'\n", "in an f-string"),
-        ("x = _CHECKPOINT_PREFIX + '.weight'\n", "take the dot"),
-        ("x = (_CHECKPOINT_PREFIX  # no dot\n     + '.')\n", "take the dot"),
+        ("x = f'{_CHECKPOINT_PREFIX}.'\n", "inside an f-string"),
+        ("x = f'{_CHECKPOINT_PREFIX}.weight'\n", "inside an f-string"),
+        ("x = _CHECKPOINT_PREFIX + '.weight'\n", "remove the dot"),
+        ("x = (_CHECKPOINT_PREFIX  # no dot\n     + '.')\n", "remove the dot"),
     ],
 )
 def test_a_dot_that_is_part_of_more_is_reported(rest: str, reason: str) -> None:
@@ -122,7 +122,7 @@ def test_up_to_torch_1_13_the_dot_is_wanted() -> None:
 
 
 def test_the_inner_prefix_alone_matches_nothing_either() -> None:
-    check_manual("def f(n):\n    return n.replace('_fpw_module.', '')\n", "FSDP606", "one after the other")
+    check_manual("def f(n):\n    return n.replace('_fpw_module.', '')\n", "FSDP606", "if torch 1.x is supported, then")
     check_noop("def f(n):\n    return n.replace('_fpw_module.', '').replace('_fsdp_wrapped_module.', '')\n", "FSDP606")
 
 

@@ -95,7 +95,7 @@ def test_several_handles_for_a_function_that_takes_one_break(call: str) -> None:
     assert (found.severity, found.applicability) == (Severity.BREAKS, Applicability.MANUAL)
     assert found.message == (
         "`torch.distributed.fsdp._runtime_utils._reshard` takes one handle since torch 2.1, "
-        "and took a list of handles before"
+        "and a list of handles before"
     )
     check_noop(text, "FSDP611", torch=">=2.0,<2.1")
 
@@ -119,7 +119,7 @@ def test_one_handle_is_right(call: str) -> None:
 def test_a_member_of_a_model_built_here_breaks(member: Member) -> None:
     (finding,) = lint(f"{BUILT}x = model.{member.name}\n", "FSDP611")
     assert finding.severity is Severity.BREAKS
-    assert finding.message == f"FSDP has no `{member.name}` since torch {member.removed}"
+    assert finding.message == f"`{member.name}` of FSDP was removed in torch {member.removed}"
     check_noop(f"{BUILT}x = model.{member.name}\n", "FSDP611", torch=f"<{member.removed}")
 
 

@@ -25,23 +25,23 @@ def found(text: str, torch: str = ">=2.1") -> list[tuple[str, str]]:
     [
         (
             f"{FSDP}def f(m, mesh):\n    return FSDP(m, device_mesh=mesh)\n",
-            "`FullyShardedDataParallel` of torch 2.1 takes no `device_mesh`",
-            "check the version, or support torch>=2.2 only",
+            "`FullyShardedDataParallel` of torch 2.1 has no parameter `device_mesh`",
+            "check the version, or require torch>=2.2",
         ),
         (
             f"{PARALLEL}def f(*a):\n    return parallelize_module(m, mesh, plan, tp_mesh_dim=1)\n",
-            "`parallelize_module` of torch 2.3 to 2.15 takes no `tp_mesh_dim`",
-            "it takes `module`, `device_mesh`, `parallelize_plan`, `src_data_rank`: write the call for torch 2.15",
+            "`parallelize_module` of torch 2.3 to 2.15 has no parameter `tp_mesh_dim`",
+            "it accepts `module`, `device_mesh`, `parallelize_plan`, `src_data_rank`: change the call for torch 2.15",
         ),
         (
             f"{PARALLEL}def f(*a):\n    return parallelize_module(m, mesh, plan, 1)\n",
-            "`parallelize_module` of torch 2.3 to 2.15 takes 3 positional arguments and not 4",
-            "write the call for torch 2.15",
+            "`parallelize_module` of torch 2.3 to 2.15 accepts 3 positional arguments, not 4",
+            "change the call for torch 2.15",
         ),
         (
             "from torch.distributed.distributed_c10d import _object_to_tensor\ndef f(x):\n    _object_to_tensor(x)\n",
-            "`_object_to_tensor` of torch 2.1 to 2.15 also needs `device`",
-            "it takes `obj`, `device`, `group`, `weights_only`: write the call for torch 2.15",
+            "`_object_to_tensor` of torch 2.1 to 2.15 requires `device`",
+            "it accepts `obj`, `device`, `group`, `weights_only`: change the call for torch 2.15",
         ),
     ],
 )
@@ -163,15 +163,15 @@ VARIABLE = (
         ("f(1, c=2)", NAMES, None),
         ("f(1, 2, c=3)", NAMES, None),
         ("f(1, b=2, c=3)", NAMES, None),
-        ("f(1, 2, 3, c=3)", NAMES, "takes 2 positional arguments and not 3"),
-        ("f(1, 2, b=2, c=3)", NAMES, "takes `b` in the place of a positional argument already"),
-        ("f(1)", NAMES, "also needs `c`"),
-        ("f(c=1)", NAMES, "also needs `a`"),
-        ("f(1, c=1, d=2)", NAMES, "takes no `d`"),
+        ("f(1, 2, 3, c=3)", NAMES, "accepts 2 positional arguments, not 3"),
+        ("f(1, 2, b=2, c=3)", NAMES, "gets `b` by position and by keyword"),
+        ("f(1)", NAMES, "requires `c`"),
+        ("f(c=1)", NAMES, "requires `a`"),
+        ("f(1, c=1, d=2)", NAMES, "has no parameter `d`"),
         ("f(1, 2, 3, c=1, d=2)", VARIABLE, None),
         ("f()", (), None),
-        ("f(1)", (), "takes 0 positional arguments and not 1"),
-        ("f(1, 2)", NAMES[1:2], "takes 1 positional argument and not 2"),
+        ("f(1)", (), "accepts 0 positional arguments, not 1"),
+        ("f(1, 2)", NAMES[1:2], "accepts 1 positional argument, not 2"),
     ],
 )
 def test_arguments_are_bound_as_python_binds_them(
@@ -202,7 +202,7 @@ MESH = "from torch.distributed.device_mesh import DeviceMesh, init_device_mesh\n
 )
 def test_a_method_of_a_mesh_is_judged_without_its_object(text: str) -> None:
     assert [finding.message for finding in lint(MESH + text, "FSDP500", ">=2.2")] == [
-        "`size` of torch 2.2 to 2.15 takes no `dim`"
+        "`size` of torch 2.2 to 2.15 has no parameter `dim`"
     ]
     check_noop(MESH + text.replace("dim=0", "0"), "FSDP500", torch=">=2.2")
 

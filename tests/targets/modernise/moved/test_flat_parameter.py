@@ -183,7 +183,7 @@ def test_a_module_is_replaced_by_the_package_where_only_flat_parameter_is_used(b
 def test_a_chain_follows_a_companion_where_one_module_always_has_it() -> None:
     text = "from torch.distributed import fsdp\n\nx = fsdp.{}.FlatParamHandle\n"
     check_transformed(text.format("flat_param"), text.format("_flat_param"), "FSDP303", torch=">=2.2")
-    check_manual(text.format("flat_param"), "FSDP303", "both places can be tried")
+    check_manual(text.format("flat_param"), "FSDP303", "so that the import can try both places")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_an_import_with_a_comment_moves_rather_than_goes() -> None:
         (
             f"from {PACKAGE}.flat_param import ParamInfo\n",
             ">=2.1",
-            f"`{PACKAGE}.flat_param.ParamInfo` is gone since torch 2.2: use `{PACKAGE}._flat_param.ParamInfo`",
+            f"`{PACKAGE}.flat_param.ParamInfo` is removed in torch 2.2: use `{PACKAGE}._flat_param.ParamInfo`",
         ),
         (
             f"from {PACKAGE}._flat_param import ParamInfo\n",

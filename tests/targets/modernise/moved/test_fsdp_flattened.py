@@ -27,7 +27,7 @@ def test_the_names_come_from_where_they_are(module: str) -> None:
     check_transformed(text.format(module), text.format("_common_utils"), "FSDP304")
     (finding,) = lint(text.format(module), "FSDP304")
     assert (finding.severity, finding.applicability) == (Severity.BREAKS, Applicability.SAFE)
-    assert "is gone since torch 2.0" in finding.message
+    assert "is removed in torch 2.0" in finding.message
 
 
 def test_names_of_other_rules_stay_in_the_import() -> None:

@@ -145,7 +145,7 @@ def test_while_the_old_place_works_everywhere_it_is_a_hint() -> None:
     assert (finding.severity, finding.applicability) == (Severity.HINT, Applicability.SAFE)
     assert "`DTensor`, `Shard`" in finding.message
     check_transformed(text, text.replace("_tensor", "tensor"), "FSDP601", torch=">=2.5")
-    check_manual(text, "FSDP601", "torch 2.4 does not have the new place yet", torch=">=2.1")
+    check_manual(text, "FSDP601", "torch 2.4 does not have the new one yet", torch=">=2.1")
 
 
 def test_a_hint_is_given_for_code_that_every_release_runs_only() -> None:
@@ -215,16 +215,20 @@ def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
     [
         (f"from {OLD_TENSOR} import debug\nf(debug)\n", "used as a module", ">=2.5"),
         (f"from {OLD_TENSOR}.debug import *\n", "a star import", ">=2.5"),
-        (f"import {OLD_TENSOR}.debug\n", "import what is needed", ">=2.1"),
-        ("import torch.distributed as d\nx = d._tensor.debug.CommDebugMode\n", "both places can be tried", ">=2.1"),
+        (f"import {OLD_TENSOR}.debug\n", "import the names that you use", ">=2.1"),
+        (
+            "import torch.distributed as d\nx = d._tensor.debug.CommDebugMode\n",
+            "so that the import can try both places",
+            ">=2.1",
+        ),
         (
             "import torch.distributed as d\nx = f'{d._tensor.debug.CommDebugMode}'\n",
-            "in an f-string",
+            "inside an f-string",
             ">=2.5",
         ),
         (
             f"import {FSDP} as f\nx = f._utils._apply_to_tensors\n",
-            "does not lead to `torch.distributed.utils._apply_to_tensors`",
+            "`torch.distributed.utils._apply_to_tensors` cannot be reached through",
             ">=2.1",
         ),
         (f"import os; from {OLD_TENSOR}.debug import CommDebugMode\n", "shares its line", ">=2.1"),
@@ -249,8 +253,8 @@ def test_the_place_in_between_is_taken_where_more_releases_have_it() -> None:
         ),
         ("from torch.distributed._composable import fully_shard\n", "another function", ">=2.1"),
         ("from torch.distributed.tensor.parallel.fsdp import enable_2d_with_fsdp\n", "mesh['dp']", ">=2.1"),
-        (f"import {COMPOSABLE}.fully_shard as f\nf(model)\n", "is no module", ">=2.6"),
-        (f"import {OLD_TENSOR}.experimental.local_map as f\nf(model)\n", "is no module", ">=2.6"),
+        (f"import {COMPOSABLE}.fully_shard as f\nf(model)\n", "is not a module", ">=2.6"),
+        (f"import {OLD_TENSOR}.experimental.local_map as f\nf(model)\n", "is not a module", ">=2.6"),
     ],
 )
 def test_what_cannot_be_rewritten_is_reported_with_the_reason(text: str, reason: str, torch: str) -> None:
@@ -296,7 +300,7 @@ def test_a_name_whose_parameters_changed_is_moved_on_request_only() -> None:
     text = f"from {COMPOSABLE}._fsdp_param import FSDPParam\n"
     (finding,) = lint(text, "FSDP602", ">=2.6")
     assert finding.applicability is Applicability.UNSAFE
-    assert "takes other arguments" in (finding.reason or "")
+    assert "has other parameters" in (finding.reason or "")
     check_transformed(
         text, f"from {FSDP}._fully_shard._fsdp_param import FSDPParam\n", "FSDP602", unsafe=True, torch=">=2.6"
     )
@@ -342,7 +346,7 @@ def test_the_first_fully_shard_is_never_taken_for_the_second(text: str, torch: s
 def test_only_type_checkers_see_it_is_a_hint_without_a_guard() -> None:
     text = f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {OLD_TENSOR}.debug import CommDebugMode\n"
     assert severities(text, "FSDP601") == [("FSDP601", "hint")]
-    check_manual(text, "FSDP601", "only a type checker sees")
+    check_manual(text, "FSDP601", "for type checkers only")
     check_transformed(text, text.replace("_tensor", "tensor"), "FSDP601", torch=">=2.5")
 
 
@@ -433,11 +437,11 @@ def test_a_moved_name_that_getattr_reads_is_told_at_its_string() -> None:
 
 def test_a_stand_in_that_others_may_take_from_here_stays() -> None:
     text = f"import {OLD_TENSOR} as dt\n"
-    check_manual(text, "FSDP601", "`dt` is not used here", ">=2.1")
+    check_manual(text, "FSDP601", "this file does not use `dt`", ">=2.1")
     check_transformed(
         f"def f():\n    {text}", f"def f():\n    import {TENSOR} as dt\n", "FSDP601", torch=">=2.5"
     )  # nobody takes it from there
-    check_manual(f"def f():\n    global dt\n    {text}", "FSDP601", "`dt` is not used here", ">=2.1")
+    check_manual(f"def f():\n    global dt\n    {text}", "FSDP601", "this file does not use `dt`", ">=2.1")
     check_transformed(f"{text}dt.DTensor\n", f"import {TENSOR} as dt\ndt.DTensor\n", "FSDP601", torch=">=2.5")
 
 
@@ -463,7 +467,9 @@ def test_a_plain_import_moves_with_the_chains_that_only_patch_something() -> Non
     ],
 )
 def test_a_module_that_the_file_patches_stays(text: str) -> None:
-    check_manual(text, "FSDP605", "the file replaces what `torch.distributed._sharded_tensor` has", torch=">=2.2")
+    check_manual(
+        text, "FSDP605", "the file replaces an attribute of `torch.distributed._sharded_tensor`", torch=">=2.2"
+    )
 
 
 @pytest.mark.parametrize("head", [f"import {OLD_TENSOR}\n", "import torch\n"])

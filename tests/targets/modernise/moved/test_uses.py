@@ -11,7 +11,7 @@ from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 from tests.rules.checks import check_manual, check_noop, check_transformed, lint
 
-TOGETHER = "change all its uses together"
+TOGETHER = "change all uses together"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_line_of_the_use_as_a_value_is_named() -> None:
 
 def test_members_that_only_the_old_class_has_are_named() -> None:
     text = "import torch.distributed as dist\nx = dist.reduce_op.__members__\n"
-    check_manual(text, "FSDP812", "only `reduce_op.SUM`")
+    check_manual(text, "FSDP812", "only members such as `reduce_op.SUM`")
 
 
 def test_a_test_for_the_type_of_a_region_follows_its_calls() -> None:
@@ -184,7 +184,7 @@ def test_fsdp2_is_imported_from_where_older_releases_have_it() -> None:
 
 def test_a_private_place_that_every_release_has_is_named() -> None:
     text = "from torch.distributed.checkpoint import FsspecWriter\n"
-    check_manual(text, "FSDP600", "take it from `torch.distributed.checkpoint._fsspec_filesystem`", torch=">=2.1")
+    check_manual(text, "FSDP600", "import it from `torch.distributed.checkpoint._fsspec_filesystem`", torch=">=2.1")
 
 
 @pytest.mark.parametrize(

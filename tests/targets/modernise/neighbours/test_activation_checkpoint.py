@@ -106,7 +106,7 @@ def test_what_the_renamed_module_lacks_too_is_gone() -> None:
     old = "torch.distributed.algorithms._checkpoint._checkpoint_wrapper"
     text = f"from {old} import checkpoint\n"
     check_noop(text, OLD_MODULE)
-    check_manual(text, "FSDP6", "do without it")
+    check_manual(text, "FSDP6", "remove the use")
 
 
 def test_the_default_of_checkpoint_is_written_out() -> None:

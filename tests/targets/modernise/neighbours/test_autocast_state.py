@@ -34,7 +34,7 @@ def test_the_device_becomes_an_argument(before: str, after: str) -> None:
     ("use", "reason"),
     [
         ("call(torch.get_autocast_gpu_dtype)", "only a call"),
-        ("torch.set_autocast_gpu_dtype(*given)", "not written out"),
+        ("torch.set_autocast_gpu_dtype(*given)", "does not write out its arguments"),
         ("from torch import get_autocast_gpu_dtype as dtype\ndtype()", "import `get_autocast_dtype`"),
     ],
 )

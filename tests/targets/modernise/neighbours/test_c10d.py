@@ -110,7 +110,7 @@ def test_a_patched_name_is_manual_and_a_taken_one_is_an_alias() -> None:
             pass
         """,
         BASES,
-        "a string here names it too",
+        "a string here names it, too",
     )
     check_transformed(
         "from torch.distributed import _all_gather_base\nall_gather_into_tensor = _all_gather_base\n",
@@ -131,7 +131,7 @@ def test_reduce_op_is_renamed_with_its_members_only() -> None:
         "from torch.distributed import ReduceOp\n\nOP = ReduceOp.MAX\n",
         OPS,
     )
-    check_manual("import torch.distributed as dist\ngetattr(dist.reduce_op, name)\n", OPS, "and the like")
+    check_manual("import torch.distributed as dist\ngetattr(dist.reduce_op, name)\n", OPS, "only members such as")
 
 
 def test_the_keyword_of_a_rank_is_renamed_too() -> None:
@@ -200,18 +200,18 @@ def test_a_name_that_getattr_reads_is_renamed_in_its_string() -> None:
 
 def test_a_string_of_getattr_is_left_to_the_reader_where_more_than_the_name_changes() -> None:
     head = "import torch.distributed as dist\n\n"
-    check_manual(head + "op = getattr(dist, 'reduce_op')\n", OPS, "only `reduce_op.SUM`")
+    check_manual(head + "op = getattr(dist, 'reduce_op')\n", OPS, "only members such as `reduce_op.SUM`")
     check_manual(
         head + "getattr(dist.distributed_c10d, '_get_global_rank')(group, rank=0)\n",
         RANKS,
-        "its arguments have other names",
+        "its parameters were renamed",
     )
     check_manual(head + "f = getattr(dist.distributed_c10d, '_get_global_rank')\n", RANKS, "is not only called")
-    check_manual(head + "f = getattr(dist, r'_all_gather_base')\n", BASES, "in an unusual way")
+    check_manual(head + "f = getattr(dist, r'_all_gather_base')\n", BASES, "not written as a plain")
     asked = "setattr(dist, '_all_gather_base', fake)\nf = getattr(dist, '_all_gather_base')\n"
-    check_manual(head + asked, BASES, "asks for or replaces the old name too")
+    check_manual(head + asked, BASES, "also tests for or assigns the old name")
     put = "dist._all_gather_base = fake\nf = getattr(dist, '_all_gather_base')\n"
-    check_manual(head + put, BASES, "asks for or replaces the old name too")
+    check_manual(head + put, BASES, "also tests for or assigns the old name")
     check_manual(head + "getattr(dist, 'all_reduce_multigpu')([a])\n", MULTIGPU, "one process per GPU")
 
 

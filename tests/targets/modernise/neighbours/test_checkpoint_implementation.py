@@ -31,7 +31,7 @@ def test_what_is_so_anyway_since_2_1_is_dropped() -> None:
 @pytest.mark.parametrize("value", ["True", "flag"])
 def test_a_reentrant_form_is_manual(value: str) -> None:
     text = f"{COMPOSABLE}checkpoint(m, use_reentrant={value})\n"
-    check_manual(text, "FSDP835", "no reentrant form")
+    check_manual(text, "FSDP835", "no reentrant implementation")
     assert [finding.severity for finding in lint(text, "FSDP835")] == [Severity.BREAKS]
     check_noop(text, "FSDP835", torch=">=2.0,<2.1")
 
@@ -48,7 +48,7 @@ def test_other_functions_of_the_name_are_left_alone() -> None:
 
 @pytest.mark.parametrize("call", ["checkpoint_wrapper(m)", "partial(checkpoint_wrapper, preserve_rng_state=False)"])
 def test_torchs_own_choice_is_a_hint_where_it_changed(call: str) -> None:
-    check_manual(f"{WRAP}f = {call}\n", "FSDP836", "to have one on all releases", torch=">=2.1")
+    check_manual(f"{WRAP}f = {call}\n", "FSDP836", "for the same behaviour on all releases", torch=">=2.1")
     check_noop(f"{WRAP}f = {call}\n", "FSDP836", torch=">=2.2")
 
 

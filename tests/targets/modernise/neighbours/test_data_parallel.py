@@ -21,7 +21,7 @@ def test_an_argument_without_effect_goes(argument: str) -> None:
 @pytest.mark.parametrize("value", ["False", "args.sync"])
 def test_what_nothing_takes_the_place_of_is_a_hint(value: str) -> None:
     text = f"{DDP}DDP(m, broadcast_buffers={value})\n"
-    check_manual(text, "FSDP815", "copies the buffers once at the start")
+    check_manual(text, "FSDP815", "copies the buffers once when the model is built")
     assert [finding.severity for finding in lint(text, "FSDP815")] == [Severity.HINT]
     check_noop(text, "FSDP815", torch=">=2.1,<2.13")
 
@@ -31,7 +31,7 @@ def test_a_comment_stays_and_a_call_is_not_dropped() -> None:
     check_transformed(f"{DDP}DDP(m, {before}\n", f"{DDP}DDP(m,{after}\n", "FSDP815")
     (found,) = lint(f"{DDP}DDP(m, {before}\n", "FSDP815")
     assert found.message.endswith("; the comment at `check_reduction` stays in the call")
-    check_manual(f"{DDP}DDP(m, check_reduction=f())\n", "FSDP815", "unless computing it")
+    check_manual(f"{DDP}DDP(m, check_reduction=f())\n", "FSDP815", "unless its value has side effects")
 
 
 def test_other_classes_and_files_without_torch_distributed_are_left_alone() -> None:

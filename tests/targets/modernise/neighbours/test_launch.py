@@ -27,7 +27,7 @@ def test_the_dashed_option_comes_first_in_the_quotes_of_the_other() -> None:
 
 def test_further_option_strings_are_manual() -> None:
     check_manual('p.add_argument("-r", "--local_rank")\n', OPTION, "first long option string")
-    check_manual('p.add_argument(r"--local_rank")\n', OPTION, "unusual way")
+    check_manual('p.add_argument(r"--local_rank")\n', OPTION, "not written as a plain")
 
 
 def test_an_option_with_the_dash_anywhere_in_the_file_is_enough() -> None:
@@ -126,7 +126,7 @@ def test_what_starts_the_launcher_is_reported(text: str) -> None:
 def test_a_text_that_tells_people_to_start_it_is_a_hint(text: str) -> None:
     (found,) = lint(text, LAUNCH)
     assert found.severity is Severity.HINT
-    assert found.message.startswith("this text tells people to start `torch.distributed.launch`")
+    assert found.message.startswith("this text names `torch.distributed.launch`")
     assert found.reason == "name `torchrun` instead"
 
 
@@ -153,4 +153,4 @@ def test_an_option_that_is_given_in_short_would_stand_for_both() -> None:
         "import torch.distributed.launch\nimport argparse\np = argparse.ArgumentParser()\n"
         "p.add_argument('--local_rank')\np.parse_args(['--local', '1'])\n"
     )
-    check_manual(text, "FSDP821", "in short")
+    check_manual(text, "FSDP821", "abbreviates the option")

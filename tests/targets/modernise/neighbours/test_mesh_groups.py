@@ -111,10 +111,10 @@ def test_the_old_name_of_another_class_is_left_alone(head: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("def f(mesh: DeviceMesh, dim=None):\n    return mesh.get_dim_groups(dim)\n", "where this is None"),
+        ("def f(mesh: DeviceMesh, dim=None):\n    return mesh.get_dim_groups(dim)\n", "if this is None"),
         ("def f(mesh: DeviceMesh):\n    return mesh.get_dim_groups\n", "the list of all"),
         ("def f(mesh: DeviceMesh, dims):\n    return mesh.get_dim_groups(*dims)\n", "the list of all"),
-        ("def f(mesh: DeviceMesh):\n    return mesh.get_dim_groups(  # all\n    )\n", "a comment stands in the call"),
+        ("def f(mesh: DeviceMesh):\n    return mesh.get_dim_groups(  # all\n    )\n", "a comment is inside the call"),
     ],
 )
 def test_what_may_be_either_is_manual(text: str, reason: str) -> None:

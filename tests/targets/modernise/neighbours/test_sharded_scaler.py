@@ -36,7 +36,7 @@ def test_what_may_be_either_is_manual() -> None:
 
 
 def test_a_device_in_front_breaks_older_releases_only() -> None:
-    check_manual(f'{IMPORT}ShardedGradScaler("cuda")\n', CODE, "knows no device")
+    check_manual(f'{IMPORT}ShardedGradScaler("cuda")\n', CODE, "pass no device before")
     check_noop(f'{IMPORT}ShardedGradScaler("cuda")\nShardedGradScaler(args.device)\n', CODE, ">=2.3")
 
 

@@ -166,7 +166,7 @@ def test_a_call_that_may_not_run_once_and_first_is_manual(statement: str, reason
         ("model, optim, foo=1", "`foo`"),
         ("model, optim, None, True, None, 1", "more arguments"),
         ("unwrap(model), optim", "twice"),
-        ("model, optim, list(make())", "would no longer be evaluated"),
+        ("model, optim, list(make())", "would not be evaluated any more"),
     ],
 )
 def test_arguments_that_cannot_be_followed_are_manual(arguments: str, reason: str) -> None:
@@ -259,11 +259,11 @@ def test_the_optimizer_is_followed_through_one_assignment() -> None:
         ("    return FSDP.scatter_full_optim_state_dict(osd, model)\n", "`optim` is a parameter of `load`"),
         (
             "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n    o = make(model)\n    o.load_state_dict(a)\n",
-            "`o` is only created after this call",
+            "`o` is created after this call",
         ),
         (
             "    a, o = FSDP.scatter_full_optim_state_dict(osd, model), optim\n    o.load_state_dict(a)\n",
-            "`o` is only created by the statement of this call",
+            "`o` is created by the statement of this call",
         ),
         (
             "    o = None\n    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
@@ -273,12 +273,12 @@ def test_the_optimizer_is_followed_through_one_assignment() -> None:
         (
             "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
             "    optim = make(model)\n    optim.load_state_dict(a)\n",
-            "bound anew",
+            "is reassigned",
         ),
         (
             "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n"
             "    optim.load_state_dict(a)\n    pg.load_state_dict(a)\n",
-            "more than one optimizer",
+            "several optimizers",
         ),
         (
             "    a = FSDP.scatter_full_optim_state_dict(osd, model)\n    model.load_state_dict(a)\n",
@@ -299,7 +299,7 @@ def test_a_helper_without_the_optimizer_says_that_nothing_is_loaded() -> None:
     check_manual(
         f"{IMPORT}\ndef load_optimizer(model, osd):\n    sharded = FSDP.scatter_full_optim_state_dict(osd, model)\n",
         "FSDP104",
-        "not visible in `load_optimizer` and the result is never used",
+        "`load_optimizer` has no visible optimizer and does not use the result",
     )
 
 
@@ -714,7 +714,7 @@ def test_a_group_in_the_place_of_the_optimizer_is_known_by_what_makes_it(group: 
 def test_what_stands_in_the_place_of_the_optimizer_is_the_one_that_gets_the_result() -> None:
     call = "FSDP.scatter_full_optim_state_dict(osd, model, None, {})"
     text = f"{IMPORT}\ndef load(model, optim, osd, world):\n    optim.load_state_dict({call})\n"
-    check_manual(text.format("world"), "FSDP104", "the result is loaded into `optim`, and not into `world`")
+    check_manual(text.format("world"), "FSDP104", "the result is loaded into `optim`, not into `world`")
     (wrapped,) = lint(text.format("optim.optimizer"), "FSDP104")
     assert wrapped.applicability is Applicability.SAFE
 
@@ -736,7 +736,7 @@ def test_an_optimizer_that_only_the_model_points_to_has_to_be_the_only_one(head:
         f"{IMPORT}\n{head}\n      a = FSDP.optim_state_dict(model, {paired})\n"
         "      b = FSDP.shard_full_optim_state_dict(osd, model)\n      return a, b\n"
     )
-    check_manual(text, "FSDP103", f"{other} may be meant as well as `{paired.replace(chr(34), chr(39))}`")
+    check_manual(text, "FSDP103", f"`{paired.replace(chr(34), chr(39))}` may be the optimizer, and so may {other}")
     (alone,) = lint(text.replace("d_opt, ", "").replace("self.d_opt", "self.b"), "FSDP103")
     assert (alone.fix is None) == ("[" in paired)
 

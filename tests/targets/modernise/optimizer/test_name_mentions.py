@@ -76,4 +76,4 @@ def test_what_a_star_import_may_bring_is_reported_with_the_doubt(module: str) ->
     text = f"from {module} import *\n\ndef save(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
     assert found(text) == [("FSDP101", Severity.DEPRECATED)]
     (finding,) = lint(text, "FSDP101")
-    assert "`FSDP` may be an FSDP module or class" in (finding.reason or "")
+    assert "whether `FSDP` is an FSDP module or class" in (finding.reason or "")

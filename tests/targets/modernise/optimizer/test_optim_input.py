@@ -31,7 +31,7 @@ def test_the_argument_goes_where_the_optimizer_is_passed(before: str, after: str
     check_transformed(safe, rekey(after), "FSDP106")
     check_transformed(rekey(before.format(given)), rekey(after), "FSDP106", unsafe=True)
     (found,) = lint(rekey(before.format(given)), "FSDP106")
-    assert found.reason == f"torch goes by `{given}`: where the optimizer has another order, ids change"
+    assert found.reason == f"torch uses the order of `{given}`: the ids change if the optimizer has another order"
 
 
 def test_what_the_optimizer_is_built_from_has_its_order() -> None:
@@ -48,9 +48,9 @@ def test_what_the_optimizer_is_built_from_has_its_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ("osd, kind, model, params", "without `optim=` the order of `model.parameters()` is assumed"),
-        ("osd, kind, model, params, None", "without `optim=` the order of `model.parameters()` is assumed"),
-        ("osd, kind, model, build(params), optim", "`build(params)` would no longer be evaluated"),
+        ("osd, kind, model, params", "torch assumes the order of `model.parameters()`"),
+        ("osd, kind, model, params, None", "torch assumes the order of `model.parameters()`"),
+        ("osd, kind, model, build(params), optim", "`build(params)` would not be evaluated any more"),
     ],
 )
 def test_what_the_argument_may_be_needed_for_is_manual(arguments: str, reason: str) -> None:

@@ -78,7 +78,7 @@ def test_what_a_state_is_loaded_into_is_judged_by_its_class_in_the_project(
     grow(tmp_path, {"wrappers.py": WRAPPERS, "resume.py": head + body})
     (found,) = [one for one in findings_of(tmp_path, "resume.py") if one.code == "FSDP104"]
     assert found.applicability is grade
-    assert grade is SAFE or "which is no optimizer" in (found.reason or "")
+    assert grade is SAFE or "which is not an optimizer" in (found.reason or "")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_callers_in_other_files_show_what_they_pass(tmp_path: Path) -> None:
     grow(tmp_path, {"wrappers.py": WRAPPERS, "resume.py": resume, "main.py": main})
     (found,) = [one for one in findings_of(tmp_path, "resume.py") if one.code == "FSDP104"]
     assert found.applicability is MANUAL
-    assert "is of the class `ScheduledOptim`, which is no optimizer" in (found.reason or "")
+    assert "is an instance of `ScheduledOptim`, which is not an optimizer" in (found.reason or "")
 
 
 SET = "FSDP.set_state_dict_type({}, StateDictType.SHARDED_STATE_DICT)"
@@ -163,7 +163,9 @@ def test_a_type_on_a_part_of_the_model_is_found_however_it_is_reached(lines: str
     ):
         (found,) = lint(text, "FSDP101")
         assert found.applicability is (SAFE if part is None else MANUAL)
-        assert part is None or f"`{part}`, a part of the model, has a state-dict type" in (found.reason or "")
+        assert part is None or f"`{part}` is a part of the model and has its own state-dict type" in (
+            found.reason or ""
+        )
 
 
 LITERAL = "FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)"

@@ -82,14 +82,14 @@ def test_what_an_argument_is_shows_in_its_annotation(parameters: str, right: str
 
 @pytest.mark.parametrize("arguments", ["a, b, c", "a, b, optim", "model, net, c", "osd, *a", "osd, model, optim, **a"])
 def test_what_is_not_certain_is_manual(arguments: str) -> None:
-    check_manual(load(arguments), CODE, "is not certain", torch=">=2.0")
+    check_manual(load(arguments), CODE, "it is not clear which argument", torch=">=2.0")
 
 
 def test_what_torch_2_0_took_behind_the_three_gets_keywords_too() -> None:
     after = "model=model, optim=optim, optim_state_dict=osd, is_named_optimizer=flag"
     check_transformed(load("osd, model, optim, flag"), load(after), CODE)
     check_transformed(load("osd, model, optim, flag, pg"), load(f"{after}, group=pg"), CODE)
-    check_manual(load("osd, model, optim, False, flag"), CODE, "the fifth position is the group in torch 2.0")
+    check_manual(load("osd, model, optim, False, flag"), CODE, "the fifth position is the process group in torch 2.0")
     check_noop(load("model, optim, osd, False, flag"), CODE)
     check_noop(load("model, optim, osd, flag"), CODE)
 
@@ -97,7 +97,7 @@ def test_what_torch_2_0_took_behind_the_three_gets_keywords_too() -> None:
 def test_a_group_that_is_taken_for_load_directly_is_told() -> None:
     before = load("model, optim, osd, False, c.group.WORLD")
     (found,) = lint(before, CODE)
-    assert (found.severity, found.reason) == (Severity.CHANGES, "the optimizer is no longer loaded on the way")
+    assert (found.severity, found.reason) == (Severity.CHANGES, "this call no longer loads the optimizer")
     after = load("model=model, optim=optim, optim_state_dict=osd, is_named_optimizer=False, group=c.group.WORLD")
     check_transformed(before, after, CODE, unsafe=True)
 
@@ -119,4 +119,4 @@ def test_an_arm_for_old_releases_alone_may_have_their_order(arguments: str) -> N
     gated = load(arguments, "    if torch.__version__ < '2.1':\n    ").replace("def load", "import torch\n\ndef load")
     gated = f"{gated}    return FSDP.optim_state_dict_to_load(a, b, osd)\n"
     check_noop(gated, CODE, torch=">=2.0")
-    check_manual(gated.replace(arguments, "a, b, osd"), CODE, "is not certain", torch=">=2.0")
+    check_manual(gated.replace(arguments, "a, b, osd"), CODE, "it is not clear which argument", torch=">=2.0")

@@ -69,7 +69,7 @@ def test_a_config_that_is_not_visible_may_be_right(arguments: str) -> None:
 def test_use_dtensor_is_dropped_where_it_is_false() -> None:
     text = f"{IMPORT}c = ShardedStateDictConfig(offload_to_cpu=True, use_dtensor={{}})\n"
     check_transformed(text.format("False"), f"{IMPORT}c = ShardedStateDictConfig(offload_to_cpu=True)\n", "FSDP204")
-    check_manual(text.format("True"), "FSDP204", "build the model with one")
+    check_manual(text.format("True"), "FSDP204", "build it with `FSDP(")
     kept = "ShardedStateDictConfig(offload_to_cpu=True\n# why\n)"
     check_transformed(text.format("False  # why\n"), f"{IMPORT}c = {kept}\n", "FSDP204")
     check_noop(text.format("True"), "FSDP204", torch=">=2.1,<2.2")
@@ -78,14 +78,14 @@ def test_use_dtensor_is_dropped_where_it_is_false() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ('FullStateDictConfig(**{"use_dtensor": False})\n', 2, "take it out of the dict"),
-        ("FullStateDictConfig(rank0_only=True, **dict(use_dtensor=True))\n", 2, "build the model with one"),
-        ("kw = dict(use_dtensor=False)\nFullStateDictConfig(**kw)\n", 2, "take it out of the dict"),
-        ('kw = {}\nkw["use_dtensor"] = False\nFullStateDictConfig(**kw)\n', 3, "take it out of the dict"),
+        ('FullStateDictConfig(**{"use_dtensor": False})\n', 2, "remove it from the dict"),
+        ("FullStateDictConfig(rank0_only=True, **dict(use_dtensor=True))\n", 2, "build it with `FSDP("),
+        ("kw = dict(use_dtensor=False)\nFullStateDictConfig(**kw)\n", 2, "remove it from the dict"),
+        ('kw = {}\nkw["use_dtensor"] = False\nFullStateDictConfig(**kw)\n', 3, "remove it from the dict"),
         (
             "def f():\n    kw = {'use_dtensor': x}\n    return FullStateDictConfig(**kw)\n",
             3,
-            "build the model with one",
+            "build it with `FSDP(",
         ),
     ],
 )

@@ -158,5 +158,5 @@ def test_the_config_is_not_imported_into_a_line_with_other_code() -> None:
             return model.optim_state_dict(model, optim)
         """,
         "FSDP201",
-        "cannot be done in front of this statement",
+        "cannot be imported before this statement",
     )

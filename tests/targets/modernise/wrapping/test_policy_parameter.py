@@ -71,7 +71,9 @@ def test_uses_follow_the_scoping_rules() -> None:
     ],
 )
 def test_a_policy_that_a_class_or_function_makes_is_manual(text: str) -> None:
-    check_manual(f"{FSDP}{text}FSDP(x, auto_wrap_policy=made(9))\n", CODE, "nothing here shows that FSDP gets it")
+    check_manual(
+        f"{FSDP}{text}FSDP(x, auto_wrap_policy=made(9))\n", CODE, "it is not visible whether FSDP gets this function"
+    )
 
 
 def test_calls_by_position_change_nothing() -> None:
@@ -82,21 +84,24 @@ def test_calls_by_position_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (DEF, "nothing here shows that FSDP gets it"),
+        (DEF, "it is not visible whether FSDP gets this function"),
         (
             f"from torch_xla.distributed.fsdp import X\n{DEF}FSDP(x, auto_wrap_policy=big)\nX(auto_wrap_policy=big)\n",
-            "line 6 does something else with it",
+            "line 6 uses it for something other than FSDP",
         ),
-        (DEF + "def get():\n    return big\nFSDP(x, auto_wrap_policy=big)\n", "line 5 does something else with it"),
+        (
+            DEF + "def get():\n    return big\nFSDP(x, auto_wrap_policy=big)\n",
+            "line 5 uses it for something other than FSDP",
+        ),
         ("@cached\n" + DEF + "FSDP(x, auto_wrap_policy=big)\n", "a decorator may call it"),
-        (DEF + "big = wrapped(1)\nFSDP(x, auto_wrap_policy=big)\n", "nothing here shows"),
+        (DEF + "big = wrapped(1)\nFSDP(x, auto_wrap_policy=big)\n", "it is not visible whether FSDP gets"),
         (
             f"class P:\n    def policy(self, module, recurse, {OLD}):\n        return {OLD} > 3\n",
-            "nothing here shows that FSDP gets it",
+            "it is not visible whether FSDP gets this function",
         ),
         (
             DEF.replace("    return", f"    {NEW} = 3\n    return") + "FSDP(x, auto_wrap_policy=big)\n",
-            f"`{NEW}` is taken in it",
+            f"the function already uses `{NEW}`",
         ),
         (
             DEF.replace("    return", f"    print(f'{{{OLD}}}')\n    return") + "FSDP(x, auto_wrap_policy=big)\n",
@@ -109,7 +114,7 @@ def test_calls_by_position_change_nothing() -> None:
         (
             DEF.replace("    return", f"    def g():\n        nonlocal {OLD}\n    return")
             + "FSDP(x, auto_wrap_policy=big)\n",
-            "a function inside it declares",
+            "an inner function declares",
         ),
     ],
 )
@@ -156,7 +161,7 @@ def test_below_the_floor_policies_are_manual() -> None:
 
 def test_a_function_that_takes_both_names_has_to_drop_the_old_one() -> None:
     text = DEF.replace(OLD + ")", f"{OLD}, {NEW})")
-    check_manual(f"{FSDP}{text}FSDP(x, auto_wrap_policy=big)\n", CODE, f"drop `{OLD}`")
+    check_manual(f"{FSDP}{text}FSDP(x, auto_wrap_policy=big)\n", CODE, f"remove `{OLD}`")
 
 
 _KEYS = """\
@@ -178,7 +183,7 @@ m = FSDP(n, auto_wrap_policy=big)
     ],
 )
 def test_the_old_name_looked_up_in_keywords_is_reported(parameters: str, value: str) -> None:
-    check_manual(_KEYS.format(parameters=parameters, value=value), "FSDP401", "look for `nonwrapped_numel`")
+    check_manual(_KEYS.format(parameters=parameters, value=value), "FSDP401", "read `nonwrapped_numel`")
 
 
 @pytest.mark.parametrize(

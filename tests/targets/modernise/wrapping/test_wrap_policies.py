@@ -111,7 +111,7 @@ def test_isinstance_and_annotations_take_the_new_base() -> None:
         (f"{FROM_WRAP} {OLD_BASE}\nclass P({OLD_BASE}):\n    pass\n", "_run_policy"),
         (f"from torch.distributed.fsdp import wrap\nclass P(wrap.{OLD_BASE}):\n    pass\n", "_run_policy"),
         (f"{FROM_WRAP} {OLD_BASE}\nif isinstance(p, {OLD_BASE}):\n    p = p.policy\n", "the file reads `.policy`"),
-        (MODULE_POLICY + "f = ModuleWrapPolicy({A}).policy\n", "drop `.policy`"),
+        (MODULE_POLICY + "f = ModuleWrapPolicy({A}).policy\n", "remove `.policy`"),
     ],
 )
 def test_what_needs_more_than_a_name_is_reported(text: str, reason: str) -> None:
@@ -137,7 +137,9 @@ def test_a_fallback_of_the_base_class_stays() -> None:
 
 
 def test_the_policy_by_execution_order_is_reported() -> None:
-    check_manual("import torch.distributed.fsdp as f\np = f.ParamExecOrderWrapPolicy(q)\n", "FSDP404", "nothing takes")
+    check_manual(
+        "import torch.distributed.fsdp as f\np = f.ParamExecOrderWrapPolicy(q)\n", "FSDP404", "torch has no replacement"
+    )
     check_noop("import torch.distributed.fsdp as f\np = f.ParamExecOrderWrapPolicy(q)\n", "FSDP404", ">=1.13,<2.0")
 
 
@@ -156,7 +158,7 @@ def test_recursive_wrap_as_it_is_now_is_left_alone() -> None:
 def test_or_policy_is_imported_from_its_home() -> None:
     text = "from {} import _or_policy as either\n"
     check_transformed(text.format(FULL), text.format(WRAP), "FSDP406")
-    check_manual(f"import {FULL} as f\np = f._or_policy\n", "FSDP406", f"does not lead to `{WRAP}._or_policy`")
+    check_manual(f"import {FULL} as f\np = f._or_policy\n", "FSDP406", f"`{WRAP}._or_policy` cannot be reached")
     check_noop(f"import {FULL} as f\nf._or_policy = p\n", "FSDP406")
     check_noop(text.format(WRAP), "FSDP406")
     check_noop(text.format(WRAP), "FSDP406", torch=">=1.11")
