@@ -56,7 +56,7 @@ def check_deprecated(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for setting in _settings(facts):
         if facts.reached(setting.call):
             message = "`FSDP.state_dict_type` and `set_state_dict_type` warn since torch 2.4; nothing removes them yet"
-            verdict = manual("their successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement")
+            verdict = manual("`--target dcp` moves to their successor, torch.distributed.checkpoint.state_dict")
             yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 
 
@@ -245,7 +245,8 @@ DEPRECATED = Rule(
 Both methods warn (FutureWarning, torch 2.4 to 2.15) and name `torch.distributed.checkpoint.state_dict` as their
 successor. Nothing removes them up to 2.15, and the successor is not the same thing: it may step the optimizer to
 fill its state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving there is
-a migration of its own, so this is a hint.
+a migration of its own, so this is a hint. `--target dcp` makes that migration: then this is `deprecated`, and blocks
+that are understood as a whole are rewritten (docs/dcp.md).
 
 FSDP101-105 emit `FSDP.state_dict_type` on purpose: it is the only form that gives the same values on the same ranks
 and devices on every release from 2.1 on.""",
