@@ -6,6 +6,7 @@ overlap check see the same spans that rewriting will touch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -72,13 +73,22 @@ class Wrap(NamedTuple):
 class Unwrap(NamedTuple):
     """Put the statements at `block` in the place of the compound statement at `span` that they are a block of.
 
-    Both spans start behind their first line's indentation, `old` for the block and `new` for the statement.
+    Both spans start behind their first line's indentation, `old` for the block and `new` for the statement. `inner`
+    edits lie within the block; `prologue` are statements or comments of one line that go in front.
     """
 
     span: Span
     block: Span
     old: str
     new: str
+    inner: tuple[Replace | RewriteCall, ...] = ()
+    prologue: tuple[str, ...] = ()
+
+
+class RemoveStatement(NamedTuple):
+    """Take the simple statement at `span` away, with its lines where nothing else stands on them; comments stay."""
+
+    span: Span
 
 
 class Hoist(NamedTuple):
@@ -163,13 +173,15 @@ class MoveImport(NamedTuple):
 class ImportBinding:
     """A name that the import at `statement` binds, and every place that uses it.
 
-    `removable` is False for a name that must stay even if nothing uses it (re-exported, in `__all__`, guarded).
+    `removable` is False for a name that must stay even if nothing uses it (re-exported, in `__all__`, guarded). An
+    assignment of something without effect is such a binding too; `then` are the uses of other names that go with it.
     """
 
     statement: Span
     name: str
     uses: tuple[Span, ...] = field(hash=False)  # many, and the other fields tell enough
     removable: bool
+    then: tuple[RemovedUse, ...] | None = field(default=None, hash=False)
 
 
 class RemovedUse(NamedTuple):
@@ -179,7 +191,18 @@ class RemovedUse(NamedTuple):
     binding: ImportBinding
 
 
-Edit = Replace | RewriteCall | Wrap | Unwrap | Hoist | EditImport | ImportBehind | MoveImport | EditComment
+Edit = (
+    Replace
+    | RewriteCall
+    | Wrap
+    | Unwrap
+    | RemoveStatement
+    | Hoist
+    | EditImport
+    | ImportBehind
+    | MoveImport
+    | EditComment
+)
 
 
 def touched(edit: Edit) -> tuple[Span, ...]:
@@ -187,3 +210,21 @@ def touched(edit: Edit) -> tuple[Span, ...]:
     if isinstance(edit, Hoist):
         return (Span(edit.at, edit.at), edit.call.span)
     return (edit.span,)
+
+
+def texts_of(edit: Edit) -> Iterator[str]:
+    """The code that an edit writes, imports and comments apart."""
+    if isinstance(edit, Replace):
+        yield edit.text
+    elif isinstance(edit, RewriteCall):
+        yield from (argument.text for argument in edit.arguments if argument.text is not None)
+        yield edit.callee or ""
+    elif isinstance(edit, (Wrap, Unwrap, Hoist)):
+        yield from (line for line in edit.prologue if not line.startswith("#"))
+        if not isinstance(edit, Unwrap):
+            yield from (edit.header.callee, *edit.header.arguments)
+        yield from (text for one in _inner(edit) for text in texts_of(one))
+
+
+def _inner(edit: Wrap | Unwrap | Hoist) -> tuple[Replace | RewriteCall, ...]:
+    return (edit.call,) if isinstance(edit, Hoist) else edit.inner

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import fsdp_migrate
@@ -35,9 +35,16 @@ ENTRIES: tuple[Entry, ...] = (
 '''
 
 
+_TAIL = '''\
+def entry_of(code: str) -> Entry:
+    """The rule of a code that is in force without a target."""
+    return next(entry for entry in ENTRIES if entry.code == code)
+'''
+
+
 def main() -> int:
     """Bring the index up to date."""
-    text = index_text(found())
+    text = index_text(found(), found_of_targets())
     if TARGET.read_text(encoding="utf-8") == text:
         print(f"{TARGET.name} is up to date")
     else:
@@ -47,7 +54,21 @@ def main() -> int:
 
 
 def found() -> dict[str, tuple[str, Rule]]:
-    """Every rule of the package with the module that holds it, in the order of their codes."""
+    """Every rule that is in force always, with the module that holds it, in the order of their codes."""
+    return {rule.card.code: (module, rule) for module, rule in _rules() if rule.target is None}
+
+
+def found_of_targets() -> dict[str, list[tuple[str, Rule]]]:
+    """The rules that targets put in the place of others."""
+    targets: dict[str, list[tuple[str, Rule]]] = {}
+    for module, rule in _rules():
+        if rule.target is not None:
+            targets.setdefault(rule.target, []).append((module, rule))
+    return targets
+
+
+def _rules() -> list[tuple[str, Rule]]:
+    """All rules of the package, with their modules."""
     rules: dict[int, tuple[str, Rule]] = {}
     for room in _ROOMS:
         path = [str(Path(fsdp_migrate.__file__).parent / room)]
@@ -56,12 +77,18 @@ def found() -> dict[str, tuple[str, Rule]]:
                 for rule in value if isinstance(value, tuple) else (value,):
                     if isinstance(rule, Rule):
                         rules.setdefault(id(rule), (info.name.removeprefix("fsdp_migrate."), rule))
-    return {rule.card.code: (module, rule) for module, rule in sorted(rules.values(), key=lambda one: one[1].card.code)}
+    return sorted(rules.values(), key=lambda one: one[1].card.code)
 
 
-def index_text(rules: Mapping[str, tuple[str, Rule]]) -> str:
-    """The whole module, a line for each rule."""
-    return _HEAD + "".join(f"    {row(rule, module)},\n" for module, rule in rules.values()) + ")\n"
+def index_text(rules: Mapping[str, tuple[str, Rule]], targets: Mapping[str, Iterable[tuple[str, Rule]]]) -> str:
+    """The whole module, a line for each rule; `targets` are those that a target puts in the place of others."""
+    text = _HEAD + "".join(f"    {row(rule, module)},\n" for module, rule in rules.values()) + ")\n"
+    text += "# What a target has in the place of the rules with the same codes.\n"
+    text += "OF_TARGETS: dict[str, tuple[Entry, ...]] = {\n"
+    for target, own in targets.items():
+        rows = "".join(f"        {row(rule, module)},\n" for module, rule in own)
+        text += f"    {_literal(target)}: (\n{rows}    ),\n"
+    return f"{text}}}\n\n\n{_TAIL}"
 
 
 def row(rule: Rule, module: str) -> str:

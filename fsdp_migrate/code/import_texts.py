@@ -54,7 +54,7 @@ def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Re
             missing.append(symbol)
         else:
             result.spelling[symbol] = spelling
-    origins = _origins(facts, at, receiver)
+    origins = origins_of(facts, at, receiver)
     unseen = not origins and not receiver.meanings
     here = unseen or _is_shared_with_older(facts, origins, at, Version(floor))
     if missing and (here or _is_optional(facts, origins, at, receiver)):
@@ -91,7 +91,7 @@ def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling:
     scope = facts.scope(facts.statement(at))
     added = []
     for symbol in sorted(symbols):
-        spelling[symbol] = _free_name(facts, symbol, [scope], facts.scope(at))
+        spelling[symbol] = free_name(facts, symbol, [scope], facts.scope(at))
         added.append(symbol if spelling[symbol] == symbol else f"{symbol} as {spelling[symbol]}")
     return f"from {PACKAGE} import {', '.join(added)}"
 
@@ -114,15 +114,15 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
     scope = facts.scope(at)
     wanted = f"{PACKAGE}.{symbol}"
     for outer in scope.enclosing():
-        for name, imports in _bringing(facts, outer, wanted):
-            if scope.lookup(name) is not outer or not _certainly_ran(facts, imports, outer, at, receiver):
+        for name, imports in bringing(facts, outer, wanted):
+            if scope.lookup(name) is not outer or not certainly_ran(facts, imports, outer, at, receiver):
                 continue
             if len(imports) == len(outer.bindings[name]) or all(_is_kept(facts, one.node, at) for one in imports):
                 return name
     return symbol if facts.names.stars(scope, symbol) == wanted else None
 
 
-def _bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, list[Binding]]]:
+def bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, list[Binding]]]:
     """The names that are bound in `scope` by imports of `symbol`, and by nothing else but stand-ins for want of it."""
 
     def found() -> list[tuple[str, list[Binding]]]:
@@ -133,7 +133,7 @@ def _bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, 
                 result.append((name, imports))
         return result
 
-    return facts.memo((_bringing, scope, symbol), found)
+    return facts.memo((bringing, scope, symbol), found)
 
 
 def _stands_in(facts: ModuleFacts, binding: Binding, imports: list[Binding]) -> bool:
@@ -154,7 +154,7 @@ def _is_kept(facts: ModuleFacts, imported: ast.AST, at: ast.AST) -> bool:
     return imports_only and all(need.absent(release) is False for need in needs for release in releases)
 
 
-def _certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
+def certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
     """Whether one of `imports`, all of one name in `home`, ran when control reaches `at` with FSDP at hand."""
     usable = [
         binding
@@ -260,7 +260,7 @@ def _in_all(path: str, releases: frozenset[Version]) -> bool:
     return bool(having) and having.issuperset(release for release in releases if release >= min(having))
 
 
-def _origins(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
+def origins_of(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
     """The imports that bring the receiver's class at run time, on a release that gets to `at`."""
     bindings = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(facts.scope(at))
     found = [_import_of(facts, binding) for binding in bindings]
@@ -277,7 +277,7 @@ def _imported(
         if binding.scope is not facts.scope(binding.node):
             raise CannotSupply(f"`{binding.name}` is imported under `global` or `nonlocal`: import `{symbol}` as well")
         _check_origin(facts, symbol, _joined(facts, binding.node, at))
-    name = _free_name(facts, symbol, [binding.scope for binding in origins], facts.scope(at))
+    name = free_name(facts, symbol, [binding.scope for binding in origins], facts.scope(at))
     added = symbol if name == symbol else f"{symbol} as {name}"
     return name, [_import_edit(facts, _joined(facts, binding.node, at), added) for binding in origins]
 
@@ -337,9 +337,10 @@ def is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
     return not before.strip(b" \t\f") and (not behind or behind.startswith("#"))
 
 
-def _free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) -> str:
+def free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) -> str:
     """`symbol`, or an alias for it that is free in every one of `homes` and seen from `at`."""
-    for candidate in (symbol, f"FSDP{symbol}", f"Torch{symbol}", f"_{symbol}"):
+    prefixes = ("", "FSDP", "Torch", "_") if symbol[0].isupper() else ("", "torch_", "dcp_", "_")
+    for candidate in (f"{prefix}{symbol}" for prefix in prefixes):
         if not any(_collides(facts, home, at, candidate) for home in homes):
             return candidate
     raise CannotSupply(f"the name `{symbol}` is already used here: import it under another name")

@@ -34,7 +34,8 @@ def effective(path: str, files: ConfigFiles) -> list[Effective]:
     """
     inside = os.path.join(path, "any.py") if os.path.isdir(path) else path
     config = files.at(os.path.dirname(os.path.abspath(inside)))
-    project = Projects(files).of(SourceFile(inside, inside))
+    target = None if config is None else config.layer.target
+    project = Projects(files).of(SourceFile(inside, inside), target=target)
     torch = Effective("torch", str(project.torch), project.source)
     return [torch if setting.key == "torch" else _of(setting, config) for setting in SETTINGS]
 

@@ -18,7 +18,7 @@ from fsdp_migrate.report.output import FileOptionError, Output
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 from fsdp_migrate.workspace import filesystem, settings
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, SourceFile
-from fsdp_migrate.workspace.settings import ConfigError, ConfigFileError, Layer
+from fsdp_migrate.workspace.settings import TARGETS, ConfigError, ConfigFileError, Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
@@ -96,6 +96,11 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         "--show-torch-range",
         is_flag=True,
         help="Print the torch range of each project and its source; check nothing.",
+    ),
+    click.option(
+        "--target",
+        type=click.Choice(list(TARGETS)),
+        help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type.",
     ),
     SELECT,
     click.option(
@@ -217,6 +222,7 @@ def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Con
     try:
         options = Layer(
             torch=take("torch"),
+            target=take("target"),
             select=select or None,
             ignore=ignore or None,
             unsafe_fixes=unsafe_fixes,

@@ -193,6 +193,9 @@ class ProjectModules(ImportedNames, Protocol):
     def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
         """The module of the project that defines or assigns `name`, and what binds it there."""
 
+    def function(self, name: str) -> tuple[ModuleFacts, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+        """The function that a module of the project defines under `name`, the only thing of that name there."""
+
     def is_imported(self, name: str) -> bool:
         """Whether another module of the project takes the top-level `name` of the asking module."""
 

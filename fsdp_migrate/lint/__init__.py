@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import FileReport, Finding, Severity
-from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, lines_of
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
+from fsdp_migrate.workspace.settings.settings import default_range
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def lint_source(
-    source: str | bytes, path: str = "<string>", torch: str | TorchRange | None = None, hints: bool = False
+    source: str | bytes,
+    path: str = "<string>",
+    torch: str | TorchRange | None = None,
+    hints: bool = False,
+    target: str | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of a source text for the torch releases in `torch` (such as ``">=2.1"``), in order of place.
 
@@ -29,12 +34,14 @@ def lint_source(
         RangeError: `torch` is not a range of known releases.
         SourceError: the text cannot be decoded.
     """
-    supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
+    supported = (
+        torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else default_range(target))
+    )
     try:
         raw = source if isinstance(source, bytes) else source.encode(declared_encoding(source))
     except UnicodeError as error:
         raise SourceError(f"the text does not fit the encoding that it declares: {error}") from None
-    report = lint_bytes(raw, path, Settings(supported, hints=hints))
+    report = lint_bytes(raw, path, Settings(supported, hints=hints, target=target))
     if report.error is not None:
         raise SourceError(report.error)
     return tuple(f for f in report.findings if hints or f.severity is not Severity.HINT)
@@ -162,5 +169,6 @@ def _screen(settings: Settings) -> Screen:
 @lru_cache(maxsize=16)
 def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
-    entries = (entry for entry in ENTRIES if settings.selected(entry.code))
+    of_target = {entry.code: entry for entry in OF_TARGETS.get(settings.target or "", ())}
+    entries = (of_target.get(entry.code, entry) for entry in ENTRIES if settings.selected(entry.code))
     return tuple(e._replace(scope="fsdp") if e.is_neighbour and settings.asked_for(e.code) else e for e in entries)

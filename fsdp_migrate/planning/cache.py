@@ -256,7 +256,7 @@ def _modules_in(folder: str) -> list[str]:
 
 
 def _key(file: SourceFile, settings: Settings) -> str:
-    chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades)
+    chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades, settings.target)
     torch = (str(settings.torch), settings.torch.assumed, settings.torch.stated)
     return digest(repr((file.shown, torch, chosen)).encode())
 

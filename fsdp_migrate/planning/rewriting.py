@@ -12,6 +12,7 @@ from fsdp_migrate.planning.passes import Draft, rewrite
 from fsdp_migrate.source import Source, SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
+from fsdp_migrate.workspace.settings.settings import default_range
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
@@ -54,16 +55,19 @@ def rewrite_source(
     torch: str | TorchRange | None = None,
     unsafe_fixes: bool = False,
     hints: bool = False,
+    target: str | None = None,
 ) -> Rewritten[Text]:
     """Rewrite a source text, `str` or `bytes`, for the torch releases in `torch` (such as ``">=2.1"``).
 
-    Hints are fixed, and are among what is left, only with `hints`.
+    Hints are fixed, and are among what is left, only with `hints`. `target` is what to move to beyond a newer torch.
 
     Raises:
         RangeError: `torch` is not a range of known releases.
     """
-    supported = torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else TorchRange.default())
-    settings = Settings(supported, hints=hints, unsafe_fixes=unsafe_fixes)
+    supported = (
+        torch if isinstance(torch, TorchRange) else (TorchRange.parse(torch) if torch else default_range(target))
+    )
+    settings = Settings(supported, hints=hints, unsafe_fixes=unsafe_fixes, target=target)
     if isinstance(source, bytes):
         result = rewrite_bytes(source, path, settings)
         return _rewritten(result.raw, result, hints)

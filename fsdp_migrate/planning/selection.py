@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -14,14 +15,17 @@ from fsdp_migrate.edits import (
     ImportBehind,
     ImportBinding,
     MoveImport,
+    RemoveStatement,
     Replace,
     Wrap,
+    texts_of,
     touched,
 )
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
 
 _OF_IMPORTS = (EditImport, ImportBehind, MoveImport)
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _STRETCH = 64  # bytes, about a line
 
 
@@ -63,11 +67,21 @@ def _without_early(chosen: list[Finding]) -> list[Finding]:
     claims = _claims(fixes, unused)
     early: set[ImportBinding] = set()
     for binding in unused:
-        if claims.oppose(removal := EditImport(binding.statement, remove=(binding.name,))):
-            rest = [fix for fix in fixes if all(use.binding != binding for use in fix.removed_uses)]
+        if binding.then is None and claims.oppose(removal := EditImport(binding.statement, remove=(binding.name,))):
+            rest = [fix for fix in fixes if binding not in _losing_uses(fix)]
             if _claims(rest, unused).oppose(removal):
                 early.add(binding)
-    return [f for f in chosen if f.fix is None or all(use.binding not in early for use in f.fix.removed_uses)]
+    return [f for f in chosen if f.fix is None or early.isdisjoint(_losing_uses(f.fix))]
+
+
+def _losing_uses(fix: Fix) -> set[ImportBinding]:
+    """The bindings that a fix takes uses of away, by an assignment that goes with them too."""
+    waiting, found = [use.binding for use in fix.removed_uses], set[ImportBinding]()
+    while waiting:
+        if (binding := waiting.pop()) not in found:
+            found.add(binding)
+            waiting.extend(use.binding for use in binding.then or ())
+    return found
 
 
 def _joins(edit: Edit) -> set[str]:
@@ -146,8 +160,8 @@ def _goes(edit: Edit) -> set[str]:
 def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
     """What a pass carries out: the edits of these fixes, and the removal of imports that they leave unused."""
     fixes = list(fixes)
-    removals = unused_imports(source, fixes)
-    gone = {(removal.span, name) for removal in removals for name in removal.remove}
+    removals = unused_bindings(source, fixes)
+    gone = {(one.span, name) for one in removals if isinstance(one, EditImport) for name in one.remove}
     needed = [fix for fix in fixes if not _is_needless(fix, gone)]
     return _imported_once(source, [*(edit for fix in needed for edit in fix.edits), *removals])
 
@@ -180,29 +194,46 @@ def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
     return bool(fix.moves) and gone.issuperset((binding.statement, binding.name) for binding in fix.moves)
 
 
-def unused_imports(source: Source, fixes: Iterable[Fix]) -> list[EditImport]:
-    """Removals of the imported names whose last uses these fixes take away.
+def unused_bindings(source: Source, fixes: Iterable[Fix]) -> list[EditImport | RemoveStatement]:
+    """Removals of the names whose last uses these fixes take away: of imports, and of assignments without effect.
 
-    A name stays if its comment would stay behind alone, or if a fix edits the text of its statement.
+    A name stays if its comment would stay behind alone, or if a fix edits the text of its statement or uses it anew.
     """
     fixes = list(fixes)
     unused = _unused(fixes)
     names: dict[Span, list[str]] = {}
     for binding in unused:
-        names.setdefault(binding.statement, []).append(binding.name)
-    removals = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
+        if binding.then is None:
+            names.setdefault(binding.statement, []).append(binding.name)
+    imports = [EditImport(span, remove=tuple(sorted(bound))) for span, bound in sorted(names.items())]
+    statements = [RemoveStatement(binding.statement) for binding in unused if binding.then is not None]
     claims = _claims(fixes, unused)
-    free = [removal for removal in removals if not claims.oppose(removal)]
-    return _without_comments(source, free, _successors(fixes)) if free else []
+    free = [removal for removal in imports if not claims.oppose(removal)]
+    return [*(_without_comments(source, free, _successors(fixes)) if free else []), *statements]
 
 
-def _unused(fixes: Iterable[Fix]) -> list[ImportBinding]:
-    """The imported names whose last uses these fixes take away."""
+def _unused(fixes: Sequence[Fix]) -> list[ImportBinding]:
+    """The bindings that nothing uses after `fixes`, those that only an assignment used that goes among them."""
     removed: dict[ImportBinding, set[Span]] = {}
-    for fix in fixes:
-        for use in fix.removed_uses:
+    waiting = [use for fix in fixes for use in fix.removed_uses]
+    if not waiting:
+        return []
+    words = {word for fix in fixes for edit in fix.edits for text in texts_of(edit) for word in _WORD.findall(text)}
+    claims = Claims(edit for fix in fixes for edit in fix.edits)
+    unused: dict[ImportBinding, None] = {}
+    while waiting:
+        for use in waiting:
             removed.setdefault(use.binding, set()).add(use.span)
-    return [b for b, spans in removed.items() if b.removable and spans.issuperset(b.uses)]
+        new = [
+            binding
+            for binding, spans in removed.items()
+            if binding not in unused and binding.removable and spans.issuperset(binding.uses)
+            if binding.name not in words
+            if binding.then is None or not claims.oppose(RemoveStatement(binding.statement))
+        ]
+        unused.update(dict.fromkeys(new))
+        waiting = [use for binding in new for use in binding.then or ()]
+    return list(unused)
 
 
 def _claims(fixes: Iterable[Fix], unused: Iterable[ImportBinding]) -> Claims:

@@ -140,11 +140,11 @@ def _wrapped(source: Source, block: _Block) -> Replacement:
 
 def unwrapped(source: Source, edit: Unwrap) -> Replacement:
     """The block of a compound statement in the place of the whole."""
-    text = reindent(source.segment(edit.block), edit.old, edit.new, before=f"if 1:\n{edit.old}")
-    return Replacement(edit.span, text)
+    text = reindent(_spliced(source, edit.block, edit.inner), edit.old, edit.new, before=f"if 1:\n{edit.old}")
+    return Replacement(edit.span, f"{_before(edit, edit.new, source.newline_at(edit.span.start))}{text}")
 
 
-def _before(edit: Wrap | Hoist, indent: str, newline: str) -> str:
+def _before(edit: Wrap | Unwrap | Hoist, indent: str, newline: str) -> str:
     """The lines of an edit's prologue, with the indentation of what follows."""
     return "".join(f"{line}{newline}{indent}" for line in edit.prologue)
 

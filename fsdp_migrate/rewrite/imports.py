@@ -86,7 +86,7 @@ def imported(source: Source, edits: Iterable[EditImport | MoveImport | ImportBeh
             found.append(new)
         if behind:
             found.append(Replacement(_line_end(source, span.end), "".join(line + text for text in lines)))
-    return found + removed(source, gone)
+    return found + removed(source, gone, leaving=False)
 
 
 def _behind(source: Source, span: Span, edits: Iterable[ImportBehind]) -> list[str]:

@@ -11,6 +11,7 @@ from fsdp_migrate.edits import (
     Hoist,
     ImportBehind,
     MoveImport,
+    RemoveStatement,
     Replace,
     RewriteCall,
     Unwrap,
@@ -18,6 +19,7 @@ from fsdp_migrate.edits import (
 )
 from fsdp_migrate.rewrite.blocks import hoisted, new_text, unwrapped, wrapped
 from fsdp_migrate.rewrite.imports import imported
+from fsdp_migrate.rewrite.removal import removed
 from fsdp_migrate.source import Replacement, Source
 from fsdp_migrate.splicing import TooDeepError
 
@@ -44,6 +46,7 @@ def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
         *blocks,
         *(Replacement(edit.span, edit.text) for edit in different if isinstance(edit, EditComment)),
         *(unwrapped(source, edit) for edit in different if isinstance(edit, Unwrap)),
+        *removed(source, {edit.span for edit in different if isinstance(edit, RemoveStatement)}),
         *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
         *imported(source, [edit for edit in different if isinstance(edit, (EditImport, MoveImport, ImportBehind))]),
     ]

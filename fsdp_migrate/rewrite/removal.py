@@ -17,13 +17,21 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
-def removed(source: Source, statements: set[Span]) -> list[Replacement]:
+def removed(source: Source, statements: set[Span], *, leaving: bool = True) -> list[Replacement]:
     """Take the simple statements at these spans away, with their lines where nothing else stands on them.
 
-    Comments stay, and a block that would be empty gets a `pass`.
+    Comments stay, and a block that would be empty gets a `pass`. Where something may take the place of the statements,
+    `leaving` is False, and blank lines around several of them stay.
     """
     first_ones = _first_of_blocks(source, statements)
-    return [_removed(source, span, first_ones.get(span)) for span in sorted(statements)]
+    gone = {row for span in statements for row in _rows(source, span)} if leaving else set()
+    return [_removed(source, span, first_ones.get(span), gone) for span in sorted(statements)]
+
+
+def _rows(source: Source, span: Span) -> range:
+    """The lines that a statement stands on, by number."""
+    first, last = (bisect_left(source.line_starts, source.line_start(offset)) for offset in span)
+    return range(first, last + 1)
 
 
 def _first_of_blocks(source: Source, statements: set[Span]) -> dict[Span, bool]:
@@ -38,8 +46,11 @@ def _first_of_blocks(source: Source, statements: set[Span]) -> dict[Span, bool]:
     return found
 
 
-def _removed(source: Source, span: Span, empties_block: bool | None) -> Replacement:
-    """`empties_block` is None for a statement that is not the first of an indented block."""
+def _removed(source: Source, span: Span, empties_block: bool | None, gone: set[int]) -> Replacement:
+    """`empties_block` is None for a statement that is not the first of an indented block.
+
+    The lines `gone` are those of all statements that go.
+    """
     data = source.data
     line_start = source.line_start(span.start)
     newline = _NEWLINE.search(data, span.end)
@@ -59,7 +70,7 @@ def _removed(source: Source, span: Span, empties_block: bool | None) -> Replacem
         return Replacement(Span(span.start, line_end - len(rest)), "")
     start = data.rfind(b"\f", line_start, span.start) + 1 or line_start
     end = newline.end() if newline else len(data)
-    return Replacement(Span(start, _after_blank_lines(source, line_start, end, empties_block is not None)), "")
+    return Replacement(Span(start, _after_blank_lines(source, line_start, end, empties_block is not None, gone)), "")
 
 
 def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], line_end: int) -> Replacement:
@@ -74,14 +85,14 @@ def _replaced(source: Source, span: Span, stand_in: str, comments: list[str], li
     return Replacement(span, "".join(f"{comment}{newline}{line}" for comment in comments) + stand_in)
 
 
-def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool) -> int:
+def _after_blank_lines(source: Source, line_start: int, end: int, opens_block: bool, gone: set[int]) -> int:
     """Where to go on behind a removed line: blank lines below give way to those above, or to an opening block."""
     piece = source.piece(line_start)
     first, row = (bisect_left(source.line_starts, offset) for offset in (piece.start, line_start))
-    above = len(
-        list(takewhile(lambda line: not source.text_lines[line].strip(" \t\r\n"), range(row - 1, first - 1, -1)))
-    )
-    most = above if not opens_block and above < row - first else len(source.text_lines)
+    rows = range(row - 1, first - 1, -1)
+    passed = list(takewhile(lambda line: line in gone or not source.text_lines[line].strip(" \t\r\n"), rows))
+    above = len([line for line in passed if line not in gone])
+    most = above if not opens_block and len(passed) < row - first else len(source.text_lines)
     for _ in range(most):
         blank = _BLANK_LINE.match(source.data, end, piece.end)
         if blank is None:

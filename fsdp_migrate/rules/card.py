@@ -78,6 +78,7 @@ class Rule:
 
     It finds nothing in a file unless one of the `words` is written there, or one of the `names`: full names of torch,
     which `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force: see `Scope`.
+    One of a `target` stands in the place of the rule with the same code where that target is asked for.
     """
 
     card: RuleCard
@@ -85,6 +86,7 @@ class Rule:
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
     names: Callable[[], Iterable[str]] | None = None
     scope: Scope = "fsdp"
+    target: str | None = None
 
 
 class Verdict(NamedTuple):

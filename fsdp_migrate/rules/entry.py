@@ -31,13 +31,13 @@ class Entry(NamedTuple):
 
     def load(self) -> Rule:
         """The rule itself, from its module."""
-        rule = _LOADED.get(self.code)
+        rule = _LOADED.get((self.code, self.module))
         if rule is None:
-            rule = _LOADED[self.code] = _load(self.module, self.code)
+            rule = _LOADED[self.code, self.module] = _load(self.module, self.code)
         return rule
 
 
-_LOADED: dict[str, Rule] = {}
+_LOADED: dict[tuple[str, str], Rule] = {}
 
 
 def _load(name: str, code: str) -> Rule:

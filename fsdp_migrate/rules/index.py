@@ -93,3 +93,20 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP836", "checkpoint-wrapper-implementation", "targets.modernise.neighbours.checkpoint_implementation", ("checkpoint_wrapper",)),
     Entry("FSDP841", "load-weights-only", "targets.modernise.checkpoint.loading", ("torch.load",), scope="distributed"),
 )
+# What a target has in the place of the rules with the same codes.
+OF_TARGETS: dict[str, tuple[Entry, ...]] = {
+    "dcp": (
+        Entry("FSDP101", "full-optim-state-dict", "targets.dcp.legacy", ("full_optim_state_dict", "_optim_state_dict"), fixes=("safe", "unsafe")),
+        Entry("FSDP102", "sharded-optim-state-dict", "targets.dcp.legacy", ("sharded_optim_state_dict",), fixes=("safe", "unsafe")),
+        Entry("FSDP103", "shard-full-optim-state-dict", "targets.dcp.legacy", ("shard_full_optim_state_dict",), fixes=("safe", "unsafe")),
+        Entry("FSDP104", "scatter-full-optim-state-dict", "targets.dcp.legacy", ("scatter_full_optim_state_dict",), fixes=("safe", "unsafe")),
+        Entry("FSDP105", "flatten-sharded-optim-state-dict", "targets.dcp.legacy", ("flatten_sharded_optim_state_dict",), fixes=("safe", "unsafe")),
+        Entry("FSDP201", "missing-optim-state-dict-config", "targets.dcp.legacy", ("state_dict_type", "set_state_dict_type"), fixes=("safe", "unsafe")),
+        Entry("FSDP210", "state-dict-type-deprecated", "targets.dcp.state_dict_type", ("state_dict_type", "set_state_dict_type"), fixes=("safe", "unsafe")),
+    ),
+}
+
+
+def entry_of(code: str) -> Entry:
+    """The rule of a code that is in force without a target."""
+    return next(entry for entry in ENTRIES if entry.code == code)

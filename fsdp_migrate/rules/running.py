@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     """What the rule finds in the module."""
-    return facts.memo((findings_of, entry.code), lambda: _findings_of(facts, entry))
+    return facts.memo((findings_of, entry.code, entry.module), lambda: _findings_of(facts, entry))
 
 
 def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:

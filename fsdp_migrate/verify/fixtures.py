@@ -103,8 +103,18 @@ class Differs:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What rewriting moves to beyond a newer torch."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Header:
-    """What the comment lines at the top of `before.py` declare; `unsafe` if rewriting needs `--unsafe-fixes`."""
+    """What the comment lines at the top of `before.py` declare; `unsafe` if rewriting needs `--unsafe-fixes`.
+
+    `target` is what `--target` has to be.
+    """
 
     rules: tuple[str, ...] = ()
     fails: tuple[Fails, ...] = ()
@@ -113,6 +123,7 @@ class Header:
     needs: tuple[Condition, ...] = ()
     left: tuple[str, ...] = ()
     unsafe: bool = False
+    target: str | None = None
 
     @property
     def world(self) -> int:
@@ -241,6 +252,7 @@ def _header(values: Mapping[str, tuple[object, ...]]) -> Header:
         needs=_only(Condition, values.get("needs", ())),
         left=_only(str, values.get("left", ())),
         unsafe="unsafe" in values.get("fix", ()),
+        target=next((value.name for value in _only(Target, values.get("target", ()))), None),
     )
 
 
@@ -340,6 +352,12 @@ def _fix(value: str) -> list[str]:
     return [value]
 
 
+def _target(value: str) -> list[Target]:
+    if not re.fullmatch(r"[a-z][a-z0-9]*", value):
+        raise ValueError(f"not a target: {value!r}; write what stands behind --target, as in dcp")
+    return [Target(value)]
+
+
 _PARSERS: dict[str, Callable[[str], Iterable[object]]] = {
     "fixture": _codes,
     "expect": _expectations,
@@ -347,4 +365,5 @@ _PARSERS: dict[str, Callable[[str], Iterable[object]]] = {
     "needs": lambda value: _conditions(value, ",", NEEDS),
     "left": _codes,
     "fix": _fix,
+    "target": _target,
 }

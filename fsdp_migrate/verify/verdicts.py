@@ -45,6 +45,8 @@ class Verdict(str, Enum):
         return self in _FINE
 
 
+# What a header calls the requests to torch by, where they differ and nothing that a rank uses does.
+PLACEMENT = "what torch was asked for"
 BROKEN = (Verdict.DESYNC, Verdict.HANG, Verdict.CRASH, Verdict.ERROR)
 _FINE = (Verdict.SAME, Verdict.FIXED, Verdict.AS_DECLARED, Verdict.SKIPPED)
 
@@ -210,8 +212,9 @@ def _judge_values(report: Report) -> Judgement | None:
     anywhere = False
     for record in report.ranks:
         here = {**facts, "rank": record.rank}
-        declared = {differs.name for differs in report.fixture.header.differs if _holds(differs.when, here)}
-        anywhere = anywhere or bool(declared)
+        named = {differs.name for differs in report.fixture.header.differs if _holds(differs.when, here)}
+        declared = named - {PLACEMENT}
+        anywhere = anywhere or bool(named)
         for difference in record.differences:
             if difference.name not in declared:
                 told = f"rank {record.rank}, {difference.where}: {difference.before} -> {difference.after}"
@@ -220,7 +223,14 @@ def _judge_values(report: Report) -> Judgement | None:
         if missing:
             told = f"rank {record.rank}: {sorted(missing)[0]!r} should differ here and does not"
             return Judgement(Verdict.NOT_AS_DECLARED, told)
-    return (None if anywhere else _judge_placement(report)) or _judge_oracle(report)
+    placed = _judge_placement(report)
+    if _is_declared(report) and placed is None:
+        return Judgement(Verdict.NOT_AS_DECLARED, f"{PLACEMENT} should differ and does not")
+    return (None if anywhere else placed) or _judge_oracle(report)
+
+
+def _is_declared(report: Report) -> bool:
+    return any(differs.name == PLACEMENT for differs in report.fixture.header.differs)
 
 
 def _judge_placement(report: Report) -> Judgement | None:
@@ -228,7 +238,7 @@ def _judge_placement(report: Report) -> Judgement | None:
     for rank, side in before.items():
         if side.placements != after[rank].placements:
             old, new = _first_difference(side.placements, after[rank].placements)
-            return Judgement(Verdict.DIFFERS, f"rank {rank}, what torch was asked for: {old} -> {new}")
+            return Judgement(Verdict.DIFFERS, f"rank {rank}, {PLACEMENT}: {old} -> {new}")
     return None
 
 
@@ -258,6 +268,7 @@ def _fine(report: Report) -> Judgement:
         cause = next(iter(_failures(report, "before").values()))
         return Judgement(Verdict.FIXED, f"before.py raises {_first_line(cause)}")
     differing = sorted({difference.name for record in report.ranks for difference in record.differences})
+    differing += [PLACEMENT] if _is_declared(report) else []
     if differing:
         return Judgement(Verdict.AS_DECLARED, f"differs in {', '.join(map(repr, differing))}")
     return Judgement(Verdict.SAME)

@@ -81,7 +81,7 @@ class Workspace:
         settings = self.configuration.of(file)
         if self.configuration.options.torch is not None:
             return settings
-        return settings._replace(torch=self._projects.of(file, used=used).torch)
+        return settings._replace(torch=self._projects.of(file, used=used, target=settings.target).torch)
 
     @property
     def projects(self) -> tuple[Project, ...]:

@@ -47,7 +47,12 @@ def test_a_partial_is_rewritten_as_its_call_is(code: str, head: str, before: str
         ("FSDP815", DDP, "o = dict(check_reduction=True)\nm = DDP(net, **o)", "drop it there"),
         ("FSDP500", PLAN, "p = partial(parallelize_module, tp_mesh_dim=1)", "change the call for torch"),
         ("FSDP500", PLAN, "parallelize_module(m, mesh, plan, **{'tp_mesh_dim': 1})", "change the call for torch"),
-        ("FSDP500", PLAN, "o = {'tp_mesh_dim': 1}\nparallelize_module(m, mesh, plan, **o)", "change the call for torch"),
+        (
+            "FSDP500",
+            PLAN,
+            "o = {'tp_mesh_dim': 1}\nparallelize_module(m, mesh, plan, **o)",
+            "change the call for torch",
+        ),
     ],
 )
 def test_what_a_dict_or_partial_brings_is_manual(code: str, head: str, line: str, reason: str) -> None:
@@ -124,4 +129,4 @@ def test_a_star_import_does_not_bring_what_is_private_or_gone_from_a_release() -
     check_manual(
         "from torch.distributed.tensor.parallel import *\n\nPairwiseParallel()\n", "FSDP609", "give each linear layer"
     )
-    check_manual("from torch.distributed.checkpoint import *\n\nasync_save(a)\n", "FSDP600", "look for it")
+    check_manual("from torch.distributed.checkpoint import *\n\nasync_save(a)\n", "FSDP600", "check that it exists")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from fsdp_migrate.edits import Edit, EditImport, ImportBinding, RemovedUse, Replace
+from fsdp_migrate.edits import Edit, EditImport, ImportBinding, RemovedUse, RemoveStatement, Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix
-from fsdp_migrate.planning.selection import conflict, edits_of, selected, unused_imports
+from fsdp_migrate.planning.selection import conflict, edits_of, selected, unused_bindings
 from fsdp_migrate.source import Source, Span
 
 from .plans import SHARDED, finding, hoist, renamed, wrap
@@ -106,16 +106,16 @@ def fixed(binding: ImportBinding, *uses: int) -> Fix:
 def test_an_import_goes_when_the_last_use_goes() -> None:
     source = Source(SOURCE.replace("  # a\n", "\n").encode())
     a, b = binding(source, "A"), binding(source, "B")
-    assert unused_imports(source, [fixed(a, 0)]) == []
-    assert unused_imports(source, [fixed(a, 0), fixed(a, 1)]) == [EditImport(a.statement, remove=("A",))]
-    assert unused_imports(source, [fixed(b, 0), fixed(a, 1, 0)]) == []
-    assert unused_imports(source, [fixed(binding(source, "A", removable=False), 0, 1)]) == []
+    assert unused_bindings(source, [fixed(a, 0)]) == []
+    assert unused_bindings(source, [fixed(a, 0), fixed(a, 1)]) == [EditImport(a.statement, remove=("A",))]
+    assert unused_bindings(source, [fixed(b, 0), fixed(a, 1, 0)]) == []
+    assert unused_bindings(source, [fixed(binding(source, "A", removable=False), 0, 1)]) == []
 
 
 def test_names_of_one_statement_go_together() -> None:
     source = Source(b"from m import (A, B)\nx(A, B)\n")
     a, b = binding(source, "A"), binding(source, "B")
-    assert unused_imports(source, [fixed(b, 0), fixed(a, 0)]) == [EditImport(a.statement, remove=("A", "B"))]
+    assert unused_bindings(source, [fixed(b, 0), fixed(a, 0)]) == [EditImport(a.statement, remove=("A", "B"))]
 
 
 def test_a_fix_that_leaves_a_name_unused_waits_for_one_that_rewrites_its_import() -> None:
@@ -131,28 +131,39 @@ def test_a_fix_that_leaves_a_name_unused_waits_for_one_that_rewrites_its_import(
     assert selected([replace(last, fix=itself)], False) == [replace(last, fix=itself)]
 
 
+def test_a_fix_waits_too_where_the_name_goes_with_an_assignment() -> None:
+    source = Source(b"from m import A\nc = A()\nx(c)\n")
+    a = ImportBinding(Span(0, 15), "A", (Span(20, 21),), removable=True)
+    c = ImportBinding(Span(16, 23), "c", (Span(26, 27),), removable=True, then=(RemovedUse(Span(20, 21), a),))
+    fix = Fix((Replace(Span(26, 27), ""),), (RemovedUse(Span(26, 27), c),))
+    moved = finding(source, Span(0, 1), Replace(Span(5, 6), "n"))
+    last = replace(moved, fix=fix)
+    assert selected([last, moved], False) == [moved]
+    assert edits_of(source, [fix])[1:] == [EditImport(a.statement, remove=("A",)), RemoveStatement(c.statement)]
+
+
 def test_an_import_with_a_comment_of_its_own_stays() -> None:
     source = Source(SOURCE.encode())
-    assert unused_imports(source, [fixed(binding(source, "A"), 0, 1)]) == []
-    assert unused_imports(source, [fixed(binding(source, "B"), 0)]) == [
+    assert unused_bindings(source, [fixed(binding(source, "A"), 0, 1)]) == []
+    assert unused_bindings(source, [fixed(binding(source, "B"), 0)]) == [
         EditImport(binding(source, "B").statement, remove=("B",))
     ]
     line = Source(b"from m import (A, B)  # noqa\nx(A, B)\n")
-    assert unused_imports(line, [fixed(binding(line, "A"), 0), fixed(binding(line, "B"), 0)]) == []
-    assert len(unused_imports(line, [fixed(binding(line, "A"), 0)])) == 1
+    assert unused_bindings(line, [fixed(binding(line, "A"), 0), fixed(binding(line, "B"), 0)]) == []
+    assert len(unused_bindings(line, [fixed(binding(line, "A"), 0)])) == 1
 
 
 def test_an_import_whose_text_another_fix_replaces_stays() -> None:
     source = Source(b"from m import (A)\nx(A)\n")
     moved = Fix((Replace(Span(5, 6), "n"),))
-    assert unused_imports(source, [moved, fixed(binding(source, "A"), 0)]) == []
+    assert unused_bindings(source, [moved, fixed(binding(source, "A"), 0)]) == []
 
 
 def test_an_import_edited_by_another_fix_may_lose_names_too() -> None:
     source = Source(b"from m import (A)\nx(A)\n")
     a = binding(source, "A")
     adding = Fix((EditImport(a.statement, add=("C",)),))
-    assert unused_imports(source, [adding, fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
+    assert unused_bindings(source, [adding, fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
 
 
 def test_a_name_that_several_imports_would_bring_comes_by_the_first_and_removals_stay() -> None:

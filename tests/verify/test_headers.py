@@ -18,6 +18,7 @@ HEADER = """\
 # needs: world>=4, torch>=2.2
 # left: FSDP110
 # fix: unsafe
+# target: dcp
 import torch
 """
 
@@ -42,7 +43,7 @@ def test_every_header_line_is_understood() -> None:
         ),
     )
     assert header.needs == (Condition("world", ">=", "4"), Condition("torch", ">=", "2.2"))
-    assert (header.left, header.unsafe, header.world) == (("FSDP110",), True, 4)
+    assert (header.left, header.unsafe, header.world, header.target) == (("FSDP110",), True, 4, "dcp")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ def test_every_header_line_is_understood() -> None:
         ("# needs: world>=many", "not a number of ranks: 'world>=many'"),
         ("# needs: device>cuda", "device can only be compared with = and !=: 'device>cuda'"),
         ("# needs: rank=0", "not a condition: 'rank=0'"),
+        ("# target: --dcp", "not a target: '--dcp'; write what stands behind --target, as in dcp"),
         ("# fix: maybe", "not a kind of fix: 'maybe'; write safe or unsafe"),
     ],
 )

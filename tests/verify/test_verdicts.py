@@ -105,6 +105,13 @@ def test_what_torch_was_asked_for_counts_unless_a_difference_is_declared() -> No
     assert told(report(record(0, *asked, "osd"), record(1, *asked, "osd"), header=header))[0] == "AS DECLARED"
 
 
+def test_what_torch_was_asked_for_may_be_declared_to_differ_and_then_has_to() -> None:
+    asked = [replace(side, placements=(f"osd(rank0_only={only})",)) for side, only in ((SEEN, 0), (UNSEEN, 1))]
+    header = replace(WARNING, differs=(Differs("what torch was asked for"),))
+    assert told(report(record(0, *asked), record(1, *asked), header=header))[0] == "AS DECLARED"
+    assert told(report(record(0), record(1), header=header))[0] == "NOT AS DECLARED"
+
+
 def test_disagreement_with_the_single_process_run_differs() -> None:
     wrong = replace(UNSEEN, oracle=("osd is 3.7e-02 away from every state",))
     assert told(report(record(0), record(1, SEEN, wrong))) == (

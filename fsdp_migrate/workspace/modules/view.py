@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -356,6 +357,16 @@ class View:
         sketch = self.texts.sketch(path)
         facts = self.modules.facts(path, self.torch) if sketch is not None and sketch.asks_version(inner) else None
         return None if facts is None else (facts, inner)
+
+    def function(self, name: str) -> tuple[ModuleFacts, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+        """See `ProjectModules.function`."""
+        found = self.origin(name)
+        facts = None if found is None else self.modules.facts(found[0], self.torch)
+        bindings = [] if facts is None or found is None else facts.structure.module.bindings.get(found[1], [])
+        node = bindings[0].node if len(bindings) == 1 else None
+        if facts is None or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        return facts, node
 
     def forget_facts(self) -> None:
         """Keep no facts of modules."""

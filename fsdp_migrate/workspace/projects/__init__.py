@@ -14,6 +14,7 @@ from fsdp_migrate.workspace.projects.mentions import line_of
 from fsdp_migrate.workspace.settings import Project
 from fsdp_migrate.workspace.settings.configuration import located
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
+from fsdp_migrate.workspace.settings.settings import default_range
 
 _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 
@@ -37,10 +38,11 @@ class Projects:
         """The projects of the files that were looked at for their own sake, in order of their roots."""
         return tuple(self._used[root] for root in sorted(self._used))
 
-    def of(self, file: SourceFile, *, used: bool = True) -> Project:
+    def of(self, file: SourceFile, *, used: bool = True, target: str | None = None) -> Project:
         """The project of a file, which need not exist: text from stdin belongs where its name says.
 
-        One whose files are looked at for the sake of others is not `used`.
+        One whose files are looked at for the sake of others is not `used`. A `target` has a range of its own where
+        nobody states one.
 
         Raises:
             ConfigFileError: the configuration file cannot be used.
@@ -48,7 +50,7 @@ class Projects:
         folder = os.path.dirname(located(file))
         if folder not in self._of_folder:
             self._of_folder[folder] = self._stated(folder) or self._inferred_above(folder) or NO_PROJECT
-        project = self._of_folder[folder]
+        project = _for_target(self._of_folder[folder], target)
         if used:
             self._used[project.root] = project
         return project
@@ -75,3 +77,17 @@ class Projects:
         if folder not in self._names:
             self._names[folder] = listing(folder)
         return self._names[folder]
+
+
+def _for_target(project: Project, target: str | None) -> Project:
+    """A project with the range of a target where its own is not stated, or with a note that its own is too old."""
+    if target is None:
+        return project
+    torch, asked = default_range(target), f"--target {target}"
+    if project.torch.assumed:
+        note = f"torch{torch} is assumed for {asked}: {project.root} states no torch range"
+        return project._replace(torch=torch, source=f"{asked}; {project.source}", note=note)
+    if project.torch.oldest < torch.oldest:
+        note = f"{project.source}, and {asked} is for torch{torch}: pass --torch '{torch}' to see what it fixes"
+        return project._replace(note=note)
+    return project

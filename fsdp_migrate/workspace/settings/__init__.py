@@ -1,6 +1,7 @@
 """What a run is asked to do: options and configuration files, and what follows from them for each file."""
 
 from fsdp_migrate.workspace.settings.settings import (
+    TARGETS,
     ConfigError,
     ConfigFileError,
     Layer,
@@ -9,4 +10,4 @@ from fsdp_migrate.workspace.settings.settings import (
     selectors,
 )
 
-__all__ = ["ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "selectors"]
+__all__ = ["TARGETS", "ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "selectors"]

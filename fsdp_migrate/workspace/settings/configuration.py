@@ -8,9 +8,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings.nearest import ConfigFile, ConfigFiles
-from fsdp_migrate.workspace.settings.settings import Layer, Settings
+from fsdp_migrate.workspace.settings.settings import Layer, Settings, default_range
 
 if TYPE_CHECKING:
     from fsdp_migrate.workspace.filesystem import SourceFile
@@ -125,7 +124,7 @@ def _named(file: SourceFile) -> str:
 def _settings(layer: Layer) -> Settings:
     fail_on = layer.fail_on or Severity.DEPRECATED
     return Settings(
-        torch=layer.torch or TorchRange.default(),
+        torch=layer.torch or default_range(layer.target),
         select=layer.select or (),
         ignore=layer.ignore or (),
         hints=bool(layer.hints) or fail_on is Severity.HINT,
@@ -133,4 +132,5 @@ def _settings(layer: Layer) -> Settings:
         grades=layer.fixes or (),
         fail_on=fail_on,
         baseline=layer.baseline,
+        target=layer.target,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsdp_migrate.findings import Applicability, Severity
-from fsdp_migrate.workspace.settings.settings import ConfigError, code_prefix
+from fsdp_migrate.workspace.settings.settings import TARGETS, ConfigError, code_prefix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +126,11 @@ SEVERITY = OptionKind(
     f"one of {', '.join(_SEVERITIES)}",
     {"enum": list(_SEVERITIES)},
     lambda value: Severity(_choice(value, _SEVERITIES)),
+)
+TARGET = OptionKind(
+    f"one of {', '.join(TARGETS)}",
+    {"enum": list(TARGETS)},
+    lambda value: _choice(value, tuple(TARGETS)),
 )
 PATTERNS = OptionKind(
     "a list of patterns such as ['third_party/', '*_pb2.py']",

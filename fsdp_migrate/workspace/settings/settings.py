@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _EVERY = "FSDP"
+# The targets, each with the torch range that it is for where nobody states one.
+TARGETS = {"dcp": ">=2.4"}
 
 
 class ConfigError(ValueError):
@@ -51,6 +53,7 @@ class Layer:
     """
 
     torch: TorchRange | None = None
+    target: str | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] | None = None
@@ -69,7 +72,8 @@ class Settings(NamedTuple):
     `select`, `ignore` and `ignored_here` are code prefixes such as ``FSDP1`` or ``FSDP104`` (`selectors` makes them of
     what a user wrote); an empty `select` means all rules. `ignored_here` is for this file alone and always wins.
     `grades` say how far the fixes of some rules may be trusted, whatever the rules say themselves. `fail_on` is the
-    least severe finding that makes the run fail; those that `baseline` lists do not.
+    least severe finding that makes the run fail; those that `baseline` lists do not. `target` is what code moves to
+    beyond a newer torch.
     """
 
     torch: TorchRange
@@ -81,6 +85,7 @@ class Settings(NamedTuple):
     grades: tuple[tuple[str, Applicability], ...] = ()
     fail_on: Severity = Severity.DEPRECATED
     baseline: Path | None = None
+    target: str | None = None
 
     def selected(self, code: str) -> bool:
         """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.
@@ -103,6 +108,11 @@ class Settings(NamedTuple):
     def asked_for(self, code: str) -> bool:
         """Whether `select` names the rule `code` or its family, and not just everything."""
         return any(len(prefix) > len(_EVERY) and code.startswith(prefix) for prefix in self.select)
+
+
+def default_range(target: str | None) -> TorchRange:
+    """The torch range where nobody states one."""
+    return TorchRange.default() if target is None else TorchRange(TARGETS[target], assumed=True)
 
 
 def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...]:

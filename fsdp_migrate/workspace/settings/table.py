@@ -43,6 +43,16 @@ SETTINGS: tuple[Setting, ...] = (
         option="--torch",
     ),
     Setting(
+        "target",
+        kinds.TARGET,
+        None,
+        "What to move to beyond a newer torch. `dcp`: state dicts through `torch.distributed.checkpoint.state_dict` "
+        "instead of `FSDP.state_dict_type`, for torch 2.4 and newer where no range is stated.",
+        "dcp",
+        unset="no target",
+        option="--target",
+    ),
+    Setting(
         "select",
         kinds.RULES,
         [],

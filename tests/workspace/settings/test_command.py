@@ -183,7 +183,7 @@ def test_config_prints_every_setting_as_toml_with_its_source(run: Run) -> None:
     assert "select = []  # default: all rules" in lines
     assert lines[-1] == "# baseline is not set (default: every finding counts)"
     read = tomllib.loads(result.stdout)
-    assert set(read) == set(BY_KEY) - {"baseline"}
+    assert set(read) == set(BY_KEY) - {"baseline", "target"}
     assert read["exclude"] == ["gen/", '"quoted"']
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fsdp_migrate.code.outdent import block_span, line_end, text_before
 from fsdp_migrate.edits import Unwrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
@@ -60,50 +61,19 @@ def _verdict(facts: ModuleFacts, node: ast.If, dead: list[ast.stmt]) -> Verdict:
         return manual("the condition tests more than the torch version: remove the dead part by hand")
     if not live:
         return manual("nothing replaces the statement: remove it")
-    statement, block = source.span(node), _block(facts, live)
+    statement, block = source.span(node), block_span(facts, live)
     chained = isinstance(live[0], ast.If) and source.data.startswith(b"elif", source.span(live[0]).start)
     if chained or not source.data.startswith(b"if", statement.start):
         return manual("it is part of an elif chain: remove the arm by hand")
-    if block is None or facts.indentation(node) != _before(facts, statement.start):
+    if block is None or facts.indentation(node) != text_before(facts, statement.start):
         return manual("the arms share lines with other code: remove the dead arm by hand")
-    whole = Span(statement.start, max(_line_end(facts, statement.end), block.end))
+    whole = Span(statement.start, max(line_end(facts, statement.end), block.end))
     if any(source.has_comment(gap) for gap in (Span(whole.start, block.start), Span(block.end, whole.end))):
         return manual("the removed code contains comments: move them, or remove the arm by hand")
     if any(isinstance(part, _BINDING) for lost in dead for part in ast.walk(lost)):
         return manual("the dead arm declares names of the function around it: remove it by hand")
     old, new = facts.indentation(live[0]), facts.indentation(node)
     return Verdict(Fix((Unwrap(whole, block, old, new),)), unsafe=_UNSAFE)
-
-
-def _block(facts: ModuleFacts, statements: list[ast.stmt]) -> Span | None:
-    """The statements with the comments above and behind them, None unless they have their lines to themselves."""
-    source = facts.source
-    indent = facts.indentation(statements[0])
-    start = source.span(statements[0]).start
-    if _before(facts, start) != indent:
-        return None
-    while above := _comment_above(facts, start, indent):
-        start = above
-    return Span(start, _line_end(facts, source.span(statements[-1]).end))
-
-
-def _comment_above(facts: ModuleFacts, start: int, indent: str) -> int | None:
-    """Where a comment starts that has the line above `start`, with the same indentation, to itself."""
-    line = facts.source.line_start(facts.source.line_start(start) - 1)
-    place = line + len(indent.encode())
-    return place if facts.source.data.startswith(f"{indent}#".encode(), line) else None
-
-
-def _before(facts: ModuleFacts, offset: int) -> str:
-    """What stands on the line of `offset` in front of it."""
-    return facts.source.data[facts.source.line_start(offset) : offset].decode()
-
-
-def _line_end(facts: ModuleFacts, offset: int) -> int:
-    """Where the line of `offset` ends, without its newline."""
-    source = facts.source
-    following = next((start for start in source.line_starts if start > offset), len(source.data))
-    return source.line_start(offset) + len(source.data[source.line_start(offset) : following].rstrip(b"\r\n"))
 
 
 _BEFORE = """\

@@ -6,12 +6,12 @@ import ast
 
 from packaging.version import Version
 
+from fsdp_migrate.code.legacy_methods import SHARDED, Method
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.facts.fsdp import FSDP, MESH
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.rules.supported_releases import newest
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import SHARDED, Method
 
 _SINCE = Version("2.2")
 _DOUBT = "if the model was built with a `device_mesh`, the new call returns DTensor; the old one returned ShardedTensor"

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from fsdp_migrate.code.legacy_methods import METHODS, Method
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import RuleCard, finding, manual
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import METHODS, Method
 from fsdp_migrate.targets.modernise.optimizer.legacy_plan import plans
 from fsdp_migrate.targets.modernise.optimizer.name_mentions import residue
 

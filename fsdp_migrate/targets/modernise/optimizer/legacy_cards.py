@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fsdp_migrate.code.legacy_methods import FLOOR
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.optimizer.legacy_calls import check
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import FLOOR
 from fsdp_migrate.targets.modernise.optimizer.name_mentions import FIRST, KIND
 
 _URL = "https://github.com/pytorch/pytorch/pull/191712"

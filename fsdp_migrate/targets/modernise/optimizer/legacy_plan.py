@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.argument_roles import has_effect, is_called_optimizer, is_group, is_optim_input
 from fsdp_migrate.code.dropped_arguments import kept_comment
 from fsdp_migrate.code.import_texts import CannotSupply, Supply, fresh_name, spelled, supply
+from fsdp_migrate.code.legacy_methods import FLOOR, METHODS, Method
 from fsdp_migrate.code.optimizers import find_optimizer, loaded_into
 from fsdp_migrate.code.placement import CannotPlace, Placement, is_printed_as_code, place
 from fsdp_migrate.code.same_optimizer import NoOptimizer
@@ -29,7 +30,6 @@ from fsdp_migrate.facts.model_parts import type_set_on_part
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.targets.modernise.optimizer.dtensor_state import mesh_doubt
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import FLOOR, METHODS, Method
 
 FULL_CONFIG = "FullOptimStateDictConfig"
 _DROPPED = ("optim_input", "rank0_only")

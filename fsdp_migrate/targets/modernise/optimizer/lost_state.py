@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.code.optimizers import is_unused
 from fsdp_migrate.code.swallowed_errors import legacy_handler
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import METHODS
 from fsdp_migrate.targets.modernise.optimizer.legacy_plan import plans
 from fsdp_migrate.targets.modernise.optimizer.to_load_order import METHOD as TO_LOAD
 

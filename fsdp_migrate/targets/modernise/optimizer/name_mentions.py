@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.distributed import uses_distributed
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import RuleCard, finding, manual
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import METHODS
 
 # The rule of this one speaks of names that may be any of them; what they have in common is in `KIND`.
 FIRST, KIND = "full_optim_state_dict", "_optim_state_dict"

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import has_effect
 from fsdp_migrate.code.dropped_arguments import without
+from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.targets.modernise.optimizer.legacy_methods import METHODS
 from fsdp_migrate.targets.modernise.optimizer.legacy_plan import plans
 
 REKEY = "rekey_optim_state_dict"

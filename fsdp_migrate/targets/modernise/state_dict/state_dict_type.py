@@ -59,10 +59,7 @@ def check_deprecated(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 "`FSDP.state_dict_type` and `FSDP.set_state_dict_type` are deprecated since torch 2.4, but no "
                 "release has removed them"
             )
-            verdict = manual(
-                "the successor, torch.distributed.checkpoint.state_dict, is not a drop-in replacement: keep the "
-                "call until you migrate"
-            )
+            verdict = manual("`--target dcp` moves to their successor, torch.distributed.checkpoint.state_dict")
             yield finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 
 
@@ -255,7 +252,8 @@ DEPRECATED = Rule(
 Both methods give a FutureWarning since torch 2.4, which names `torch.distributed.checkpoint.state_dict` as their
 successor. No release up to 2.15 removes them. The successor is not equivalent: it may step the optimizer to fill its
 state, has no setting for full states on the CPU of every rank, and exists only since 2.2. Moving to it is a migration
-of its own, so this is a hint.
+of its own, so this is a hint. With `--target dcp` it is `deprecated`, and blocks that are understood as a whole are
+rewritten (docs/dcp.md).
 
 FSDP101 to FSDP105 write `FSDP.state_dict_type` on purpose: only this form gives the same values on the same ranks and
 devices on every release since 2.1.""",

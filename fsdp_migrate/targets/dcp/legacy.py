@@ -1,0 +1,77 @@
+"""FSDP101 to 105 and FSDP201 under the target: with FSDP210 where that rewrites all, else by the new functions.
+
+The methods before torch 2.0 ignore the type that is set, and each stands for one type and config [49]. Where its
+successor is the same in all, it is called at once; elsewhere the fix is that of every torch, and FSDP210 says why.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.legacy_methods import METHODS
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.rules.card import RuleCard, Verdict, finding
+from fsdp_migrate.rules.index import entry_of
+from fsdp_migrate.rules.running import findings_of
+from fsdp_migrate.targets.dcp.blocks import anew, check_flow, differences, floor_of, removed_uses
+from fsdp_migrate.targets.dcp.calls import Reading
+from fsdp_migrate.targets.dcp.mapping import OPTIONS
+from fsdp_migrate.targets.dcp.names import Supplied
+from fsdp_migrate.targets.dcp.settings import NEVER_SET, NotUnderstood
+from fsdp_migrate.targets.dcp.state_dict_type import rewritten
+from fsdp_migrate.targets.dcp.writing import written
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """What the rule with the same code finds; one method's calls by their new functions where these do the same."""
+    calls = facts.structure.method_calls.get(card.name.replace("-", "_"), ())
+    by_span = {facts.source.span(call.func): call for call in calls}
+    for found in findings_of(facts, entry_of(card.code)):
+        call, whole = by_span.get(found.span), _with_all(facts, found)
+        yield whole or (found if call is None else _finding(facts, card, call, found))
+
+
+def _with_all(facts: ModuleFacts, found: Finding) -> Finding | None:
+    """The finding with the fix of FSDP210, where that rewrites what is around it."""
+    fix = next((fix for span, fix in rewritten(facts) if span.contains(found.span)), None)
+    return None if fix is None else replace(found, applicability=Applicability.SAFE, reason=None, fix=fix)
+
+
+def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Finding) -> Finding:
+    """The finding with the new function in its fix, if that is the same in all; else the one it was."""
+    method = METHODS[card.name.replace("-", "_")]
+    index = method.parameters.index("model")
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    model = given.get("model", call.args[index] if index < len(call.args) else None)
+    receiver = None if model is None else facts.fsdp.receiver(call.func, model)
+    if model is None or receiver is None:
+        return otherwise
+    statement = facts.statement(call)
+    try:
+        calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
+        check_flow(facts, call)
+        if not calls or differences(facts, calls) is not None:
+            return otherwise
+        names = Supplied(facts, [OPTIONS, *(one.old.function for one in calls)], call, receiver)
+        done = written(facts, calls, names.spelling, facts.indentation(statement), set())
+    except (NotUnderstood, CannotSupply):
+        return otherwise
+    if names.lines or done.lines:
+        return otherwise
+    new = calls[0].old.function
+    message = f"`{method.name}` is deprecated since torch {card.deprecated}: use `{new}`"
+    verdict = Verdict(Fix((*names.edits, *done.edits), removed_uses(facts, None, calls)))
+    found = finding(facts, card._replace(floor=floor_of(facts, calls)), call.func, statement, message, verdict)
+    return found if found.fix is not None else otherwise
+
+
+_CODES = ("FSDP101", "FSDP102", "FSDP103", "FSDP104", "FSDP105", "FSDP201")
+_BASES = [entry_of(code).load() for code in _CODES]
+RULES = tuple(
+    replace(base, card=base.card._replace(applicability="safe, unsafe or manual"), check=check, target="dcp")
+    for base in _BASES
+)

@@ -1,0 +1,90 @@
+"""What every old call becomes: the table of the target `dcp`.
+
+A row was run before and after on two ranks; `pairs` names the programs. Floors are the first torch on which old and
+new hold the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fsdp_migrate.targets.dcp.settings import FULL, SHARDED, InForce, NotUnderstood, Wanted
+
+SAVE_MODEL, SAVE_OPTIMIZER = "get_model_state_dict", "get_optimizer_state_dict"
+LOAD_MODEL, LOAD_OPTIMIZER = "set_model_state_dict", "set_optimizer_state_dict"
+OPTIONS = "StateDictOptions"
+# The fields of `StateDictOptions`.
+_FULL, _CPU, _BROADCAST = "full_state_dict=True", "cpu_offload=True", "broadcast_from_rank0=True"
+
+
+class Row(NamedTuple):
+    """One way to write a call anew.
+
+    `options` are the fields of `StateDictOptions`, `floor` the oldest torch that does the same with them. With
+    `on_rank_0` the dicts of other ranks differ, so that rank 0 alone may use what comes; `unsafe` says what else does.
+    """
+
+    options: tuple[str, ...]
+    floor: str
+    on_rank_0: bool = False
+    unsafe: str | None = None
+    pairs: str = ""
+
+
+_NO_STATE = "a parameter without optimizer state in the dict is an error, which was one on some releases only"
+_LOADING = (
+    "an optimizer that has not stepped performs a step with learning rate 0 first, which runs its hooks; "
+    "other numbers of parameter groups than in the dict are no error any more; " + _NO_STATE
+)
+
+# By function, type, offload and rank0_only; None stands for either.
+_ROWS: dict[tuple[str, str, bool | None, bool | None], Row] = {
+    (SAVE_MODEL, FULL, False, False): Row((_FULL,), "2.2", pairs="01 05 26 46 61"),
+    (SAVE_MODEL, FULL, True, True): Row((_FULL, _CPU), "2.2", on_rank_0=True, pairs="02 06 56 02b 27b 28b"),
+    (SAVE_MODEL, SHARDED, False, None): Row((), "2.2", pairs="04 09 27 27w"),
+    (SAVE_MODEL, SHARDED, True, None): Row((_CPU,), "2.3", pairs="04m 08m 28"),
+    (SAVE_OPTIMIZER, FULL, True, True): Row((_FULL, _CPU), "2.2", pairs="06 06o 06g 49"),
+    (SAVE_OPTIMIZER, FULL, True, False): Row((_FULL, _CPU), "2.3", on_rank_0=True, pairs="06b 07 44"),
+    (SAVE_OPTIMIZER, FULL, False, False): Row((_FULL,), "2.2", pairs="28"),
+    (SAVE_OPTIMIZER, SHARDED, True, None): Row((_CPU,), "2.2", pairs="08 08m 28 31"),
+    (SAVE_OPTIMIZER, SHARDED, False, None): Row((), "2.2", pairs="08b"),
+    # Without the broadcast missing keys pass unseen since torch 2.5 [14b 14c 14d].
+    (LOAD_MODEL, FULL, None, None): Row((_FULL, _BROADCAST), "2.4", pairs="11r 14r"),
+    (LOAD_MODEL, SHARDED, None, None): Row((), "2.4", pairs="13 14s 60"),
+    (LOAD_OPTIMIZER, FULL, None, False): Row((_FULL,), "2.4", unsafe=_LOADING, pairs="11 18 19 20 48 16b 58"),
+    (LOAD_OPTIMIZER, FULL, None, True): Row((_FULL, _BROADCAST), "2.4", unsafe=_LOADING, pairs="12 49 16b 58"),
+    (LOAD_OPTIMIZER, SHARDED, None, None): Row((), "2.4", unsafe=_LOADING, pairs="13 31 16b 58"),
+}
+_WITHOUT = {
+    (SAVE_MODEL, True, False): (
+        "a full state dict on the CPU of every rank has no successor (`cpu_offload` leaves it on rank 0 only): ask for "
+        "`rank0_only=True`, or take `get_model_state_dict(..., StateDictOptions(full_state_dict=True))` and move it"
+    ),
+    (
+        SAVE_MODEL,
+        False,
+        True,
+    ): "a full state dict on the device of rank 0 has no successor: ask for `offload_to_cpu=True`",
+    (SAVE_OPTIMIZER, False, True): "a full optimizer state on the device of rank 0 has no successor: offload it",
+}
+
+
+def row_for(function: str, settings: InForce) -> Row:
+    """How a call is written anew that is called `function` then.
+
+    Raises:
+        NotUnderstood: the new functions have nothing for these settings.
+    """
+    wanted = settings.model if function in (SAVE_MODEL, LOAD_MODEL) else settings.optimizer
+    for offload in (wanted.offload, None):
+        for rank0_only in (wanted.rank0_only, None):
+            row = _ROWS.get((function, settings.type_name, offload, rank0_only))
+            if row is not None:
+                return row
+    raise NotUnderstood(_WITHOUT[function, wanted.offload, wanted.rank0_only])
+
+
+def on_every_rank(settings: InForce, use: str) -> Row:
+    """The row for a full optimizer state that other ranks than 0 use: they have it, but not on the CPU [07]."""
+    row = row_for(SAVE_OPTIMIZER, settings._replace(optimizer=Wanted(False, False)))
+    return row._replace(unsafe=f"the full optimizer state is on the device of every rank, no more on the CPU; {use}")

@@ -1,0 +1,89 @@
+"""What a state-dict type and its configs ask for, read off where they are set."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal, is_written_out
+from fsdp_migrate.facts.fsdp import TypeSetting
+
+FULL, SHARDED, LOCAL = "FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT"
+
+
+class NotUnderstood(Exception):
+    """A place that stays as it is; the message is the reason for the user."""
+
+
+class Wanted(NamedTuple):
+    """Where a state dict goes: off the device, and to rank 0 only."""
+
+    offload: bool
+    rank0_only: bool
+
+
+class InForce(NamedTuple):
+    """A state-dict type with what its two configs ask for."""
+
+    type_name: str
+    model: Wanted
+    optimizer: Wanted
+
+
+# Without a config: the optimizer's default is not the model's (torch 2.1 to 2.15, api.py).
+_DEFAULTS = {
+    FULL: (Wanted(False, False), Wanted(True, False)),
+    SHARDED: (Wanted(False, False), Wanted(True, False)),
+}
+_CLASSES = {
+    FULL: ("FullStateDictConfig", "FullOptimStateDictConfig"),
+    SHARDED: ("ShardedStateDictConfig", "ShardedOptimStateDictConfig"),
+}
+NEVER_SET = InForce(FULL, *_DEFAULTS[FULL])
+
+
+def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
+    """What a setting asks for.
+
+    Raises:
+        NotUnderstood: its type or a config is not written out where it can be seen, or has no successor.
+    """
+    if not is_written_out(setting.call):
+        raise NotUnderstood("the call passes `*args` or `**kwargs`: write its arguments out")
+    if setting.type_name is None:
+        raise NotUnderstood(
+            "the type is decided at run time: call `get_model_state_dict` with "
+            "`StateDictOptions(full_state_dict=True, cpu_offload=True)` where it is FULL_STATE_DICT for rank 0, and "
+            "without options where it is SHARDED_STATE_DICT"
+        )
+    if setting.type_name not in _CLASSES:
+        raise NotUnderstood(f"`{setting.type_name}` has no successor: save SHARDED_STATE_DICT, which can be resharded")
+    model_class, optimizer_class = _CLASSES[setting.type_name]
+    model, optimizer = _DEFAULTS[setting.type_name]
+    return InForce(
+        setting.type_name,
+        _wanted(facts, setting.config, model_class, model),
+        _wanted(facts, setting.optim_config, optimizer_class, optimizer),
+    )
+
+
+def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted) -> Wanted:
+    if node is None:
+        return default
+    text = " ".join(ast.unparse(node).split())
+    config = facts.fsdp.config(node)
+    if config is None:
+        raise NotUnderstood(f"what `{text}` holds is decided elsewhere: write the config where the type is set")
+    if config.cls != cls:
+        raise NotUnderstood(f"`{config.cls}` is not the config of this type, which takes exactly `{cls}`")
+    offload = _flag(config.fields.get("offload_to_cpu"), default.offload, text)
+    return Wanted(offload, _flag(config.fields.get("rank0_only"), default.rank0_only, text))
+
+
+def _flag(node: ast.expr | None, default: bool, text: str) -> bool:
+    if node is None:
+        return default
+    if is_literal(node, True) or is_literal(node, False):
+        return bool(getattr(node, "value"))  # noqa: B009 - a constant, by `is_literal`
+    raise NotUnderstood(f"`{ast.unparse(node)}` in `{text}` is decided at run time: write True or False")

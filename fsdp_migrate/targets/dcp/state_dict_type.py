@@ -1,0 +1,107 @@
+"""FSDP210 under the target: `FSDP.state_dict_type` gives way to `torch.distributed.checkpoint.state_dict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from packaging.version import Version
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import TypeSetting
+from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.index import entry_of
+from fsdp_migrate.source import Span
+from fsdp_migrate.targets.dcp.blocks import Planned
+from fsdp_migrate.targets.dcp.settings import NotUnderstood
+
+_FLOOR = "2.2"
+_SETTERS = ("state_dict_type", "set_state_dict_type")
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find every setting of a state-dict type, with what takes its place."""
+    for method in _SETTERS:
+        for setting in facts.fsdp.settings(method):
+            if facts.reached(setting.call):
+                yield _finding(facts, card, setting)
+
+
+def rewritten(facts: ModuleFacts) -> list[tuple[Span, Fix]]:
+    """The statements that the target safely rewrites as a whole, each with its fix."""
+
+    def found() -> list[tuple[Span, Fix]]:
+        fixes = []
+        for method in _SETTERS:
+            for setting in facts.fsdp.settings(method):
+                planned = _planned(facts, setting)
+                if isinstance(planned, str) or planned.verdict.fix is None or planned.verdict.unsafe is not None:
+                    continue
+                if facts.reached(setting.call) and facts.torch.oldest >= Version(planned.floor):
+                    fixes.append((facts.source.span(facts.statement(setting.call)), planned.verdict.fix))
+        return fixes
+
+    return facts.memo(rewritten, found)
+
+
+def _planned(facts: ModuleFacts, setting: TypeSetting) -> Planned | str:
+    """What becomes of a setting, or why it stays."""
+
+    def plan() -> Planned | str:
+        try:
+            return Planned(facts, setting)
+        except (NotUnderstood, CannotSupply) as reason:
+            return str(reason)
+
+    return facts.memo((_planned, setting.call), plan)
+
+
+def _finding(facts: ModuleFacts, card: RuleCard, setting: TypeSetting) -> Finding:
+    name, floor, calls = getattr(setting.call.func, "attr", ""), _FLOOR, "torch.distributed.checkpoint.state_dict"
+    planned = _planned(facts, setting)
+    if isinstance(planned, str):
+        verdict = manual(planned)
+    else:
+        verdict, floor = planned.verdict, planned.floor
+        calls = " and ".join(f"`{name}`" for name in dict.fromkeys(call.function for call in planned.calls))
+    too_old = facts.torch.oldest < Version(floor)
+    if verdict.fix is not None and too_old and facts.gates.alive(setting.call).issuperset(facts.torch.releases):
+        verdict = manual("the project supports releases that are too old for it")
+    message = f"`FSDP.{name}` is deprecated since torch {card.deprecated}: use {calls}"
+    card = card._replace(floor=floor)
+    return finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
+
+
+_BEFORE = """\
+import torch
+from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP, StateDictType
+
+def save(model, rank, path):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(True, True)):
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, path)
+"""
+
+_AFTER = """\
+import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+def save(model, rank, path):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = get_model_state_dict(model, options=options)
+    if rank == 0:
+        torch.save(state, path)
+"""
+
+
+def _rule() -> Rule:
+    base = entry_of("FSDP210").load()
+    flags = (Example(before=_BEFORE, after=_AFTER, torch=">=2.4"),)
+    card = base.card._replace(severity=None, applicability="safe, unsafe or manual", floor=_FLOOR, flags=flags)
+    return replace(base, card=card, check=check, target="dcp")
+
+
+RULE = _rule()

@@ -1,0 +1,332 @@
+"""Blocks under a type: which options each call gets, what makes a block stay, and how the text changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.lint import lint_source
+from tests.targets.dcp.programs import BOTH_RANK_0, IMPORTS, RANK_0, block, only, rewritten
+
+FULL, SHARDED = "StateDictType.FULL_STATE_DICT", "StateDictType.SHARDED_STATE_DICT"
+STEP = "for batch in path:\n    optimizer.step()\n"
+LOAD = "optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, path))"
+LOAD_DIRECTLY = "FSDP.optim_state_dict_to_load(model, optimizer, path, load_directly=True)"
+ON_RANK_0 = "if rank == 0:\n    torch.save(state, path)\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "options"),
+    [
+        (FULL, "full_state_dict=True"),
+        (f"{FULL}, FullStateDictConfig()", "full_state_dict=True"),
+        (f"{FULL}, FullStateDictConfig(offload_to_cpu=False)", "full_state_dict=True"),
+        (RANK_0, "full_state_dict=True, cpu_offload=True"),
+        (f"{FULL}, FullStateDictConfig(True, True)", "full_state_dict=True, cpu_offload=True"),
+        (SHARDED, None),
+        (f"{SHARDED}, ShardedStateDictConfig(offload_to_cpu=True)", "cpu_offload=True"),
+        (f"{SHARDED}, None, ShardedOptimStateDictConfig(offload_to_cpu=False)", None),
+    ],
+)
+def test_a_saved_model_gets_the_options_of_its_config(setting: str, options: str | None) -> None:
+    text = block(setting, "state = model.state_dict()", ON_RANK_0)
+    assert only(text).applicability is Applicability.SAFE
+    after = rewritten(text)
+    assert "state_dict_type" not in after
+    assert (f"StateDictOptions({options})" in after) if options else "get_model_state_dict(model)" in after
+
+
+@pytest.mark.parametrize(
+    ("setting", "options"),
+    [
+        (BOTH_RANK_0, "full_state_dict=True, cpu_offload=True"),
+        (FULL, "full_state_dict=True, cpu_offload=True"),
+        (RANK_0, "full_state_dict=True, cpu_offload=True"),
+        (f"{FULL}, None, FullOptimStateDictConfig(offload_to_cpu=False)", "full_state_dict=True"),
+        (SHARDED, "cpu_offload=True"),
+        (f"{SHARDED}, None, ShardedOptimStateDictConfig(offload_to_cpu=True)", "cpu_offload=True"),
+        (f"{SHARDED}, None, ShardedOptimStateDictConfig(offload_to_cpu=False)", None),
+    ],
+)
+def test_a_saved_optimizer_gets_the_options_of_its_own_config_or_default(setting: str, options: str | None) -> None:
+    text = block(setting, "state = FSDP.optim_state_dict(model, optimizer)", ON_RANK_0, STEP)
+    assert only(text).applicability is Applicability.SAFE
+    after = rewritten(text)
+    assert "state_dict_type" not in after
+    wanted = f"StateDictOptions({options})" if options else "get_optimizer_state_dict(model, optimizer)"
+    assert wanted in after
+
+
+@pytest.mark.parametrize(
+    ("setting", "call", "options", "applicability"),
+    [
+        (FULL, "model.load_state_dict(path)", "full_state_dict=True, broadcast_from_rank0=True", "safe"),
+        (RANK_0, "model.load_state_dict(path)", "full_state_dict=True, broadcast_from_rank0=True", "safe"),
+        (SHARDED, "model.load_state_dict(path)", None, "safe"),
+        (FULL, LOAD, "full_state_dict=True", "unsafe"),
+        (BOTH_RANK_0, LOAD_DIRECTLY, "full_state_dict=True, broadcast_from_rank0=True", "unsafe"),
+        (SHARDED, LOAD, None, "unsafe"),
+    ],
+)
+def test_loads_broadcast_from_rank_0_where_the_check_for_missing_keys_needs_it(
+    setting: str, call: str, options: str | None, applicability: str
+) -> None:
+    text = block(setting, call)
+    assert only(text).applicability.value == applicability
+    after = rewritten(text, unsafe=True)
+    assert "state_dict_type" not in after
+    assert "optim_state_dict_to_load" not in after
+    assert (f"StateDictOptions({options})" in after) if options else "StateDictOptions" not in after
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("StateDictType.LOCAL_STATE_DICT", "no successor"),
+        ("path", "decided at run time"),
+        (f"{FULL}, FullStateDictConfig(offload_to_cpu=True)", "CPU of every rank"),
+        (f"{FULL}, FullStateDictConfig(rank0_only=True)", "device of rank 0"),
+        (f"{FULL}, FullStateDictConfig(rank0_only=rank)", "`rank` in"),
+        (f"{FULL}, path.config", "decided elsewhere"),
+        (f"{FULL}, ShardedStateDictConfig()", "takes exactly `FullStateDictConfig`"),
+        ("*path", "write its arguments out"),
+    ],
+)
+def test_types_and_configs_without_a_successor_stay(setting: str, reason: str) -> None:
+    finding = only(block(setting, "state = model.state_dict()"))
+    assert finding.applicability is Applicability.MANUAL
+    assert reason in (finding.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("state = model.state_dict()\npath.save(model)", "`path.save(model)` gets the model"),
+        ("state = model.state_dict()\nmodel.save_pretrained(path)", "may ask a model"),
+        ("trainer.save_model()", "may ask a model"),
+        ("state = model.state_dict(prefix='x')", "has arguments"),
+        ("model.load_state_dict(path, assign=True)", "`assign=`"),
+        ("state = FSDP.optim_state_dict(model, optimizer, group=path)", "for the group"),
+        ("state = FSDP.optim_state_dict(model, optimizer, path)", "is not what the optimizer holds"),
+        ("state = model.state_dict(), optimizer.state_dict()", "by number"),
+        ("state = FSDP.optim_state_dict_to_load(model, optimizer, path)\npath.send(state)", "goes elsewhere"),
+        ("torch.save(path, rank)", "nothing under the type"),
+        ("state = [model]\nmodel.state_dict()", "handed on"),
+        ("model = path\nmodel.state_dict()", "another model"),
+        ("yield model.state_dict()", "others run"),
+        ("state = model._orig_mod.state_dict()", "compiled"),
+        ("state = (lambda: model.state_dict())()", "defined under the type"),
+        ("with FSDP.state_dict_type(path, StateDictType.FULL_STATE_DICT):\n    model.state_dict()", "another type"),
+    ],
+)
+def test_a_block_stays_where_something_in_it_may_use_the_type_in_another_way(body: str, reason: str) -> None:
+    finding = next(f for f in lint_source(block(SHARDED, body), "a.py", ">=2.4", target="dcp") if f.code == "FSDP210")
+    assert finding.applicability is Applicability.MANUAL
+    assert reason in (finding.reason or ""), finding.reason
+
+
+def test_a_function_of_the_file_is_looked_into() -> None:
+    asking = block(SHARDED, "state = model.state_dict()\nwrite(model)") + "\ndef write(m):\n    return m.state_dict()\n"
+    assert "`m.state_dict()`" in (only(asking).reason or "")
+    plain = block(SHARDED, "state = model.state_dict()\nwrite(model)") + "\ndef write(m):\n    print(m)\n"
+    assert only(plain).applicability is Applicability.SAFE
+
+
+def test_what_is_only_read_logged_or_given_a_state_dict_is_no_reason_to_stay() -> None:
+    body = """\
+    state = model.state_dict()
+    if rank == 0:
+        print("keys", len(state), model.config)
+        model.save_pretrained(path, state_dict=state)
+    dist.barrier()
+    """
+    text = block(RANK_0, body)
+    assert only(text).applicability is Applicability.SAFE
+
+
+def test_versions_of_modules_that_are_read_keep_the_old_call() -> None:
+    assert "`_metadata`" in (only(block(FULL, "state = model.state_dict()", "print(state._metadata)")).reason or "")
+
+
+def test_a_compiled_model_stays() -> None:
+    text = block(SHARDED, "state = model.state_dict()", before="model = torch.compile(model)")
+    assert "`torch.compile` in line" in (only(text).reason or "")
+
+
+def test_a_block_on_one_rank_stays() -> None:
+    text = (
+        IMPORTS
+        + f"""\
+def f(model, rank):
+    if rank != 0:
+        return None
+    with FSDP.state_dict_type(model, {FULL}):
+        return model.state_dict()
+"""
+    )
+    assert "only rank 0 gets here" in (only(text).reason or "")
+
+
+def test_no_strict_load_of_a_full_dict_is_safe() -> None:
+    finding = only(block(FULL, "model.load_state_dict(path, strict=False)"))
+    assert finding.applicability is Applicability.UNSAFE
+    assert "no longer listed" in (finding.reason or "")
+    assert only(block(SHARDED, "model.load_state_dict(path, strict=False)")).applicability is Applicability.SAFE
+
+
+def test_a_full_dict_that_is_used_after_loading_is_unsafe() -> None:
+    finding = only(block(FULL, "model.load_state_dict(path)", "print(path)"))
+    assert "loading changes `path`" in (finding.reason or "")
+
+
+def test_comments_stay_and_what_only_fed_the_block_goes() -> None:
+    text = """\
+import torch
+from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP, StateDictType
+
+policy = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+
+
+def save(model, rank, path):
+    # all ranks
+    with FSDP.state_dict_type(
+        model,  # wrapped
+        StateDictType.FULL_STATE_DICT,
+        policy,
+    ):
+        # gather
+        state = model.state_dict()  # here
+    if rank == 0:
+        torch.save(state, path)
+"""
+    assert (
+        rewritten(text)
+        == """\
+import torch
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+)
+
+
+def save(model, rank, path):
+    # all ranks
+    # wrapped
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    # gather
+    state = get_model_state_dict(model, options=options)  # here
+    if rank == 0:
+        torch.save(state, path)
+"""
+    )
+
+
+def test_a_config_and_imports_with_other_uses_stay() -> None:
+    text = """\
+import torch
+from torch.distributed.fsdp import FullStateDictConfig, FullyShardedDataParallel as FSDP, StateDictType
+
+policy = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+print(policy, StateDictType)
+
+
+def save(model, rank, path):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, policy):
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, path)
+"""
+    after = rewritten(text)
+    assert "from torch.distributed.fsdp import FullStateDictConfig, StateDictType\n" in after
+    assert "policy = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)\n" in after
+
+
+def test_one_line_several_managers_and_a_name_that_is_taken() -> None:
+    text = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+
+def get_model_state_dict(model):
+    with torch.no_grad(), FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        return model.state_dict()
+
+def short(model):
+    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT): return model.state_dict()
+"""
+    assert (
+        rewritten(text)
+        == """\
+import torch
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict as torch_get_model_state_dict,
+)
+
+def get_model_state_dict(model):
+    with torch.no_grad():
+        return torch_get_model_state_dict(model)
+
+def short(model):
+    return torch_get_model_state_dict(model)
+"""
+    )
+
+
+def test_a_converted_state_with_a_name_leaves_no_name_behind() -> None:
+    body = """\
+    flat = FSDP.optim_state_dict_to_load(model, optimizer, path)
+    print("converted")
+    optimizer.load_state_dict(flat)
+    """
+    after = rewritten(block(SHARDED, body, "del path, flat"), unsafe=True)
+    assert "flat" not in after
+    assert "    set_optimizer_state_dict(model, optimizer, optim_state_dict=path)\n    print(" in after
+    assert "    del path\n" in after
+    body = "path = FSDP.optim_state_dict_to_load(model, optimizer, path)\noptimizer.load_state_dict(path)\n"
+    after = rewritten(block(SHARDED, body, "del path"), unsafe=True)
+    assert after.endswith("    set_optimizer_state_dict(model, optimizer, optim_state_dict=path)\n    del path\n")
+
+
+def test_without_the_target_it_is_a_hint_that_names_the_target() -> None:
+    (finding,) = lint_source(block(SHARDED, "state = model.state_dict()"), "a.py", ">=2.4", hints=True)
+    assert finding.severity is Severity.HINT
+    assert "--target dcp" in (finding.reason or "")
+
+
+def test_a_release_below_the_floor_makes_it_manual() -> None:
+    text = block(FULL, "model.load_state_dict(path)")
+    assert only(text, ">=2.4").applicability is Applicability.SAFE
+    assert "needs torch>=2.4" in (only(text, ">=2.3").reason or "")
+    assert only(block(FULL, "return model.state_dict()"), ">=2.2").applicability is Applicability.SAFE
+
+
+def test_a_call_may_be_an_argument_of_another() -> None:
+    body = "model.load_state_dict(model.state_dict())\n" + LOAD.replace(
+        "path", "FSDP.optim_state_dict(model, optimizer)"
+    )
+    after = rewritten(block(SHARDED, body), unsafe=True)
+    assert "    set_model_state_dict(model, get_model_state_dict(model))\n" in after
+    nested = "get_optimizer_state_dict(model, optimizer, options=options)"
+    assert f"    set_optimizer_state_dict(model, optimizer, optim_state_dict={nested})\n" in after
+
+
+def test_a_context_that_a_function_makes_for_others_stays_and_the_message_names_it() -> None:
+    managed = block(SHARDED, "yield", before="").replace("def f(", "@contextlib.contextmanager\ndef f(")
+    assert "`f` sets the type for whoever enters it" in (only(managed).reason or "")
+    returned = IMPORTS + f"def f(model):\n    return FSDP.state_dict_type(model, {FULL})\n"
+    assert "`f` gives the context to its callers" in (only(returned).reason or "")
+
+
+def test_a_type_that_is_set_for_good_in_an_init_stays() -> None:
+    text = (
+        IMPORTS
+        + f"""\
+class Trainer:
+    def __init__(self, model):
+        self.model = FSDP(model)
+        FSDP.set_state_dict_type(self.model, {FULL})
+
+    def save(self):
+        return self.model.state_dict()
+"""
+    )
+    assert "`save` may read it too" in (only(text).reason or "")
