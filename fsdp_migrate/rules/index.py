@@ -97,4 +97,9 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP835", "composable-checkpoint", "targets.modernise.neighbours.checkpoint_implementation", ("_composable",), marks=("_composable",), fixes=("safe",)),
     Entry("FSDP836", "checkpoint-wrapper-implementation", "targets.modernise.neighbours.checkpoint_implementation", ("checkpoint_wrapper",), marks=("checkpoint_wrapper",)),
     Entry("FSDP841", "load-weights-only", "targets.modernise.checkpoint.loading", ("torch.load",), marks=("load",), neighbour=True),
+    Entry("FSDP901", "optimizer-before-fully-shard", "targets.fsdp2.order", ("fully_shard",), marks=("fully_shard",)),
+    Entry("FSDP902", "meta-model-never-initialised", "targets.fsdp2.order", ("to_empty",), marks=("to_empty",)),
+    Entry("FSDP905", "local-reduction-of-sharded-tensor", "targets.fsdp2.gradients", ("fully_shard",), marks=("fully_shard",)),
+    Entry("FSDP907", "reduce-dtype-not-given", "targets.fsdp2.mixed_precision", ("MixedPrecisionPolicy",), marks=("MixedPrecisionPolicy",), fixes=("safe", "unsafe")),
+    Entry("FSDP908", "gradient-sync-never-on", "targets.fsdp2.gradients", ("set_requires_gradient_sync",), marks=("set_requires_gradient_sync",)),
 )

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from fsdp_migrate.code.sharded_models import is_sharded
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
@@ -22,7 +23,6 @@ from fsdp_migrate.targets.dcp.new_calls import (
     is_on,
     new_calls,
 )
-from fsdp_migrate.targets.dcp.sharded import is_sharded
 
 _STORING = ("save", "load", "async_save")
 _RANKS = frozenset({"rank", "_rank", "global_rank", "world_rank", "local_rank", "RANK", "LOCAL_RANK"})

@@ -15,6 +15,11 @@ FULLY_SHARD = frozenset(
 )
 
 
+def is_fully_shard(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a call is one of torch's `fully_shard`."""
+    return isinstance(call.func, (ast.Name, ast.Attribute)) and facts.names.qualified(call.func) in FULLY_SHARD
+
+
 def is_sharded(facts: ModuleFacts, model: ast.expr) -> bool:
     """Whether the file builds `model` as an FSDP module, or gives what is written in this way to `fully_shard`."""
     if facts.fsdp.is_instance(model):
@@ -23,5 +28,4 @@ def is_sharded(facts: ModuleFacts, model: ast.expr) -> bool:
 
 
 def _given(facts: ModuleFacts) -> frozenset[str]:
-    calls = (c for c in facts.structure.calls if c.args and isinstance(c.func, (ast.Name, ast.Attribute)))
-    return frozenset(ast.unparse(c.args[0]) for c in calls if facts.names.qualified(c.func) in FULLY_SHARD)
+    return frozenset(ast.unparse(c.args[0]) for c in facts.structure.calls if c.args and is_fully_shard(facts, c))
