@@ -14,7 +14,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import CHECKPOINT, STATE_DICT, URL, NewCall, full_names, new_calls
+from fsdp_migrate.targets.dcp.new_calls import CHECKPOINT, STATE_DICT, URL, NewCall, full_names, new_calls, parts_of
 
 _STATEFUL = f"{CHECKPOINT}.stateful.Stateful"
 _READING = frozenset({"state_dict", "zero_grad", "add_param_group", "register_step_post_hook"})
@@ -42,7 +42,7 @@ def check_loaded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for new in new_calls(facts):
         if new.function != "load":
             continue
-        for call, optimizer in dict(_templates(facts, new)).items():
+        for call, optimizer in _templates(facts, new):
             is_fresh = isinstance(optimizer, ast.Name) and _is_fresh(facts, optimizer, call)
             if is_fresh or _is_parameter(facts, optimizer):
                 severity = None if is_fresh else Severity.HINT
@@ -74,7 +74,8 @@ def _is_fresh(facts: ModuleFacts, optimizer: ast.Name, at: ast.Call) -> bool:
     if any(isinstance(block, _LOOPS) and block not in facts.blocks_around(built) for block in facts.blocks_around(at)):
         return False
     home = facts.scope(optimizer).lookup(optimizer.id)
-    uses = [use for scope in (home.nested() if home else ()) for use in scope.uses.get(optimizer.id, ())]
+    scopes = facts.structure.module.nested()
+    uses = [use for scope in scopes if scope.lookup(optimizer.id) is home for use in scope.uses.get(optimizer.id, ())]
     start, end = place_of(built), place_of(at)
     return not any(start < place_of(use) < end and not _keeps_fresh(facts, use) for use in uses)
 
@@ -123,31 +124,12 @@ def _is_saved(facts: ModuleFacts, new: NewCall) -> bool:
 
 def _templates(facts: ModuleFacts, new: NewCall) -> Iterator[tuple[ast.Call, ast.expr]]:
     """The state dicts of optimizers in what a `dcp.load` is given, with the optimizers."""
-    waiting: list[ast.expr | None] = [new.arguments.get("state_dict")]
-    for _ in range(20):
-        if not waiting:
-            return
-        node = waiting.pop(0)
-        if isinstance(node, ast.Name):
-            waiting += [binding.value for binding in facts.names.bindings(node) if binding.value is not None]
-            waiting += _items_set(facts, node, new.call)
-        elif isinstance(node, ast.Dict):
-            waiting += node.values
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in parts_of(facts, new):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr == "state_dict" and not node.args and not node.keywords:
                 yield node, node.func.value
             elif _is_old(facts, node) and len(node.args) == 2:
                 yield node, node.args[1]
-
-
-def _items_set(facts: ModuleFacts, name: ast.Name, at: ast.Call) -> Iterator[ast.expr]:
-    """What is stored in a dict under a key, in the lines above `at`."""
-    for item in facts.structure.subscripts:
-        is_it = isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Name) and item.value.id == name.id
-        statement = facts.structure.parents[item]
-        is_here = facts.function(item) is facts.function(at) and place_of(item) < place_of(at)
-        if is_it and is_here and isinstance(statement, ast.Assign):
-            yield statement.value
 
 
 def _is_parameter(facts: ModuleFacts, node: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.rebinding import place_of
 
 CHECKPOINT = "torch.distributed.checkpoint"
 STATE_DICT = f"{CHECKPOINT}.state_dict"
@@ -100,3 +101,30 @@ def is_on(node: ast.expr | None) -> bool:
 def is_off(node: ast.expr | None) -> bool:
     """Whether an option is absent, or switched off in so many words."""
     return node is None or is_literal(node, False)
+
+
+def parts_of(facts: ModuleFacts, new: NewCall) -> tuple[ast.expr, ...]:
+    """What the state dict that a call stores or fills is made of, through names, displays and items."""
+    waiting = [node for name, node in new.arguments.items() if name == "state_dict"]
+    found: dict[ast.expr, None] = {}
+    while waiting:
+        node = waiting.pop(0)
+        if node in found:
+            continue
+        found[node] = None
+        if isinstance(node, ast.Name):
+            waiting += [binding.value for binding in facts.names.bindings(node) if binding.value is not None]
+            waiting += _items_set(facts, node, new.call)
+        elif isinstance(node, ast.Dict):
+            waiting += node.values
+    return tuple(found)
+
+
+def _items_set(facts: ModuleFacts, name: ast.Name, at: ast.Call) -> Iterator[ast.expr]:
+    """What is stored in a dict under a key, in the lines above `at`."""
+    for item in facts.structure.subscripts:
+        is_it = isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Name) and item.value.id == name.id
+        statement = facts.structure.parents[item]
+        is_here = facts.function(item) is facts.function(at) and place_of(item) < place_of(at)
+        if is_it and is_here and isinstance(statement, ast.Assign):
+            yield statement.value

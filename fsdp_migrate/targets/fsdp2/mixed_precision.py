@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.calls import is_literal, is_written_out, ordered_arguments
+from fsdp_migrate.facts.calls import is_written_out, ordered_arguments
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
@@ -35,7 +35,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         given: dict[str | None, ast.expr] = {one.arg: one.value for one in call.keywords}
         given.update(zip(_PARAMETERS, call.args))
         dtype = given.get("param_dtype")
-        if dtype is None or "reduce_dtype" in given or is_literal(dtype, None):
+        if dtype is None or "reduce_dtype" in given or isinstance(dtype, ast.Constant):
             continue
         if isinstance(dtype, (ast.Name, ast.Attribute)) and facts.names.qualified(dtype) in _FULL:
             continue

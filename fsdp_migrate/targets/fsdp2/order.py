@@ -139,7 +139,8 @@ def _first_run(facts: ModuleFacts, model: ast.Name, empty: ast.Call) -> ast.Call
 def _may_be_filled(facts: ModuleFacts, model: ast.Name, empty: ast.Call, run: ast.Call) -> bool:
     """Whether something is done with the model, in any function, that may give its parameters a value."""
     home = facts.scope(model).lookup(model.id)
-    uses = [use for scope in (home.nested() if home else ()) for use in scope.uses.get(model.id, ())]
+    scopes = facts.structure.module.nested()
+    uses = [use for scope in scopes if scope.lookup(model.id) is home for use in scope.uses.get(model.id, ())]
     for use in uses:
         if facts.function(use) is facts.function(empty) and not place_of(empty) <= place_of(use) < place_of(run):
             continue
