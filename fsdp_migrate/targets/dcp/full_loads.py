@@ -47,7 +47,11 @@ def _cases(facts: ModuleFacts, node: ast.expr) -> Iterator[ast.expr | None]:
     if isinstance(node, ast.IfExp):
         yield from (*_cases(facts, node.body), *_cases(facts, node.orelse))
     elif isinstance(node, ast.Name):
-        for binding in facts.names.bindings(node):
+        bindings = facts.names.bindings(node)
+        if not bindings or _is_filled(facts, node):
+            yield None
+            return
+        for binding in bindings:
             if binding.value is None or isinstance(binding.value, ast.Name):
                 yield binding.value
             else:
@@ -57,6 +61,13 @@ def _cases(facts: ModuleFacts, node: ast.expr) -> Iterator[ast.expr | None]:
             yield _item(case, node.slice.value) if isinstance(case, ast.Dict) else None
     else:
         yield node
+
+
+def _is_filled(facts: ModuleFacts, name: ast.Name) -> bool:
+    """Whether the file puts something into a dict of this name."""
+    stored = (item.value for item in facts.structure.subscripts if isinstance(item.ctx, ast.Store))
+    updated = (getattr(call.func, "value", None) for call in facts.structure.method_calls.get("update", ()))
+    return any(isinstance(one, ast.Name) and one.id == name.id for one in (*stored, *updated))
 
 
 def _item(display: ast.Dict, key: object) -> ast.expr | None:

@@ -13,6 +13,7 @@ from fsdp_migrate.code.argument_roles import is_called_optimizer
 from fsdp_migrate.code.sharded_models import is_sharded
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 
@@ -72,9 +73,8 @@ def _is_parameter(facts: ModuleFacts, name: ast.Name) -> bool:
             bound = [part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)]
             if name.id in bound:
                 owner = loop.iter.func
-                bindings = facts.names.bindings(name)
-                alone = len(bindings) == 1 or all(one.scope is bindings[0].scope for one in bindings)
-                return alone and owner.attr in _PARAMETERS and _is_under_fsdp2(facts, owner.value)
+                is_own = all(one.kind is Kind.OTHER for one in facts.names.bindings(name))
+                return is_own and owner.attr in _PARAMETERS and _is_under_fsdp2(facts, owner.value)
     return False
 
 

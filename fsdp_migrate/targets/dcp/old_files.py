@@ -1,7 +1,7 @@
-"""FSDP715 and FSDP716: what one release writes and another cannot read, and what newer releases do not write at all.
+"""FSDP715: optimizer state that one release writes and another cannot read.
 
 Measured on two ranks: files of torch 2.4.1 and 2.6 with AdamW state, read on 2.9 and 2.13 ("Missing key ...
-decoupled_weight_decay"); `async_save` of ShardedTensors, which works on 2.3 to 2.6 and fails on 2.13 ("data_ptr").
+decoupled_weight_decay").
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from packaging.version import Version
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, NewCall, full_names, is_off, new_calls, parts_of
+from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of
 
 _ADDED_KEY = "decoupled_weight_decay"
 # The last release seen to write groups without the key, and the first seen to ask for it.
 _WITHOUT, _WITH = Version("2.6"), Version("2.9")
-_FAILS_SINCE = Version("2.13")
 _OPTIMIZER_STATE = ("get_optimizer_state_dict", "get_state_dict")
 
 
-def check_old_files(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find loads of AdamW's state that ask for a key which files of older releases lack."""
     if not any(node.attr == "AdamW" for node in facts.structure.attributes) and not _imports_adamw(facts):
         return
@@ -45,25 +44,6 @@ def _imports_adamw(facts: ModuleFacts) -> bool:
     return "torch.optim.AdamW" in facts.fsdp.imported
 
 
-def check_async(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    """Find sharded states of FSDP1 without a mesh, which are ShardedTensors, that go to `async_save`."""
-    if not facts.fsdp.builds_without_mesh:
-        return
-    for new in new_calls(facts):
-        if new.function != "async_save" or not any(r >= _FAILS_SINCE for r in facts.gates.alive(new.call)):
-            continue
-        for state in _states(facts, new):
-            model = state.arguments.get("model")
-            is_sharded = state.function.startswith("get_") and is_off(state.option(facts, "full_state_dict"))
-            if model is not None and is_sharded and state.is_whole and facts.fsdp.is_instance(model):
-                message = (
-                    "`async_save` fails on ShardedTensors since torch 2.13, which FSDP without a `device_mesh` gives"
-                )
-                way = "build the model with a `device_mesh=`, which gives DTensors, or use `save`"
-                yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
-                break
-
-
 def _states(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
     """The calls that make the state which a call stores or fills."""
     known = {id(one.call): one for one in new_calls(facts)}
@@ -74,8 +54,7 @@ def _states(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
 _IMPORT = f"""\
 import torch
 import torch.distributed.checkpoint as dcp
-from {STATE_DICT} import get_model_state_dict, get_optimizer_state_dict
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from {STATE_DICT} import get_optimizer_state_dict
 
 """
 _LOAD = (
@@ -83,7 +62,7 @@ _LOAD = (
     'state = {"optim": get_optimizer_state_dict(model, optim)}\ndcp.load(state, checkpoint_id=path'
 )
 
-OLD_FILES = Rule(
+RULE = Rule(
     RuleCard(
         code="FSDP715",
         name="optimizer-file-of-older-torch",
@@ -101,37 +80,6 @@ and only where both kinds of releases are supported.""",
         url=URL,
     ),
     needles=_OPTIMIZER_STATE,
-    check=check_old_files,
+    check=check,
     neighbour=True,
-)
-
-ASYNC = Rule(
-    RuleCard(
-        code="FSDP716",
-        name="async-save-of-sharded-tensors",
-        summary="`async_save` of the sharded state of FSDP without a `device_mesh`",
-        explanation="""\
-FSDP1 without a `device_mesh` gives ShardedTensors. `async_save` took them on torch 2.3 to 2.6 and fails on 2.13
-("data_ptr"). DTensors, which FSDP gives with a `device_mesh`, and full state dicts work on both, as `save` does with
-all of them.""",
-        applicability="manual",
-        removed="2.13",
-        flags=(
-            Example(
-                before=_IMPORT
-                + "model = FSDP(net)\n"
-                + 'dcp.async_save({"model": get_model_state_dict(model)}, checkpoint_id=path)\n'
-            ),
-        ),
-        leaves=(
-            _IMPORT
-            + "model = FSDP(net, device_mesh=mesh)\n"
-            + 'dcp.async_save({"model": get_model_state_dict(model)}, checkpoint_id=path)\n',
-        ),
-        url=URL,
-    ),
-    needles=("async_save",),
-    check=check_async,
-    neighbour=True,
-    names=lambda: full_names("async_save"),
 )
