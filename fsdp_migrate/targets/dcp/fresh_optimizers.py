@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import is_called_optimizer
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
@@ -44,7 +45,7 @@ def check_loaded(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         for call, optimizer in _templates(facts, new):
             is_fresh = isinstance(optimizer, ast.Name) and _is_fresh(facts, optimizer, call)
-            if is_fresh or _is_parameter(facts, optimizer):
+            if is_fresh or _is_from_outside(facts, optimizer):
                 severity = None if is_fresh else Severity.HINT
                 yield _nothing_restored(facts, card, call, optimizer, severity)
     for cls in _statefuls(facts):
@@ -132,11 +133,13 @@ def _templates(facts: ModuleFacts, new: NewCall) -> Iterator[tuple[ast.Call, ast
                 yield node, node.args[1]
 
 
-def _is_parameter(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether a parameter of the function is called as optimizers are."""
-    if not isinstance(node, ast.Name) or not is_called_optimizer(node):
+def _is_from_outside(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether an attribute, or a parameter of the function, is called as optimizers are."""
+    if not is_called_optimizer(node):
         return False
-    bindings = facts.names.bindings(node)
+    if isinstance(node, ast.Attribute):
+        return pure(node)
+    bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
     return bool(bindings) and all(isinstance(binding.node, ast.arg) for binding in bindings)
 
 
@@ -218,8 +221,8 @@ empty until the optimizer has stepped: nothing is read from the file, no error i
 fresh optimizer. A `Stateful` whose `state_dict` returns `optimizer.state_dict()` has the same effect, since `dcp.load`
 asks it for what to fill.
 
-`get_optimizer_state_dict` makes the state that is to be filled. A function that gets its optimizer from outside is a
-hint only: it may have stepped.""",
+`get_optimizer_state_dict` makes the state that is to be filled. An optimizer that comes from outside, as a parameter or an
+attribute, is a hint only: it may have stepped.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

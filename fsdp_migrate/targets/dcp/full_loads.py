@@ -38,26 +38,27 @@ def check_empty(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _may_be_empty_or_not(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether a dict is empty in one case and something else in another."""
-    cases = list(_cases(facts, node))
+    cases = list(_cases(facts, node, ()))
     return len(cases) > 1 and any(map(_is_empty, cases)) and not all(map(_is_empty, cases))
 
 
-def _cases(facts: ModuleFacts, node: ast.expr) -> Iterator[ast.expr | None]:
-    """What an expression may be, None among it for what is not visible."""
+def _cases(facts: ModuleFacts, node: ast.expr, through: tuple[ast.expr, ...]) -> Iterator[ast.expr | None]:
+    """What an expression may be, None among it for what is not visible; `through` are those that led to it."""
+    through = (*through, node)
     if isinstance(node, ast.IfExp):
-        yield from (*_cases(facts, node.body), *_cases(facts, node.orelse))
+        yield from (*_cases(facts, node.body, through), *_cases(facts, node.orelse, through))
     elif isinstance(node, ast.Name):
-        bindings = facts.names.bindings(node)
-        if not bindings or _is_filled(facts, node):
+        values = [binding.value for binding in facts.names.bindings(node)]
+        if not values or _is_filled(facts, node):
             yield None
             return
-        for binding in bindings:
-            if binding.value is None or isinstance(binding.value, ast.Name):
-                yield binding.value
+        for value in values:
+            if value is None or isinstance(value, ast.Name) or value in through:
+                yield None
             else:
-                yield from _cases(facts, binding.value)
+                yield from _cases(facts, value, through)
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        for case in _cases(facts, node.value):
+        for case in _cases(facts, node.value, through):
             yield _item(case, node.slice.value) if isinstance(case, ast.Dict) else None
     else:
         yield node
@@ -110,7 +111,7 @@ EMPTY = Rule(
         explanation="""\
 With `broadcast_from_rank0=True` only rank 0 needs the state, so the other ranks like to pass `{}`. `set_state_dict`
 takes an empty `model_state_dict` for "the optimizer only": those ranks skip the model, rank 0 broadcasts it, and the
-job hangs or breaks off (torch 2.4 to 2.15).
+job hangs or breaks off (seen on torch 2.4 to 2.13).
 
 `set_model_state_dict` and `set_optimizer_state_dict` take `{}` on the other ranks.""",
         applicability="manual",

@@ -181,7 +181,7 @@ OPTIMIZER = Rule(
         explanation="""\
 `fully_shard` puts new parameters (DTensors) into the module. An optimizer that was built before holds the old ones: its
 `step()` moves nothing and its `zero_grad()` clears nothing, so gradients pile up while the loss stays as it is. There
-is no error (torch 2.4 to 2.15).
+is no error (seen on torch 2.13).
 
 FSDP1 with `use_orig_params=True` forgave this order; FSDP2 never does.""",
         applicability="manual",

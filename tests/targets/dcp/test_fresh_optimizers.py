@@ -66,8 +66,10 @@ def test_a_load_into_an_empty_state_is_found(text: str) -> None:
     assert [found.severity.value for found in lint(IMPORT + text, "FSDP714")] == ["changes"]
 
 
-def test_an_optimizer_from_outside_is_a_hint() -> None:
-    text = IMPORT + "def load(model, optim, path):\n    dcp.load({'optim': optim.state_dict()}, checkpoint_id=path)\n"
+@pytest.mark.parametrize("optimizer", ["optim", "self.optimizer"])
+def test_an_optimizer_from_outside_is_a_hint(optimizer: str) -> None:
+    load = f"dcp.load({{'optim': {optimizer}.state_dict()}}, checkpoint_id=path)"
+    text = IMPORT + f"def load(self, model, optim, path):\n    {load}\n"
     assert [found.severity.value for found in lint(text, "FSDP714")] == ["hint"]
 
 

@@ -36,6 +36,8 @@ def test_a_model_dict_that_is_empty_on_some_ranks_is_found(above: str, weights: 
         "weights = {}\nweights.update(full)\n" + set_both("weights"),
         "weights = {}\nif rank == 0:\n    weights = full\nweights['a'] = a\n" + set_both("weights"),
         set_both("full if rank == 0 else {}", "options=options"),
+        "for _ in range(2):\n    x = x if x else y\n    x = x['a']\n    " + set_both("x"),
+        "x = y if y else y\ny = x if x else {}\n" + set_both("x['a']['b']"),
         f"set_model_state_dict(model, full if rank == 0 else {{}}, {BOTH})\n",
     ],
 )
