@@ -221,7 +221,7 @@ empty until the optimizer has stepped: nothing is read from the file, no error i
 fresh optimizer. A `Stateful` whose `state_dict` returns `optimizer.state_dict()` has the same effect, since `dcp.load`
 asks it for what to fill.
 
-`get_optimizer_state_dict` makes the state that is to be filled. An optimizer that comes from outside, as a parameter or an
+`get_optimizer_state_dict` makes the state that is to be filled. An optimizer from outside, a parameter or an
 attribute, is a hint only: it may have stepped.""",
         applicability="manual",
         severity=Severity.CHANGES,
