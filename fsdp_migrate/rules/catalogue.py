@@ -116,6 +116,7 @@ _METHODS = (
     ),
 )
 _FSDP2 = (
+    _change("fs2-reduce-dtype", "what a policy without `reduce_dtype` means", "907"),
     _change("fs2-import", "FSDP2 in `_composable.fsdp`", "602 600"),
     _change("fs2-FSDP-class", "the class `FSDP` of FSDP2, which is `FSDPModule`", "602"),
     _change("fs2-setter-recurse", "`recurse` by position", "511"),
@@ -147,6 +148,10 @@ _TENSOR = (
     _change("tp-styles", "styles and helpers of tensor parallelism", "609 600 500"),
 )
 _CHECKPOINTING = (
+    _change(
+        "dsd-full-load-missing-keys", "missing keys of a full state dict, which `set_model_state_dict` lets pass", "711"
+    ),
+    _change("dcp-adamw-groups", "a key that AdamW's parameter groups have since", "715"),
     _change("dcp-shard-checkpoint", "`_shard.checkpoint`, the first place of distributed checkpointing", "605"),
     _change("dcp-save-load", "`save_state_dict` and `load_state_dict`, and the storage by position", "703 702"),
     _change(

@@ -73,6 +73,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP701", "storage-without-new-methods", "targets.modernise.checkpoint.storage_classes", ("StorageWriter", "StorageReader")),
     Entry("FSDP702", "positional-checkpoint-storage", "targets.modernise.checkpoint.storage_position", names=("torch.distributed.checkpoint.load", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.state_dict_loader.load", "torch.distributed.checkpoint.state_dict_saver.save"), fixes=("safe",)),
     Entry("FSDP703", "dcp-save-state-dict", "targets.modernise.checkpoint.functions", names=("torch.distributed._shard.checkpoint.load_state_dict", "torch.distributed._shard.checkpoint.save_state_dict", "torch.distributed._shard.checkpoint.state_dict_loader.load_state_dict", "torch.distributed._shard.checkpoint.state_dict_saver.save_state_dict", "torch.distributed.checkpoint.load_state_dict", "torch.distributed.checkpoint.save_state_dict", "torch.distributed.checkpoint.state_dict_loader.load_state_dict", "torch.distributed.checkpoint.state_dict_saver.save_state_dict"), fixes=("safe", "unsafe")),
+    Entry("FSDP710", "broadcast-of-empty-dict", "targets.dcp.full_loads", ("set_state_dict",), scope="distributed"),
+    Entry("FSDP711", "full-load-without-broadcast", "targets.dcp.full_loads", ("set_model_state_dict", "set_state_dict"), scope="distributed"),
+    Entry("FSDP712", "optimizer-saved-before-first-step", "targets.dcp.fresh_optimizers", ("get_optimizer_state_dict", "get_state_dict"), scope="distributed"),
+    Entry("FSDP713", "checkpoint-on-some-ranks", "targets.dcp.rank_guard", ("get_model_state_dict", "get_optimizer_state_dict", "get_state_dict", "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict"), names=("torch.distributed.checkpoint.async_save", "torch.distributed.checkpoint.load", "torch.distributed.checkpoint.save", "torch.distributed.checkpoint.state_dict_loader.load", "torch.distributed.checkpoint.state_dict_saver.async_save", "torch.distributed.checkpoint.state_dict_saver.save"), scope="distributed"),
+    Entry("FSDP714", "optimizer-loaded-before-first-step", "targets.dcp.fresh_optimizers", ("Stateful",), names=("torch.distributed.checkpoint.load", "torch.distributed.checkpoint.state_dict_loader.load"), scope="distributed"),
+    Entry("FSDP715", "optimizer-file-of-older-torch", "targets.dcp.old_files", ("get_optimizer_state_dict", "get_state_dict"), scope="distributed"),
     Entry("FSDP801", "device-autocast", "targets.modernise.neighbours.amp", ("autocast",), scope="distributed", fixes=("safe",)),
     Entry("FSDP802", "device-grad-scaler", "targets.modernise.neighbours.amp", ("GradScaler",), scope="distributed", fixes=("safe", "unsafe")),
     Entry("FSDP803", "device-custom-fwd", "targets.modernise.neighbours.amp", ("custom_bwd", "custom_fwd"), scope="distributed", fixes=("safe",)),
@@ -92,6 +98,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP835", "composable-checkpoint", "targets.modernise.neighbours.checkpoint_implementation", ("_composable",), fixes=("safe",)),
     Entry("FSDP836", "checkpoint-wrapper-implementation", "targets.modernise.neighbours.checkpoint_implementation", ("checkpoint_wrapper",)),
     Entry("FSDP841", "load-weights-only", "targets.modernise.checkpoint.loading", ("torch.load",), scope="distributed"),
+    Entry("FSDP901", "optimizer-before-fully-shard", "targets.fsdp2.order", ("fully_shard",)),
+    Entry("FSDP902", "meta-model-never-initialised", "targets.fsdp2.order", ("to_empty",)),
+    Entry("FSDP905", "local-reduction-of-sharded-tensor", "targets.fsdp2.gradients", ("fully_shard",)),
+    Entry("FSDP907", "reduce-dtype-not-given", "targets.fsdp2.mixed_precision", ("MixedPrecisionPolicy",), fixes=("safe", "unsafe")),
+    Entry("FSDP908", "gradient-sync-never-on", "targets.fsdp2.gradients", ("set_requires_gradient_sync",)),
 )
 # What a target has in the place of the rules with the same codes.
 OF_TARGETS: dict[str, tuple[Entry, ...]] = {

@@ -37,7 +37,7 @@ def test_answer_has_everything_about_a_method() -> None:
     [
         ("torch.load", ["FSDP841"]),
         ("torch.save", []),
-        ("dcp.load", ["FSDP702"]),
+        ("dcp.load", ["FSDP702", "FSDP714", "FSDP715"]),
         ("torch.utils.checkpoint.checkpoint", ["FSDP834"]),
         ("FSDP.full_optim_state_dict", ["FSDP101"]),
         ("summon_full_params", ["FSDP505"]),

@@ -9,6 +9,9 @@ CLASS = "from torch.distributed.fsdp.fully_sharded_data_parallel import "
 WRAP = "import functools\nfrom torch.distributed.fsdp.wrap import "
 DIST = "import torch.distributed as dist\n"
 C10D = "from torch.distributed import distributed_c10d as c10d\n"
+STATE_DICT = (
+    "import torch\nimport torch.distributed.checkpoint as dcp\nimport torch.distributed.checkpoint.state_dict as sd\n"
+)
 AMP = "import torch, torch.distributed\n"
 CHECKPOINT = "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
 FSDP2 = "from torch.distributed.fsdp import UnshardHandle, fully_shard\n"
@@ -211,6 +214,19 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("c10d-misc", "FSDP610"): (">=2.3", C10D + "c10d._set_pg_timeout(t)\n"),
     ("c10d-misc", "FSDP600"): (DEFAULT, C10D + "c10d._check_for_nccl_backend(g)\n"),
+    ("dsd-full-load-missing-keys", "FSDP711"): (
+        DEFAULT,
+        STATE_DICT + "sd.set_model_state_dict(m, full, options=sd.StateDictOptions(full_state_dict=True))\n",
+    ),
+    ("dcp-adamw-groups", "FSDP715"): (
+        DEFAULT,
+        STATE_DICT
+        + "o = torch.optim.AdamW(ps)\ndcp.load({'o': sd.get_optimizer_state_dict(m, o)}, checkpoint_id='f')\n",
+    ),
+    ("fs2-reduce-dtype", "FSDP907"): (
+        DEFAULT,
+        "from torch.distributed.fsdp import MixedPrecisionPolicy\nMixedPrecisionPolicy(param_dtype=d)\n",
+    ),
     # Launching
     ("launch-module", "FSDP822"): (DEFAULT, "import torch.distributed.launch as launch\n"),
     ("launch-local-rank", "FSDP821"): (

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fsdp_migrate.code.sharded_models import is_fully_shard
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix, Severity
@@ -19,11 +20,6 @@ from fsdp_migrate.source import Span
 
 OLD_FACTOR, FACTOR = "set_reduce_scatter_divide_factor", "set_gradient_divide_factor"
 SETTERS = ("set_requires_gradient_sync", "set_requires_all_reduce", "set_reshard_after_backward")
-FULLY_SHARD = (
-    "torch.distributed._composable.fsdp.fully_shard",
-    "torch.distributed.fsdp.fully_shard",
-    "torch.distributed._composable.fsdp.fully_shard.fully_shard",
-)
 _RESHARD = "reshard_after_forward"
 _FACTOR_SINCE, _KEYWORD_SINCE, _HONOURED_SINCE = Version("2.8"), Version("2.4"), Version("2.8")
 _KEEP_FACTOR = (
@@ -89,7 +85,7 @@ def _uses_fsdp2(facts: ModuleFacts) -> bool:
 
 def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find what may be a root and is told to reshard, after a loop over the layers it holds."""
-    calls = [call for call in facts.structure.calls if _is_fully_shard(facts, call)]
+    calls = [call for call in facts.structure.calls if is_fully_shard(facts, call)]
     for call in calls:
         keyword = next((keyword for keyword in call.keywords if keyword.arg == _RESHARD), None)
         if keyword is None or not isinstance(keyword.value, ast.Constant) or keyword.value.value is not True:
@@ -102,10 +98,6 @@ def check_reshard(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 "remove the argument for the same behaviour on all releases; since 2.8 it costs one more all-gather"
             )
             yield finding(facts, card, keyword.value, facts.statement(call), message, verdict)
-
-
-def _is_fully_shard(facts: ModuleFacts, call: ast.Call) -> bool:
-    return isinstance(call.func, (ast.Name, ast.Attribute)) and facts.names.qualified(call.func) in FULLY_SHARD
 
 
 def _follows_a_loop(facts: ModuleFacts, call: ast.Call, calls: list[ast.Call]) -> bool:

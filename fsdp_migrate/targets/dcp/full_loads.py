@@ -1,0 +1,166 @@
+"""FSDP710 and FSDP711: full state dicts that are loaded with a broadcast which not all ranks join, or without one.
+
+Sources: torch 2.13 checkpoint/state_dict.py, `set_state_dict` (`optim_only=not model_state_dict`) and
+`_load_model_state_dict` (a full dict is completed with the live tensors before it is loaded, since 2.5).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, is_off, is_on, new_calls, options_of
+
+_FULL, _BROADCAST = "full_state_dict", "broadcast_from_rank0"
+_COMPLETED_SINCE = Version("2.5")
+
+
+def check_empty(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find `set_state_dict` with a broadcast and a model dict that may be empty on the ranks that have none."""
+    for new in new_calls(facts):
+        given = new.arguments.get("model_state_dict")
+        if new.function != "set_state_dict" or given is None or not is_on(new.option(facts, _BROADCAST)):
+            continue
+        if _may_be_empty_or_not(facts, given):
+            message = (
+                f"`{ast.unparse(given)}` may be empty: `set_state_dict` then leaves the model out, "
+                "and rank 0 broadcasts it to nobody: the job hangs"
+            )
+            way = "call `set_model_state_dict` and `set_optimizer_state_dict`, which take an empty dict on other ranks"
+            yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
+
+
+def _may_be_empty_or_not(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether a dict is empty in one case and something else in another."""
+    cases = list(_cases(facts, node, ()))
+    return len(cases) > 1 and any(map(_is_empty, cases)) and not all(map(_is_empty, cases))
+
+
+def _cases(facts: ModuleFacts, node: ast.expr, through: tuple[ast.expr, ...]) -> Iterator[ast.expr | None]:
+    """What an expression may be, None among it for what is not visible; `through` are those that led to it."""
+    through = (*through, node)
+    if isinstance(node, ast.IfExp):
+        yield from (*_cases(facts, node.body, through), *_cases(facts, node.orelse, through))
+    elif isinstance(node, ast.Name):
+        values = [binding.value for binding in facts.names.bindings(node)]
+        if not values or _is_filled(facts, node):
+            yield None
+            return
+        for value in values:
+            if value is None or isinstance(value, ast.Name) or value in through:
+                yield None
+            else:
+                yield from _cases(facts, value, through)
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        for case in _cases(facts, node.value, through):
+            yield _item(case, node.slice.value) if isinstance(case, ast.Dict) else None
+    else:
+        yield node
+
+
+def _is_filled(facts: ModuleFacts, name: ast.Name) -> bool:
+    """Whether the file puts something into a dict of this name."""
+    stored = (item.value for item in facts.structure.subscripts if isinstance(item.ctx, ast.Store))
+    updated = (getattr(call.func, "value", None) for call in facts.structure.method_calls.get("update", ()))
+    return any(isinstance(one, ast.Name) and one.id == name.id for one in (*stored, *updated))
+
+
+def _item(display: ast.Dict, key: object) -> ast.expr | None:
+    pairs = zip(display.keys, display.values)
+    return next((value for one, value in pairs if isinstance(one, ast.Constant) and one.value == key), None)
+
+
+def _is_empty(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
+    return isinstance(node, ast.Call) and is_call and not node.args and not node.keywords
+
+
+def check_unchecked(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find full dicts that are loaded without a broadcast."""
+    for new in new_calls(facts):
+        if new.function not in ("set_model_state_dict", "set_state_dict"):
+            continue
+        fields = options_of(facts, new)
+        if fields is None or not is_on(fields.get(_FULL)) or not is_off(fields.get(_BROADCAST)):
+            continue
+        if is_literal(fields.get("strict"), False) and isinstance(facts.structure.parents[new.call], ast.Expr):
+            continue  # whoever asked for no check, and reads no result, gets what was asked for
+        if any(release >= _COMPLETED_SINCE for release in facts.gates.alive(new.call)):
+            message = "keys that the full state dict lacks go unnoticed since torch 2.5: the model keeps its own values"
+            way = f"pass `{_BROADCAST}=True`, which keeps the check (torch 2.4), or compare the keys before"
+            yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
+
+
+_IMPORT = f"from {STATE_DICT} import StateDictOptions, set_model_state_dict, set_state_dict\n\n"
+_BOTH = "StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)"
+_SET = "set_state_dict(model, optim, model_state_dict=weights, optim_state_dict=moments, options=options)\n"
+
+EMPTY = Rule(
+    RuleCard(
+        code="FSDP710",
+        name="broadcast-of-empty-dict",
+        summary="`set_state_dict` with `broadcast_from_rank0=True` and no model dict on the other ranks",
+        explanation="""\
+With `broadcast_from_rank0=True` only rank 0 needs the state, so the other ranks like to pass `{}`. `set_state_dict`
+takes an empty `model_state_dict` for "the optimizer only": those ranks skip the model, rank 0 broadcasts it, and the
+job hangs or breaks off (seen on torch 2.4 to 2.13).
+
+`set_model_state_dict` and `set_optimizer_state_dict` take `{}` on the other ranks.""",
+        applicability="manual",
+        severity=Severity.BREAKS,
+        flags=(
+            Example(
+                before=_IMPORT + "weights = torch.load(path) if rank == 0 else {}\n" + f"options = {_BOTH}\n" + _SET
+            ),
+        ),
+        leaves=(
+            _IMPORT + f"weights = torch.load(path)\noptions = {_BOTH}\n{_SET}",
+            _IMPORT
+            + "weights = torch.load(path) if rank == 0 else {}\n"
+            + f"set_model_state_dict(model, weights, options={_BOTH})\n",
+        ),
+        url=URL,
+    ),
+    words=("set_state_dict",),
+    check=check_empty,
+    scope="distributed",
+)
+
+UNCHECKED = Rule(
+    RuleCard(
+        code="FSDP711",
+        name="full-load-without-broadcast",
+        summary="a full model state dict that is loaded with `full_state_dict=True` alone",
+        explanation="""\
+Since torch 2.5 `set_model_state_dict` completes a full state dict with the model's own tensors before it loads it.
+Keys that the file lacks are no error then, with `strict=True` either, and `missing_keys` is empty: a part of the model
+keeps the values that it was built with. Unexpected keys still raise.
+
+With `broadcast_from_rank0=True` missing keys raise. The other ranks' dicts are ignored then, so only rank 0 needs one.
+That is a hint, since nothing is wrong with a file that has all keys.""",
+        applicability="manual",
+        severity=Severity.HINT,
+        flags=(
+            Example(
+                before=_IMPORT
+                + "set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True))\n"
+            ),
+        ),
+        leaves=(
+            _IMPORT + f"set_model_state_dict(model, weights, options={_BOTH})\n",
+            _IMPORT + "set_model_state_dict(model, shards)\n",
+        ),
+        url=URL,
+    ),
+    words=("set_model_state_dict", "set_state_dict"),
+    check=check_unchecked,
+    scope="distributed",
+)

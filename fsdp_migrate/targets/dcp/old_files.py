@@ -1,0 +1,85 @@
+"""FSDP715: optimizer state that one release writes and another cannot read.
+
+Measured on two ranks: files of torch 2.4.1 and 2.6 with AdamW state, read on 2.9 and 2.13 ("Missing key ...
+decoupled_weight_decay").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of
+
+_ADDED_KEY = "decoupled_weight_decay"
+# The last release seen to write groups without the key, and the first seen to ask for it.
+_WITHOUT, _WITH = Version("2.6"), Version("2.9")
+_OPTIMIZER_STATE = ("get_optimizer_state_dict", "get_state_dict")
+
+
+def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
+    """Find loads of AdamW's state that ask for a key which files of older releases lack."""
+    if not any(node.attr == "AdamW" for node in facts.structure.attributes) and not _imports_adamw(facts):
+        return
+    for new in new_calls(facts):
+        if new.function != "load" or not new.is_whole or "planner" in new.arguments:
+            continue
+        templates = (one.function for one in _states(facts, new) if one.function in _OPTIMIZER_STATE)
+        releases = facts.gates.alive(new.call)
+        spans = any(r < Version("2.7") for r in releases) and any(r >= _WITH for r in releases)
+        if spans and any(templates):
+            message = (
+                f"AdamW's groups in files of torch 2.4 to {_WITHOUT} lack `{_ADDED_KEY}`: loading such a file raises "
+                f"on torch {_WITH}"
+            )
+            way = "pass `planner=DefaultLoadPlanner(allow_partial_load=True)` for them, which lets missing keys pass"
+            yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
+
+
+def _imports_adamw(facts: ModuleFacts) -> bool:
+    return "torch.optim.AdamW" in facts.fsdp.imported
+
+
+def _states(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
+    """The calls that make the state which a call stores or fills."""
+    known = {id(one.call): one for one in new_calls(facts)}
+    given = parts_of(facts, new)
+    return (known[id(part)] for part in given if id(part) in known)
+
+
+_IMPORT = f"""\
+import torch
+import torch.distributed.checkpoint as dcp
+from {STATE_DICT} import get_optimizer_state_dict
+
+"""
+_LOAD = (
+    "optim = torch.optim.AdamW(model.parameters())\n"
+    'state = {"optim": get_optimizer_state_dict(model, optim)}\ndcp.load(state, checkpoint_id=path'
+)
+
+RULE = Rule(
+    RuleCard(
+        code="FSDP715",
+        name="optimizer-file-of-older-torch",
+        summary="`dcp.load` of AdamW's state that cannot read files of torch 2.4 to 2.6",
+        explanation=f"""\
+`dcp.load` asks the file for every key of the dict that it fills. AdamW's parameter groups have `{_ADDED_KEY}` in newer
+releases (seen on 2.9 and 2.13) and not in files that torch 2.4 to 2.6 wrote: "Missing key in checkpoint state_dict".
+
+`DefaultLoadPlanner(allow_partial_load=True)` (torch 2.4) reads them; it lets any other missing key pass too. A hint,
+and only where both kinds of releases are supported.""",
+        applicability="manual",
+        severity=Severity.HINT,
+        flags=(Example(before=_IMPORT + _LOAD + ")\n", torch=">=2.4"),),
+        leaves=(_IMPORT + _LOAD + ", planner=dcp.DefaultLoadPlanner(allow_partial_load=True))\n",),
+        url=URL,
+    ),
+    words=_OPTIMIZER_STATE,
+    check=check,
+    scope="distributed",
+)

@@ -1,0 +1,27 @@
+"""FSDP715: loads that files of older releases lack a key for."""
+
+from __future__ import annotations
+
+from tests.rules.checks import check_noop, lint
+
+IMPORT = """\
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+optim = torch.optim.AdamW(model.parameters())
+"""
+LOAD = "state = {'optim': get_optimizer_state_dict(model, optim)}\ndcp.load(state, checkpoint_id=path)\n"
+
+
+def test_a_load_of_adamw_is_a_hint_where_old_and_new_releases_are_supported() -> None:
+    (found,) = lint(IMPORT + LOAD, "FSDP715")
+    assert found.severity.value == "hint"
+    assert "allow_partial_load" in (found.reason or "")
+
+
+def test_one_side_alone_a_planner_and_another_optimizer_are_left() -> None:
+    check_noop(IMPORT + LOAD, "FSDP715", torch=">=2.9")
+    check_noop(IMPORT + LOAD, "FSDP715", torch=">=2.4,<2.7")
+    check_noop(IMPORT + LOAD.replace("=path)", "=path, planner=planner)"), "FSDP715")
+    check_noop((IMPORT + LOAD).replace("AdamW", "SGD"), "FSDP715")
