@@ -20,6 +20,7 @@ from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.targets.dcp.functions import Function, arguments_of, called, parameter_of, performed, reads_of
 from fsdp_migrate.targets.dcp.mapping import LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
+from fsdp_migrate.targets.dcp.new_calls import GETTERS, SETTERS, full_names
 from fsdp_migrate.targets.dcp.settings import InForce, NotUnderstood, Wanted
 
 _SAVE, _LOAD = "optim_state_dict", "optim_state_dict_to_load"
@@ -36,13 +37,13 @@ _OTHERS = re.compile(
     r"timer|tracker|logger|queue|generator|config|cfg|args|progress)s?\w*",
     re.IGNORECASE,
 )
-# Calls that get the model and do nothing with its state.
+# Calls that get the model and do nothing with its state, or set a type of their own for it.
 _INDIFFERENT = frozenset(
     """
     builtins.isinstance builtins.type builtins.id builtins.hasattr builtins.print builtins.repr builtins.str
     builtins.issubclass builtins.callable
     """.split()
-)
+).union(full_names(*GETTERS, *SETTERS))
 _MODEL_METHODS = frozenset(
     "eval train parameters named_parameters buffers named_buffers zero_grad requires_grad_".split()
 )

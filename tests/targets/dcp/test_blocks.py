@@ -144,6 +144,15 @@ def test_what_is_only_read_logged_or_given_a_state_dict_is_no_reason_to_stay() -
     assert only(text).applicability is Applicability.SAFE
 
 
+def test_the_new_functions_take_no_type_from_the_block_around_them() -> None:
+    new = "from torch.distributed.checkpoint.state_dict import get_model_state_dict\n"
+    text = new + block(FULL, "shards = get_model_state_dict(model)\nstate = model.state_dict()")
+    assert only(text).applicability is Applicability.SAFE
+    after = rewritten(text)
+    assert "shards = get_model_state_dict(model)\n" in after
+    assert "state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))\n" in after
+
+
 def test_versions_of_modules_that_are_read_keep_the_old_call() -> None:
     assert "`_metadata`" in (only(block(FULL, "state = model.state_dict()", "print(state._metadata)")).reason or "")
 
