@@ -258,15 +258,25 @@ class Reading:
         )
 
     def _follows(self, one: ast.stmt, two: ast.stmt) -> bool:
-        """Whether `two` stands in the block of `one` behind it, and what is between is of no consequence."""
+        """Whether `two` stands behind `one`, or behind the `with` that `one` ends, and what is between says nothing."""
         parents = self.facts.structure.parents
-        if parents[one] is not parents[two]:
+        outer = parents[one]
+        if isinstance(outer, ast.With) and two not in outer.body and self._sets_type(outer):
+            behind = outer.body[outer.body.index(one) + 1 :]
+            return all(map(self._is_of_no_consequence, behind)) and self._follows(outer, two)
+        if outer is not parents[two]:
             return False
-        for _, block in ast.iter_fields(parents[one]):
+        for _, block in ast.iter_fields(outer):
             if isinstance(block, list) and one in block and two in block:
                 between = block[block.index(one) + 1 : block.index(two)]
-                return all(isinstance(each, ast.Delete) or self._is_telling(each) for each in between)
+                return all(map(self._is_of_no_consequence, between))
         return False
+
+    def _sets_type(self, block: ast.With) -> bool:
+        return any(self.facts.fsdp.setting(item.context_expr) is not None for item in block.items)
+
+    def _is_of_no_consequence(self, statement: ast.stmt) -> bool:
+        return isinstance(statement, ast.Delete) or self._is_telling(statement)
 
     def _is_telling(self, statement: ast.stmt) -> bool:
         call = statement.value if isinstance(statement, ast.Expr) else None

@@ -339,3 +339,16 @@ class Trainer:
 """
     )
     assert "`save` may read it too" in (only(text).reason or "")
+
+
+@pytest.mark.parametrize(
+    ("between", "moves"), [("", True), ("print(path)\n", True), ("del path\n", True), ("scheduler.step()\n", False)]
+)
+def test_a_state_that_is_loaded_behind_its_block_is_loaded_in_its_place(between: str, moves: bool) -> None:
+    convert = "state = FSDP.optim_state_dict_to_load(model, optimizer, path)"
+    text = block(FULL, convert, f"{between}optimizer.load_state_dict(state)")
+    finding = next(f for f in lint_source(text, "a.py", ">=2.4", target="dcp") if f.code == "FSDP210")
+    assert (finding.applicability is Applicability.UNSAFE) == moves
+    after = rewritten(text, unsafe=True)
+    assert ("optimizer.load_state_dict" not in after) == moves
+    assert ("set_optimizer_state_dict(model, optimizer, optim_state_dict=path" in after) == moves
