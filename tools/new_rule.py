@@ -376,10 +376,10 @@ def _next_steps(request: Request, written: list[str]) -> list[str]:
         f"  {test}: what else it has to find, and what to leave alone",
         f"  fixtures/{request.name}/: programs as users would have them",
         "and check it:",
-        f'  python -m pytest -q --ignore tests/verify -k "{word}"',
-        f"  python -m fsdp_migrate.verify -k {request.name}",
         "  python -m tools.build_rule_index",
         "  python -m tools.build_rule_docs",
+        f'  python -m pytest -q --ignore tests/verify -k "{word}"',
+        f"  python -m fsdp_migrate.verify -k {request.name}",
     ]
 
 

@@ -155,7 +155,9 @@ def leave_group() -> None:
     # Models and tracebacks hold groups alive, and with them threads and connections. A flat parameter is in a cycle
     # through the base of its views, which the collector cannot see.
     for handle in [found for found in gc.get_objects() if type(found) is FlatParamHandle]:
-        vars(handle.flat_param).clear()
+        # A constructor of FSDP that failed halfway leaves a handle without one.
+        if hasattr(handle, "flat_param"):
+            vars(handle.flat_param).clear()
     gc.collect()
 
 
