@@ -90,7 +90,7 @@ class Rule:
 
 
 class Verdict(NamedTuple):
-    """How a finding can be mended: the fix with its grade, or None with the reason why not.
+    """How a finding can be fixed: the fix with its grade, or None with the reason why not.
 
     A fix that supports the old and the new form is right `below_floor`, too. `settled` is the torch release from which
     on nothing is left to do. A `note` about the fix is added to the message.
