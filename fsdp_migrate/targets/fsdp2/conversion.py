@@ -1,0 +1,71 @@
+"""What becomes of one model and all that is done with it: the edits, what stops them, and what they change."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fsdp_migrate.edits import Edit
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.objects import Escape, Reference
+
+
+class Closure(NamedTuple):
+    """Models that are converted together, and all that the project does with them.
+
+    `constructions` are the calls of FSDP1's class. `references` are the expressions that stand for the models and that
+    something is done with; `passed` only pass them on.
+    """
+
+    constructions: tuple[Construction, ...]
+    references: tuple[Reference, ...]
+    passed: tuple[Reference, ...]
+    escapes: tuple[Escape, ...]
+
+
+class Construction(NamedTuple):
+    """A call of FSDP1's class."""
+
+    facts: ModuleFacts
+    call: ast.Call
+
+
+class Wall(NamedTuple):
+    """A place that stops the conversion: why, and what frees it."""
+
+    facts: ModuleFacts
+    node: ast.AST
+    reason: str
+    step: str
+
+
+class Difference(NamedTuple):
+    """A change of behaviour that `--unsafe-fixes` accepts; `what` is the same text at each place of its kind."""
+
+    facts: ModuleFacts
+    node: ast.AST
+    what: str
+
+
+@dataclass
+class Conversion:
+    """What is collected while a closure is looked at; nothing is written if there is a wall."""
+
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    walls: list[Wall] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
+
+    def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:
+        """Change the module of `facts`."""
+        self.edits.setdefault(facts.path, []).extend(edits)
+
+    def wall(self, facts: ModuleFacts, node: ast.AST, reason: str, step: str) -> None:
+        """Stop the conversion."""
+        self.walls.append(Wall(facts, node, reason, step))
+
+    def differs(self, facts: ModuleFacts, node: ast.AST, what: str) -> None:
+        """Note a change of behaviour."""
+        self.differences.append(Difference(facts, node, what))
