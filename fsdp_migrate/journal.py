@@ -27,11 +27,11 @@ Tell = Callable[[str], None]
 
 
 class Write(NamedTuple):
-    """A file, what is to be in it, and what is in it now."""
+    """A file, what is to be in it, and what is in it now, None where there is no file yet."""
 
     file: SourceFile
     new: bytes
-    old: bytes
+    old: bytes | None
 
 
 class NotWritten(Exception):
@@ -47,7 +47,10 @@ class _HalfWritten(NotWritten):
 
 
 class _Entry(NamedTuple):
-    """A file of a journal: where it is, where its new and its old text are, and what tells them apart."""
+    """A file of a journal: where it is, where its new and its old text are, and what tells them apart.
+
+    `old` is empty where there was no file.
+    """
 
     target: str
     new_file: str
@@ -65,7 +68,15 @@ class _Entry(NamedTuple):
 
     def take_back(self) -> None:
         """Put the old text back."""
-        os.replace(self.old_file, self.target)
+        if self.old:
+            os.replace(self.old_file, self.target)
+        else:
+            os.unlink(self.target)
+
+    @property
+    def has_old(self) -> bool:
+        """Whether the old text is there to be put back."""
+        return not self.old or _holds(self.old_file, self.old)
 
 
 def write_together(writes: Sequence[Write], tell: Tell) -> None:
@@ -105,11 +116,21 @@ def _prepared(write: Write, stack: contextlib.ExitStack) -> tuple[replacing.NewF
     """Write a new text beside its file."""
     with _about(write.file):
         target = filesystem.writable(write.file)
-        new_file = stack.enter_context(replacing.prepared(target, write.new))
-        if contents(target) != write.old:
-            raise replacing.ChangedError
+        new_file = stack.enter_context(replacing.prepared(target, write.new, exists=write.old is not None))
+        _check_unchanged(target, write)
         kept = new_file.path.removesuffix(disk.SUFFIX) + OLD_SUFFIX
-        return new_file, _Entry(target, new_file.path, kept, digest(write.new), digest(write.old))
+        old = "" if write.old is None else digest(write.old)
+        return new_file, _Entry(target, new_file.path, kept, digest(write.new), old)
+
+
+def _check_unchanged(target: str, write: Write) -> None:
+    """Let a file pass that is as it was read.
+
+    Raises:
+        ChangedError: it is not.
+    """
+    if os.path.lexists(target) if write.old is None else contents(target) != write.old:
+        raise replacing.ChangedError
 
 
 def _put_in_place(writes: Sequence[Write], new_files: Sequence[tuple[replacing.NewFile, _Entry]]) -> None:
@@ -122,11 +143,11 @@ def _put_in_place(writes: Sequence[Write], new_files: Sequence[tuple[replacing.N
     try:
         for write, (_, entry) in zip(writes, new_files):
             with _about(write.file):
-                _keep(entry.target, entry.old_file)
+                if write.old is not None:
+                    _keep(entry.target, entry.old_file)
         for write, (new_file, entry) in zip(writes, new_files):
             with _about(write.file):
-                if contents(entry.target) != write.old:
-                    raise replacing.ChangedError
+                _check_unchanged(entry.target, write)
                 new_file.take_place_of(entry.target)
                 done.append(entry)
         for folder in {os.path.dirname(entry.target) for entry in done}:
@@ -213,7 +234,7 @@ def _settled(entries: Sequence[_Entry]) -> str:
             os.replace(entry.new_file, entry.target)
         return f"finished the change to {names}, which a killed run had begun"
     for entry, state in zip(entries, states):
-        if state == entry.new and _holds(entry.old_file, entry.old):
+        if state == entry.new and entry.has_old:
             entry.take_back()
     return f"rolled back the change to {names}, which a killed run had begun"
 

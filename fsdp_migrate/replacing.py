@@ -75,21 +75,31 @@ def _replace(target: str, new: bytes, old: bytes | None, unnamed: bool) -> None:
 
 
 @contextlib.contextmanager
-def prepared(target: str, new: bytes, *, unnamed: bool = False) -> Iterator[NewFile]:
+def prepared(target: str, new: bytes, *, unnamed: bool = False, exists: bool = True) -> Iterator[NewFile]:
     """A file beside `target` that can take its place, written whole; gone afterwards unless it did.
+
+    Where none `exists` at `target` yet, it has the mode that any new file gets.
 
     Raises:
         OSError: it cannot be written.
     """
-    status = os.stat(target)
+    status = os.stat(target) if exists else None
     with _new_file(os.path.dirname(target), unnamed) as file:
         locked(file.descriptor)
         _write_all(file.descriptor, new)
         os.fsync(file.descriptor)
-        _keep_attributes(file.descriptor, target)
-        _keep_owner(file.descriptor, status)
-        os.chmod(file.descriptor if os.chmod in os.supports_fd else file.path, stat.S_IMODE(status.st_mode))
+        if status is not None:
+            _keep_attributes(file.descriptor, target)
+            _keep_owner(file.descriptor, status)
+        mode = _mode_of_new_files() if status is None else stat.S_IMODE(status.st_mode)
+        os.chmod(file.descriptor if os.chmod in os.supports_fd else file.path, mode)
         yield file
+
+
+def _mode_of_new_files() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 @dataclass

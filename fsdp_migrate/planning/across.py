@@ -61,6 +61,7 @@ class Across:
         self.suppressed: dict[str, int] = {}
         self._files = {file.shown: file for file in files}
         self._progress: dict[str, Draft] = {}
+        self._created: dict[str, SourceFile] = {}
         for rounds in range(1, _MOST_ROUNDS + 1):
             self.suppressed.clear()
             proposed = [kept for one in target.transactions(self.workspace) if (kept := self._in_force(one))]
@@ -70,6 +71,11 @@ class Across:
                 self.left += [one.finding for one in self.possible]
                 break
             self._make(chosen)
+
+    @property
+    def created(self) -> tuple[SourceFile, ...]:
+        """The files that there are not yet."""
+        return tuple(self._created.values())
 
     def speaks_of(self, file: SourceFile) -> bool:
         """Whether there is something to say of a file, whatever its bytes are."""
@@ -87,6 +93,8 @@ class Across:
         own = [finding for finding in self.left if finding.path == path]
         left = tuple(sorted((*result.left, *own), key=lambda finding: (finding.span.start, finding.code)))
         result = result._replace(left=left, suppressed=result.suppressed + self.suppressed.get(path, 0), report=None)
+        if path in self._created:
+            return plan._replace(before=b"", result=result, created=True)
         return plan._replace(
             before=self.before.read(plan.file) if path in self._progress else plan.before, result=result
         )
@@ -95,9 +103,9 @@ class Across:
         """The plans of all files, those together that a transaction ties."""
         group: dict[str, str] = {}
         for one in self.made:
-            joined = {group.get(path, path) for path in one.fixes}
+            joined = {group.get(path, path) for path in one.paths}
             group = {path: min(joined) if home in joined else home for path, home in group.items()}
-            group.update((path, min(joined)) for path in (*one.fixes, *joined))
+            group.update((path, min(joined)) for path in (*one.paths, *joined))
         members: dict[str, list[FilePlan]] = {}
         size = {home: sum(other == home for other in group.values()) for home in group.values()}
         for plan in plans:
@@ -128,7 +136,9 @@ class Across:
 
         grade = graded(finding, settings)
         fixes = {} if grade.applicability is Applicability.MANUAL else one.fixes
-        return one._replace(finding=grade, fixes={finding.path: Fix(()), **fixes} if fixes else {})
+        if not fixes:
+            return one._replace(finding=grade, fixes={}, creates=())
+        return one._replace(finding=grade, fixes={finding.path: Fix(()), **fixes})
 
     def _sorted_out(self, proposed: Iterable[Transaction]) -> tuple[list[Transaction], list[Finding]]:
         """The transactions that may be made, and the findings of the others, which say why not."""
@@ -153,6 +163,11 @@ class Across:
                 raise RefusedError(f"not made: it also changes {path}, which is not part of the run")
             if path in self.without:
                 raise RefusedError(f"not made: it also changes {path}, which was not changed: {self.without[path]}")
+        for new in one.creates:
+            if self.workspace.exists(new.file):
+                raise RefusedError(f"not made: it would create {new.file.shown}, which is there already")
+            if new.file.shown in self.without:
+                raise RefusedError(f"not made: {new.file.shown} was not created: {self.without[new.file.shown]}")
         if one.grade is Applicability.SAFE:
             return True
         return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)
@@ -163,6 +178,9 @@ class Across:
             texts, made = self._texts(chosen), chosen
         except RefusedError:
             texts, made = self._texts(chosen[:1]), chosen[:1]
+        created = {new.file.shown: new.file for one in made for new in one.creates}
+        self._files.update(created)
+        self._created.update(created)
         for path, (progress, new) in texts.items():
             progress.change(new, [one.finding for one in made if one.finding.path == path])
             self._progress[path] = progress
@@ -197,13 +215,17 @@ class Across:
             raise RefusedError(f"not made: {path} cannot be changed: {error}") from None
         if all(new.raw == self._read(path) for path, (_, new) in texts.items()):
             raise RefusedError("internal: the edits change nothing; please report this")
-        after = self.workspace.patched({self._files[path]: new.raw for path, (_, new) in texts.items()})
+        created = {new.file: new.text.encode() for one in together for new in one.creates}
+        patches = {self._files[path]: new.raw for path, (_, new) in texts.items()}
+        after = self.workspace.patched({**patches, **created})
         for path, (progress, new) in texts.items():
             progress.see(self._findings(self.workspace, path))
             declared = {code for one in together if path in one.fixes for code in one.brings}
             for finding in _brought(progress, new, self._findings(after, path)):
                 if finding.code not in declared:
                     raise RefusedError(f"not made: it would add {finding.code} ({finding.name}) to {path}")
+        for file, raw in created.items():
+            texts[file.shown] = Draft(b""), NewText(raw, read_source(raw, file.shown), [])
         return texts
 
     def _findings(self, workspace: Workspace, path: str) -> Sequence[Finding]:
@@ -219,6 +241,8 @@ def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
     chosen: list[Transaction] = []
     claims: dict[str, Claims] = {}
     for one in transactions:
+        if {new.file for new in one.creates} & {new.file for other in chosen for new in other.creates}:
+            continue
         if not any(claims.setdefault(path, Claims()).oppose(e) for path, fix in one.fixes.items() for e in fix.edits):
             chosen.append(one)
             for path, fix in one.fixes.items():

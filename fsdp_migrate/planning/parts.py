@@ -28,27 +28,32 @@ class RewriteResult(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The bytes of one file before and after rewriting."""
+    """The bytes of one file before and after rewriting; `created` if there was none before."""
 
     path: str
     before: bytes
     after: bytes
+    created: bool = False
 
 
 class FilePlan(NamedTuple):
-    """What a plan says of one file: its text as it is and as it becomes; `failure` tells why nothing could be said."""
+    """What a plan says of one file: its text as it is and as it becomes.
+
+    `failure` tells why nothing could be said. A file that is to be `created` has no text before.
+    """
 
     file: SourceFile
     settings: Settings
     before: bytes
     result: RewriteResult
     failure: str | None = None
+    created: bool = False
 
     @property
     def change(self) -> Change | None:
         """The new text, None where it is the old one."""
         same = self.failure is not None or self.result.raw == self.before
-        return None if same else Change(self.file.shown, self.before, self.result.raw)
+        return None if same else Change(self.file.shown, self.before, self.result.raw, self.created)
 
 
 class Part(NamedTuple):

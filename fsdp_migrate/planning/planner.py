@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from fsdp_migrate.planning.parts import CacheError, FilePlan, Part, RewriteResult
-from fsdp_migrate.workspace.filesystem import FileError
+from fsdp_migrate.workspace.filesystem import FileError, in_order
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
 _MANY = 64
@@ -103,6 +103,7 @@ class Planner:
 
             self._across = Across(self.workspace, self.target, without or {}, self.files, rewriting=self.rewriting)
             self.workspace = self._across.workspace
+            self.files = in_order((*self.files, *self._across.created))
         for file in self.follow(self.files, "Reading", len(self.files)):
             self._screened(file)
         self._work()
@@ -126,7 +127,7 @@ class Planner:
     def again(self, part: Part, without: Mapping[str, str]) -> Iterator[Part]:
         """The files of a part once more, with some of them left as they are."""
         assert self._across is not None
-        files = [plan.file for plan in part.files]
+        files = [plan.file for plan in part.files if not plan.created]
         planner = Planner(self._across.before, rewriting=self.rewriting, target=self.target, files=files)
         yield from planner.parts(without)
 

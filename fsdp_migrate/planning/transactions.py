@@ -9,6 +9,14 @@ from fsdp_migrate.findings import Applicability, Finding, Fix
 
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement, Source
+    from fsdp_migrate.workspace.filesystem import SourceFile
+
+
+class CreatedFile(NamedTuple):
+    """A file that a transaction makes, with its text."""
+
+    file: SourceFile
+    text: str
 
 
 class Transaction(NamedTuple):
@@ -16,18 +24,25 @@ class Transaction(NamedTuple):
 
     `finding` is the problem. `fixes` are the edits by the paths that findings name; their spans mean the text that the
     transaction was made for. `evidence` says what shows that the result does the same (programs that were run, say).
-    `brings` are the codes of findings that the new texts may have beside those of the old ones.
+    `brings` are the codes of findings that the new texts may have beside those of the old ones. `creates` are new files
+    that the new texts need.
     """
 
     finding: Finding
     fixes: Mapping[str, Fix]
     evidence: tuple[str, ...] = ()
     brings: frozenset[str] = frozenset()
+    creates: tuple[CreatedFile, ...] = ()
 
     @classmethod
     def of(cls, finding: Finding) -> Transaction:
         """The fix of a finding, which has edits in its own file only."""
         return cls(finding, {} if finding.fix is None else {finding.path: finding.fix})
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that change together, as findings name them."""
+        return (*self.fixes, *(new.file.shown for new in self.creates))
 
     @property
     def rule(self) -> str:

@@ -35,9 +35,10 @@ def _repository(folder: str) -> str | None:
     return folder
 
 
-def unified(name: str, before: bytes, after: bytes) -> bytes:
+def unified(name: str, before: bytes, after: bytes, *, created: bool = False) -> bytes:
     """The diff of the file that patches call `name`, empty when nothing changed."""
     old, new = (_written(f"{side}/{name}".encode("utf-8", "surrogateescape")) for side in "ab")
+    old = b"/dev/null" if created else old
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(before), _lines(after), old, new)
     return b"".join(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines)
 

@@ -120,9 +120,9 @@ def _write(path: str, raw: bytes) -> None:
 def _patches(run: Run, changes: Iterable[Change]) -> Iterator[tuple[str, bytes]]:
     from fsdp_migrate.report import diff
 
-    for path, before, after in changes:
-        name = diff.patch_name(run.real_paths.get(path, path))
-        yield path, diff.unified(name, before, after)
+    for change in changes:
+        name = diff.patch_name(run.real_paths.get(change.path, change.path))
+        yield change.path, diff.unified(name, change.before, change.after, created=change.created)
 
 
 def _encoded(document: str) -> bytes:

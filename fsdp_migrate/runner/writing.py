@@ -105,15 +105,20 @@ class Committing:
 
     def parts(self, part: Part, planner: Planner) -> Iterator[Part]:
         """Write a part; gives it back as what became of it, in pieces where it could not be written as a whole."""
-        changing = [(plan, plan.change) for plan in part.files]
-        writes = [Write(plan.file, change.after, change.before) for plan, change in changing if change is not None]
+        changing = [(plan.file, plan.change) for plan in part.files]
+        writes = [
+            Write(file, change.after, None if change.created else change.before)
+            for file, change in changing
+            if change is not None
+        ]
         for write in writes:
-            self._workspace.pin(write.file, write.old)
+            if write.old is not None:
+                self._workspace.pin(write.file, write.old)
         try:
-            if len(writes) > 1:
-                self._writing.write_together(writes, self._tell)
+            if len(writes) == 1 and writes[0].old is not None:
+                self._written_alone(writes[0].file, writes[0].new, writes[0].old)
             elif writes:
-                self._written_alone(writes[0])
+                self._writing.write_together(writes, self._tell)
         except NotWritten as error:
             if len(part.files) == 1:
                 yield part._replace(files=(part.files[0]._replace(failure=str(error)),))
@@ -124,8 +129,8 @@ class Committing:
         else:
             yield part
 
-    def _written_alone(self, write: Write) -> None:
+    def _written_alone(self, file: SourceFile, new: bytes, old: bytes) -> None:
         try:
-            self._writing.write(*write)
+            self._writing.write(file, new, old)
         except FileError as error:
-            raise NotWritten(write.file, str(error)) from None
+            raise NotWritten(file, str(error)) from None

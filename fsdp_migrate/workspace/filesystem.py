@@ -71,6 +71,17 @@ class Discovery(NamedTuple):
     folders: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
 
+    def joined(self, files: Iterable[SourceFile]) -> Discovery:
+        """These files and others."""
+        known = set(self.files)
+        more = [file for file in files if file not in known]
+        return self._replace(files=in_order((*self.files, *more))) if more else self
+
+
+def in_order(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
+    """Files in order of path."""
+    return tuple(sorted(files, key=lambda file: file.shown.split(os.sep)))
+
 
 class _Entry(NamedTuple):
     """A folder or file on the way: its path, its path as shown, its real path, and the ignore files that reach it."""
@@ -121,10 +132,10 @@ def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_excl
             walk.failures.append(Failure(shown, told))
         else:
             walk.add(SourceFile(path, shown), os.path.realpath(path), os.path.islink(path))
-    files = sorted((file for file, _ in walk.found.values()), key=lambda file: file.shown.split(os.sep))
+    files = in_order(file for file, _ in walk.found.values())
     failures = tuple(sorted(walk.failures, key=lambda failure: failure.path))
     folders = tuple(path for path in paths if os.path.isdir(path))
-    return Discovery(tuple(files), failures, folders, tuple(walk.leftovers))
+    return Discovery(files, failures, folders, tuple(walk.leftovers))
 
 
 def other_language(path: str, raw: bytes) -> str | None:

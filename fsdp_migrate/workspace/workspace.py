@@ -59,14 +59,19 @@ class Workspace:
                 return held
         return filesystem.read(file)
 
+    def exists(self, file: SourceFile) -> bool:
+        """Whether there is something at the path of a file."""
+        return os.path.abspath(file.path) in self._overlay or os.path.lexists(file.path)
+
     def pin(self, file: SourceFile, raw: bytes) -> None:
         """Keep the text of a file as it is now: whatever is written later, the others are looked at beside this one."""
         self._pinned[os.path.abspath(file.path)] = raw
 
     def patched(self, texts: Mapping[SourceFile, bytes]) -> Workspace:
-        """The same files with other texts for some of them."""
+        """The same files with other texts for some of them, and such as there are not yet."""
         overlay = {os.path.abspath(file.path): raw for file, raw in texts.items()}
-        other = Workspace(self.discovery, self.configuration, {**self._overlay, **overlay}, noting=self._noting)
+        discovery = self.discovery.joined(texts)
+        other = Workspace(discovery, self.configuration, {**self._overlay, **overlay}, noting=self._noting)
         other._pinned, other._projects = self._pinned, self._projects
         return other
 

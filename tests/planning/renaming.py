@@ -10,11 +10,12 @@ from pathlib import Path
 from fsdp_migrate import runner
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.planning.transactions import Transaction
+from fsdp_migrate.planning.transactions import CreatedFile, Transaction
 from fsdp_migrate.report import Run
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
+from fsdp_migrate.workspace.filesystem import SourceFile
 from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
@@ -22,16 +23,21 @@ from fsdp_migrate.workspace.workspace import Workspace
 
 
 class Renaming:
-    """New texts by old word; `grade` and `brings` are those of its transactions."""
+    """New texts by old word; `grade` and `brings` are those of its transactions, which also create files."""
 
     name = "renaming"
 
     def __init__(
-        self, words: Mapping[str, str], grade: Applicability = Applicability.SAFE, brings: frozenset[str] = frozenset()
+        self,
+        words: Mapping[str, str],
+        grade: Applicability = Applicability.SAFE,
+        brings: frozenset[str] = frozenset(),
+        creates: Mapping[str, str] | None = None,
     ) -> None:
         self.words = words
         self.grade = grade
         self.brings = brings
+        self.creates = tuple(CreatedFile(SourceFile(path, path), text) for path, text in (creates or {}).items())
 
     def transactions(self, workspace: Workspace) -> Iterator[Transaction]:
         texts = {file.shown: Source(workspace.read(file)) for file in workspace.files}
@@ -40,9 +46,9 @@ class Renaming:
             fixes = {path: Fix(tuple(Replace(span, new) for span in spans)) for path, spans in found.items() if spans}
             if fixes:
                 first = next(iter(fixes))
-                yield Transaction(
-                    _finding(first, texts[first], found[first][0], word, self.grade), fixes, (), self.brings
-                )
+                place = found[first][0]
+                finding = _finding(first, texts[first], place, word, self.grade)
+                yield Transaction(finding, fixes, (), self.brings, self.creates)
 
 
 def _places(source: Source, word: str) -> list[Span]:
@@ -78,6 +84,7 @@ def main() -> None:
     from fsdp_migrate.runner.writing import Interrupted
 
     number, place = getattr(signal, sys.argv[1]), int(sys.argv[2])
+    creates = dict.fromkeys(sys.argv[3:], "made = True\n")
     real = NewFile.take_place_of
     calls: list[str] = []
 
@@ -90,7 +97,7 @@ def main() -> None:
 
     NewFile.take_place_of = take_place_of  # type: ignore[method-assign]
     try:
-        rewrite(Renaming({"old": "new"}), lambda line: print(line, flush=True))
+        rewrite(Renaming({"old": "new"}, creates=creates), lambda line: print(line, flush=True))
     except Interrupted as stop:
         print("written:", *stop.written)
         sys.exit(130)

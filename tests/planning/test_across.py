@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate import replacing
+from fsdp_migrate import replacing, runner
 from fsdp_migrate.findings import Applicability
+from fsdp_migrate.report.output import Output
+from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.disk import digest
-from tests.planning.renaming import Renaming, rewrite
+from tests.planning.renaming import Renaming, configuration, rewrite
 from tests.torture.programs import ENVIRONMENT, run
 
 TREE = {"a.py": "def old():\n    pass\n", "b/c.py": "from a import old\n", "d.py": "import a\n\na.old()\n"}
@@ -193,12 +195,72 @@ def test_a_rename_that_fails_takes_the_others_back(monkeypatch: pytest.MonkeyPat
     assert [(one.path, one.message) for one in run.failures] == [("d.py", "cannot be written: Input/output error")]
 
 
+# --- files that there are not yet --------------------------------------------------------------------------------
+
+CREATING = Renaming({"old": "new"}, creates={"b/made.py": "made = True\n"})
+CREATED = NEW | {"b/made.py": "made = True\n"}
+
+
+def test_a_file_is_created_with_the_change_that_needs_it() -> None:
+    run = rewrite(CREATING)
+    assert tree() == CREATED
+    assert [(one.path, one.created) for one in run.changes] == [
+        ("a.py", False), ("b/c.py", False), ("b/made.py", True), ("d.py", False)
+    ]  # fmt: skip
+
+
+def test_no_file_takes_the_place_of_another() -> None:
+    grow({"b/made.py": "mine = True\n"})
+    run = rewrite(CREATING)
+    assert tree() == TREE | {"b/made.py": "mine = True\n"}
+    assert [one.reason for one in run.findings] == ["not made: it would create b/made.py, which is there already"]
+
+
+def test_a_file_that_appears_meanwhile_keeps_all_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def appear_first(self: replacing.NewFile, target: str) -> None:
+        Path("b/made.py").write_text("mine = True\n")
+        real(self, target)
+
+    real = replacing.NewFile.take_place_of
+    monkeypatch.setattr(replacing.NewFile, "take_place_of", appear_first)
+    run = rewrite(CREATING)
+    assert tree() == TREE | {"b/made.py": "mine = True\n"}
+    assert [one.reason for one in run.findings] == ["not made: it would create b/made.py, which is there already"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
+@pytest.mark.parametrize("place", [1, 2, 3, 4])
+def test_the_run_after_a_kill_finishes_what_creates_a_file(tmp_path: Path, place: int) -> None:
+    ended("SIGKILL", place, "b/made.py")
+    assert run(tmp_path, "rewrite", "b").stderr.startswith("finished the change to a.py, b/c.py, b/made.py and d.py")
+    assert tree() == CREATED
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
+def test_the_run_after_a_kill_takes_back_a_file_that_was_created(tmp_path: Path) -> None:
+    ended("SIGKILL", 4, "b/made.py")
+    assert Path("b/made.py").exists()
+    Path("d.py").write_text("typed meanwhile\n")
+    assert run(tmp_path, "rewrite", "a.py").stderr.startswith("rolled back the change to")
+    assert tree() == TREE | {"d.py": "typed meanwhile\n"}
+
+
+def test_git_applies_a_diff_that_creates_a_file(tmp_path: Path) -> None:
+    discovery = filesystem.discover(["."])
+    run, changes = runner.rewrite(discovery, configuration(), write=False, target=CREATING)
+    assert tree() == TREE
+    Output("text", "made.patch", True).preview(run, changes, diff=True)
+    subprocess.run(["git", "apply", "made.patch"], check=True)
+    Path("made.patch").unlink()
+    assert tree() == CREATED
+
+
 # --- being ended -------------------------------------------------------------------------------------------------
 
 
-def ended(name: str, place: int) -> subprocess.CompletedProcess[str]:
+def ended(name: str, place: int, *creates: str) -> subprocess.CompletedProcess[str]:
     """A run that gets a signal when its file number `place` is renamed."""
-    command = [sys.executable, "-m", "tests.planning.renaming", name, str(place)]
+    command = [sys.executable, "-m", "tests.planning.renaming", name, str(place), *creates]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
 
 
