@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fsdp_migrate.edits import Edit
+from fsdp_migrate.code.unused_imports import removed_use
+from fsdp_migrate.edits import Edit, RemovedUse
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Reference
 
@@ -49,6 +50,14 @@ class Difference(NamedTuple):
     what: str
 
 
+class Options(NamedTuple):
+    """What the user wants: `helper` is "auto", "always" or "never"; whether loads still read files of FSDP1."""
+
+    helper: str = "auto"
+    reads_old_checkpoints: bool = True
+    all_parameters_used: bool = False
+
+
 @dataclass
 class Conversion:
     """What is collected while a closure is looked at; nothing is written if there is a wall."""
@@ -57,10 +66,15 @@ class Conversion:
     walls: list[Wall] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
+    removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:
         """Change the module of `facts`."""
         self.edits.setdefault(facts.path, []).extend(edits)
+
+    def release(self, facts: ModuleFacts, node: ast.expr) -> None:
+        """Note that an edit takes the use of an imported name away: the import goes with the last one."""
+        self.removed.setdefault(facts.path, []).extend(removed_use(facts, node))
 
     def wall(self, facts: ModuleFacts, node: ast.AST, reason: str, step: str) -> None:
         """Stop the conversion."""

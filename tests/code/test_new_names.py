@@ -1,0 +1,80 @@
+"""How a new name is spelled: as the file already writes it, else by an import next to its kin."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.new_names import spell, spell_from
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Fix
+from fsdp_migrate.planning.passes import carried_out
+from fsdp_migrate.source import Source
+from fsdp_migrate.torch_api import TorchRange
+
+CLIP = "torch.nn.utils.clip_grad_norm_"
+
+
+def facts_of(text: str) -> ModuleFacts:
+    return ModuleFacts(Source(dedent(text).encode()), "example.py", TorchRange.parse(">=2.6"))
+
+
+def place(facts: ModuleFacts) -> ast.Call:
+    return next(call for call in facts.structure.calls if ast.unparse(call.func) == "here")
+
+
+@pytest.mark.parametrize(
+    ("imports", "expected"),
+    [
+        ("import torch", CLIP),
+        ("import torch\nimport torch.nn as nn", "nn.utils.clip_grad_norm_"),
+        ("from torch import nn", "nn.utils.clip_grad_norm_"),
+        ("import torch\nfrom torch.nn.utils import clip_grad_norm_ as clip", "clip"),
+        ("import torch\nif fast:\n    from torch import nn", CLIP),
+    ],
+)
+def test_the_spelling_of_the_file_is_used(imports: str, expected: str) -> None:
+    facts = facts_of(f"{imports}\n\n\ndef f():\n    here()\n")
+    assert spell(facts, CLIP, place(facts)) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("imports", "expected"),
+    [
+        ("import os\n", "import os\nfrom torch.nn.utils import clip_grad_norm_\n"),
+        (
+            "import torch.distributed as dist\nfrom torch.optim import SGD\n",
+            "import torch.distributed as dist\nfrom torch.nn.utils import clip_grad_norm_\nfrom torch.optim import SGD\n",
+        ),
+        (
+            "from torch.nn.utils import parametrize\n",
+            "from torch.nn.utils import clip_grad_norm_, parametrize\n",
+        ),
+    ],
+)
+def test_else_it_is_imported(imports: str, expected: str) -> None:
+    facts = facts_of(f"{imports}\n\ndef f():\n    here()\n")
+    spelled = spell(facts, CLIP, place(facts))
+    assert spelled.text == "clip_grad_norm_"
+    text = carried_out(facts.source, "example.py", [Fix(spelled.edits)]).raw.decode()
+    assert text == f"{expected}\n\ndef f():\n    here()\n"
+
+
+def test_a_taken_name_gets_an_alias() -> None:
+    facts = facts_of("import os\n\ndef no_sync(): ...\n\ndef f():\n    here()\n")
+    assert spell_from(facts, ".fsdp2", "no_sync", place(facts)).text == "torch_no_sync"
+
+
+def test_a_local_variable_of_that_name_is_no_module() -> None:
+    facts = facts_of("import torch\n\ndef f(torch):\n    here()\n")
+    spelled = spell(facts, CLIP, place(facts))
+    assert spelled.text == "clip_grad_norm_"
+
+
+def test_a_file_without_imports_is_told() -> None:
+    facts = facts_of("def f():\n    here()\n")
+    with pytest.raises(CannotSupply, match="no import at the top"):
+        spell(facts, CLIP, place(facts))
