@@ -10,12 +10,20 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import is_called_optimizer
+from fsdp_migrate.code.state_dicts.new_calls import (
+    CHECKPOINT,
+    STATE_DICT,
+    URL,
+    NewCall,
+    full_names,
+    new_calls,
+    parts_of,
+)
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import CHECKPOINT, STATE_DICT, URL, NewCall, full_names, new_calls, parts_of
 
 _STATEFUL = f"{CHECKPOINT}.stateful.Stateful"
 _READING = frozenset({"state_dict", "zero_grad", "add_param_group", "register_step_post_hook"})

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, is_off, is_on, new_calls, options_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, is_off, is_on, new_calls, options_of
 
 _FULL, _BROADCAST = "full_state_dict", "broadcast_from_rank0"
 _COMPLETED_SINCE = Version("2.5")

@@ -10,20 +10,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.legacy_methods import METHODS
+from fsdp_migrate.code.state_dicts.rewriting import of_call
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.findings import Applicability, Finding, Fix
-from fsdp_migrate.rules.card import RuleCard, Verdict, finding
+from fsdp_migrate.findings import Applicability, Finding
+from fsdp_migrate.rules.card import RuleCard, finding
 from fsdp_migrate.rules.index import entry_of
 from fsdp_migrate.rules.running import findings_of
-from fsdp_migrate.targets.dcp.blocks import anew, check_flow, differences, floor_of, removed_uses
-from fsdp_migrate.targets.dcp.calls import Reading
-from fsdp_migrate.targets.dcp.mapping import OPTIONS
-from fsdp_migrate.targets.dcp.names import Supplied
-from fsdp_migrate.targets.dcp.settings import NEVER_SET, NotUnderstood
 from fsdp_migrate.targets.dcp.state_dict_type import rewritten
-from fsdp_migrate.targets.dcp.writing import written
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -47,25 +41,14 @@ def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Find
     index = method.parameters.index("model")
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     model = given.get("model", call.args[index] if index < len(call.args) else None)
-    receiver = None if model is None else facts.fsdp.receiver(call.func, model)
-    if model is None or receiver is None:
+    if model is None or facts.fsdp.receiver(call.func, model) is None:
         return otherwise
-    statement = facts.statement(call)
-    try:
-        calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
-        check_flow(facts, call)
-        if not calls or differences(facts, calls) is not None:
-            return otherwise
-        names = Supplied(facts, [OPTIONS, *(one.old.function for one in calls)], call, receiver)
-        done = written(facts, calls, names.spelling, facts.indentation(statement), set())
-    except (NotUnderstood, CannotSupply):
+    new = of_call(facts, call, model)
+    if isinstance(new, str) or new.verdict.unsafe is not None:
         return otherwise
-    if names.lines or done.lines:
-        return otherwise
-    new = calls[0].old.function
-    message = f"`{method.name}` is deprecated since torch {card.deprecated}: use `{new}`"
-    verdict = Verdict(Fix((*names.edits, *done.edits), removed_uses(facts, None, calls)))
-    found = finding(facts, card._replace(floor=floor_of(facts, calls)), call.func, statement, message, verdict)
+    message = f"`{method.name}` is deprecated since torch {card.deprecated}: use `{new.functions[0]}`"
+    card = card._replace(floor=new.floor)
+    found = finding(facts, card, call.func, facts.statement(call), message, new.verdict)
     return found if found.fix is not None else otherwise
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
+from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of
 
 _ADDED_KEY = "decoupled_weight_decay"
 # The last release seen to write groups without the key, and the first seen to ask for it.

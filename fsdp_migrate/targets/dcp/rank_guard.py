@@ -11,10 +11,7 @@ import re
 from collections.abc import Iterator
 
 from fsdp_migrate.code.sharded_models import is_sharded
-from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
-from fsdp_migrate.targets.dcp.new_calls import (
+from fsdp_migrate.code.state_dicts.new_calls import (
     GETTERS,
     SETTERS,
     URL,
@@ -23,6 +20,9 @@ from fsdp_migrate.targets.dcp.new_calls import (
     is_on,
     new_calls,
 )
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 
 _STORING = ("save", "load", "async_save")
 _RANKS = frozenset({"rank", "_rank", "global_rank", "world_rank", "local_rank", "RANK", "LOCAL_RANK"})

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.state_dicts.rewriting import of_setting
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import TypeSetting
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.index import entry_of
 from fsdp_migrate.source import Span
-from fsdp_migrate.targets.dcp.blocks import Planned
-from fsdp_migrate.targets.dcp.settings import NotUnderstood
 
 _FLOOR = "2.2"
 _SETTERS = ("state_dict_type", "set_state_dict_type")
@@ -36,36 +34,24 @@ def rewritten(facts: ModuleFacts) -> list[tuple[Span, Fix]]:
         fixes = []
         for method in _SETTERS:
             for setting in facts.fsdp.settings(method):
-                planned = _planned(facts, setting)
-                if isinstance(planned, str) or planned.verdict.fix is None or planned.verdict.unsafe is not None:
+                new = of_setting(facts, setting)
+                if isinstance(new, str) or new.verdict.fix is None or new.verdict.unsafe is not None:
                     continue
-                if facts.reached(setting.call) and facts.torch.oldest >= Version(planned.floor):
-                    fixes.append((facts.source.span(facts.statement(setting.call)), planned.verdict.fix))
+                if facts.reached(setting.call) and facts.torch.oldest >= Version(new.floor):
+                    fixes.append((facts.source.span(facts.statement(setting.call)), new.verdict.fix))
         return fixes
 
     return facts.memo(rewritten, found)
 
 
-def _planned(facts: ModuleFacts, setting: TypeSetting) -> Planned | str:
-    """What becomes of a setting, or why it stays."""
-
-    def plan() -> Planned | str:
-        try:
-            return Planned(facts, setting)
-        except (NotUnderstood, CannotSupply) as reason:
-            return str(reason)
-
-    return facts.memo((_planned, setting.call), plan)
-
-
 def _finding(facts: ModuleFacts, card: RuleCard, setting: TypeSetting) -> Finding:
     name, floor, calls = getattr(setting.call.func, "attr", ""), _FLOOR, "torch.distributed.checkpoint.state_dict"
-    planned = _planned(facts, setting)
-    if isinstance(planned, str):
-        verdict = manual(planned)
+    new = of_setting(facts, setting)
+    if isinstance(new, str):
+        verdict = manual(new)
     else:
-        verdict, floor = planned.verdict, planned.floor
-        calls = " and ".join(f"`{name}`" for name in dict.fromkeys(call.function for call in planned.calls))
+        verdict, floor = new.verdict, new.floor
+        calls = " and ".join(f"`{name}`" for name in new.functions)
     too_old = facts.torch.oldest < Version(floor)
     if verdict.fix is not None and too_old and facts.gates.alive(setting.call).issuperset(facts.torch.releases):
         verdict = manual("the project supports releases that are too old for it")

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import fresh_name
 from fsdp_migrate.code.outdent import block_span
+from fsdp_migrate.code.state_dicts.calls import StateCall
+from fsdp_migrate.code.state_dicts.mapping import LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, Row
+from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.evaluation import is_reading, pure
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import splice
-from fsdp_migrate.targets.dcp.calls import StateCall
-from fsdp_migrate.targets.dcp.mapping import LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, Row
-from fsdp_migrate.targets.dcp.settings import NotUnderstood
 
 _WIDTH = 88
 _STATE = "optim_state_dict"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 
+from fsdp_migrate.code.state_dicts.functions import Function, called, calls_of, parameter_of, reads_of
+from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only, tested_in_part
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.targets.dcp.functions import Function, called, calls_of, parameter_of, reads_of
-from fsdp_migrate.targets.dcp.ranks import runs_on_rank_0_only, tested_in_part
 
 _MOST_STEPS = 8
 # Methods and functions that give what they get again, item by item.

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import has_effect, is_called_optimizer
 from fsdp_migrate.code.legacy_methods import METHODS, Method
+from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, called, parameter_of, performed, reads_of
+from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
+from fsdp_migrate.code.state_dicts.new_calls import GETTERS, SETTERS, full_names
+from fsdp_migrate.code.state_dicts.settings import InForce, NotUnderstood, Wanted
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.targets.dcp.functions import Function, arguments_of, called, parameter_of, performed, reads_of
-from fsdp_migrate.targets.dcp.mapping import LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
-from fsdp_migrate.targets.dcp.new_calls import GETTERS, SETTERS, full_names
-from fsdp_migrate.targets.dcp.settings import InForce, NotUnderstood, Wanted
 
 _SAVE, _LOAD = "optim_state_dict", "optim_state_dict_to_load"
 _SAVE_PARAMETERS = ("model", "optim", "optim_state_dict", "group")

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import is_called_optimizer
+from fsdp_migrate.code.state_dicts.functions import Function, called, calls_of, performed
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.targets.dcp.functions import Function, called, calls_of, performed
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _BRANCHES = (ast.If, ast.IfExp, ast.Match, ast.ExceptHandler)

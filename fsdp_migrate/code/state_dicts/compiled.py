@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from fsdp_migrate.code.state_dicts.functions import calls_of, users_of
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.targets.dcp.functions import calls_of, users_of
 
 _COMPILE = "torch.compile"
 _MOST_STEPS = 3

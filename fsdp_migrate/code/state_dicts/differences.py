@@ -1,0 +1,86 @@
+"""What may be observed after a rewrite, from which torch on it holds, and what no rewrite fits."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from packaging.version import Version
+
+from fsdp_migrate.code.state_dicts.calls import StateCall
+from fsdp_migrate.code.state_dicts.compiled import compiled
+from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, SAVE_MODEL, SAVE_OPTIMIZER
+from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
+from fsdp_migrate.code.state_dicts.settings import NotUnderstood
+from fsdp_migrate.code.state_dicts.steps import may_precede_first_step
+from fsdp_migrate.code.state_dicts.uses import used_elsewhere
+from fsdp_migrate.code.state_dicts.writing import Anew
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+
+# What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o].
+_CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
+_FLOOR_OF_PARTS = "2.3"
+
+
+def check_flow(facts: ModuleFacts, node: ast.AST) -> None:
+    """Let pass what all ranks run with a model that is not compiled.
+
+    Raises:
+        NotUnderstood: it is another case.
+    """
+    where = compiled(facts, node)
+    if where is not None:
+        raise NotUnderstood(
+            f"{where} may have made the model: the new functions leave `_orig_mod.` out of all names, so that "
+            "files have other keys than before"
+        )
+    if runs_on_rank_0_only(facts, node):
+        raise NotUnderstood("only rank 0 gets here, and the new functions need all ranks: move the calls out")
+
+
+def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
+    """The oldest torch on which the new calls do what the old ones did."""
+    floors = [call.row.floor for call in calls]
+    if any(mark in facts.source.data for mark in _CHECKPOINTING):
+        floors.append(_FLOOR_OF_PARTS)
+    return max(floors, key=Version)
+
+
+def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> str | None:
+    """What may be observed after the rewrite, None where nothing is."""
+    reasons: list[str] = []
+    for call in calls:
+        old, row = call
+        if row.unsafe is not None:
+            reasons.append(row.unsafe)
+        if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
+            what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
+            reasons.append(f"ranks other than 0 get {what}: {use}")
+        if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
+            reasons.append(f"an optimizer that has not stepped gets a state with one step in it: {early}")
+        if old.function == LOAD_MODEL and _FULL_OPTION in row.options:
+            reasons += _differences_of_full_load(facts, old)
+    return "; ".join(dict.fromkeys(reasons)) or None
+
+
+_FULL_OPTION = "full_state_dict=True"
+
+
+def _differences_of_full_load(facts: ModuleFacts, call: StateCall) -> Iterator[str]:
+    if call.strict is not None and not is_literal(call.strict, True):
+        yield "names that the dict lacks are no longer listed, and with `use_orig_params=False` are an error"
+    if (use := _used_again(facts, call)) is not None:
+        yield use
+
+
+def _used_again(facts: ModuleFacts, call: StateCall) -> str | None:
+    """The dict that a full load writes into [25b], if it is used afterwards."""
+    state = call.state
+    if not isinstance(state, ast.Name):
+        return None
+    home = facts.scope(state).lookup(state.id)
+    uses = [] if home is None else home.uses.get(state.id, [])
+    behind = [use for use in uses if (use.lineno, use.col_offset) > (state.lineno, state.col_offset)]
+    read = [use for use in behind if isinstance(use.ctx, ast.Load)]
+    return f"loading changes `{state.id}`, which line {read[0].lineno} reads again" if read else None

@@ -1,0 +1,101 @@
+"""The statements that a state-dict type is set for, as far as that is plain to see."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from fsdp_migrate.code.state_dicts.settings import NotUnderstood
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.contexts import enclosing_settings
+from fsdp_migrate.facts.fsdp import TypeSetting
+
+
+class Region(NamedTuple):
+    """The statements that a setting is in force for.
+
+    `statement` sets the type; `block` is the `with` that does so and ends with it, None for a setter.
+    """
+
+    statement: ast.stmt
+    statements: list[ast.stmt]
+    block: ast.With | None
+    item: ast.withitem | None = None
+
+
+def region_of(facts: ModuleFacts, setting: TypeSetting) -> Region:
+    """What a setting is in force for.
+
+    Raises:
+        NotUnderstood: that is not plain to see.
+    """
+    parent = facts.structure.parents[setting.call]
+    if isinstance(parent, ast.withitem):
+        block = facts.structure.parents[parent]
+        if not isinstance(block, ast.With) or parent.optional_vars is not None:
+            raise NotUnderstood("only a plain `with` can be taken away")
+        return Region(block, block.body, block, parent)
+    if isinstance(parent, ast.Expr) and getattr(setting.call.func, "attr", "") == "set_state_dict_type":
+        return _set_for_good(facts, setting, parent)
+    if isinstance(parent, ast.Call) and isinstance(facts.structure.parents[parent], ast.Expr):
+        return _on_stack(facts, parent)
+    if isinstance(parent, ast.Return):
+        name = facts.function_name(parent)
+        raise NotUnderstood(f"{name} gives the context to its callers: let them call the new functions")
+    raise NotUnderstood("the type is set elsewhere than where the context is made: enter it by `with` here")
+
+
+def _set_for_good(facts: ModuleFacts, setting: TypeSetting, statement: ast.Expr) -> Region:
+    """The rest of the function that makes the model, sets its type and is done with it."""
+    function, model = facts.function(statement), setting.model
+    body = getattr(function, "body", [])
+    made = facts.names.bindings(model) if isinstance(model, ast.Name) else []
+    is_own = bool(made) and all(facts.function(one.node) is function and one.value is not None for one in made)
+    others = _others_asking(facts, setting)
+    if others:
+        raise NotUnderstood(
+            f"the type stays set, and {others} may read it too: set it there, or call the new functions"
+        )
+    if not is_own:
+        text = ast.unparse(model)
+        raise NotUnderstood(
+            f"`{text}` comes from elsewhere, where the type stays set: call the new functions there too"
+        )
+    if statement not in body:
+        raise NotUnderstood("the type is set under a condition: set it where the model is made")
+    rest = body[body.index(statement) + 1 :]
+    if not rest:
+        raise NotUnderstood("nothing under the type asks the model for state in sight")
+    return Region(statement, rest, None)
+
+
+def _others_asking(facts: ModuleFacts, setting: TypeSetting) -> str:
+    """The other functions of the file that ask a model of the same name for state, as a list in words."""
+    name, own = _last(setting.model), facts.function(setting.call)
+    methods = facts.structure.method_calls
+    calls = [*methods.get("state_dict", ()), *methods.get("load_state_dict", ())]
+    of_model = [call for call in calls if isinstance(call.func, ast.Attribute) and _last(call.func.value) == name]
+    of_class = [*methods.get("optim_state_dict", ()), *methods.get("optim_state_dict_to_load", ())]
+    unset = [call for call in (*of_model, *of_class) if next(enclosing_settings(facts, call), None) is None]
+    found = {facts.function_name(call) for call in unset if facts.function(call) is not own}
+    return ", ".join(sorted(found)[:3])
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _on_stack(facts: ModuleFacts, entering: ast.Call) -> Region:
+    """The statements behind `stack.enter_context(...)` in the `with` of the stack."""
+    statement = facts.statement(entering)
+    block, func = facts.structure.parents[statement], entering.func
+    is_entering = isinstance(func, ast.Attribute) and func.attr == "enter_context" and len(entering.args) == 1
+    if not is_entering or not isinstance(block, ast.With) or statement not in block.body:
+        raise NotUnderstood("the context goes elsewhere than into a `with`: enter it here")
+    stacks = [item for item in block.items if item.optional_vars is not None]
+    if ast.unparse(func.value) not in [ast.unparse(item.optional_vars) for item in stacks if item.optional_vars]:  # type: ignore[attr-defined]
+        raise NotUnderstood("the stack that the context is entered on ends elsewhere")
+    rest = block.body[block.body.index(statement) + 1 :]
+    if not rest:
+        raise NotUnderstood("nothing under the type asks the model for state in sight")
+    return Region(statement, rest, None)

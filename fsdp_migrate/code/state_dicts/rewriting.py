@@ -1,0 +1,253 @@
+"""What becomes of state-dict calls of FSDP1: those under a type, which goes with them, and single ones.
+
+`of_setting` and `of_call` are what targets ask. Both give edits with their grade, or the reason why all stays.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.outdent import block_span, line_end, text_before
+from fsdp_migrate.code.state_dicts.calls import Reading, StateCall
+from fsdp_migrate.code.state_dicts.differences import check_flow, differences, floor_of
+from fsdp_migrate.code.state_dicts.functions import reads_of
+from fsdp_migrate.code.state_dicts.mapping import (
+    LOAD_MODEL,
+    OPTIONS,
+    SAVE_MODEL,
+    SAVE_OPTIMIZER,
+    on_every_rank,
+    row_for,
+)
+from fsdp_migrate.code.state_dicts.names import Supplied
+from fsdp_migrate.code.state_dicts.regions import Region, region_of
+from fsdp_migrate.code.state_dicts.settings import NEVER_SET, InForce, NotUnderstood, in_force
+from fsdp_migrate.code.state_dicts.uses import used_elsewhere
+from fsdp_migrate.code.state_dicts.writing import Anew, written
+from fsdp_migrate.code.unused_imports import removed_use, strings_naming
+from fsdp_migrate.edits import Edit, ImportBinding, RemovedUse, RemoveStatement, Replace, Unwrap
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
+from fsdp_migrate.findings import Fix
+from fsdp_migrate.rules.card import Verdict
+from fsdp_migrate.source import Span
+
+
+class Rewritten(NamedTuple):
+    """What becomes of some calls: the fix with its grade, the oldest torch that it holds on, and the new functions."""
+
+    verdict: Verdict
+    floor: str
+    functions: tuple[str, ...]
+
+
+def of_setting(facts: ModuleFacts, setting: TypeSetting) -> Rewritten | str:
+    """What becomes of a type that is set and of all that it is set for, or why it stays."""
+
+    def found() -> Rewritten:
+        region = region_of(facts, setting)
+        settings = in_force(facts, setting)
+        return _of_region(facts, region, setting.model, settings, _receiver(facts, setting), setting.call)
+
+    return _or_reason(facts, (of_setting, setting.call), found)
+
+
+def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten | str:
+    """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays."""
+    return _or_reason(facts, (of_call, call), lambda: _of_call(facts, call, model))
+
+
+def _or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Rewritten]) -> Rewritten | str:
+    def attempt() -> Rewritten | str:
+        try:
+            return found()
+        except (NotUnderstood, CannotSupply) as reason:
+            return str(reason)
+
+    return facts.memo(key, attempt)
+
+
+def _of_region(
+    facts: ModuleFacts, region: Region, model: ast.expr, settings: InForce, receiver: Receiver, gone: ast.Call
+) -> Rewritten:
+    """The rewrite of what is under a type; `gone` is the call that sets it and goes.
+
+    Raises:
+        NotUnderstood, CannotSupply: it has to stay.
+    """
+    old = read(facts, region.statements, model)
+    calls = [anew(facts, call, settings) for call in old]
+    check_flow(facts, gone)
+    block = region.block
+    outdented = block is not None and len(block.items) == 1
+    names = Supplied(facts, _symbols(calls), region.statement, receiver)
+    indent = facts.indentation(region.statement if outdented else region.statements[0])
+    done = written(facts, calls, names.spelling, indent, set())
+    edits: list[Edit] = [*names.edits]
+    lines = (*names.lines, *done.lines)
+    if block is None:
+        edits += [_instead(facts, region.statement, lines), *done.edits]
+    elif outdented:
+        unwrap = _unwrap(facts, block, lines)
+        inner = tuple(edit for edit in done.edits if unwrap.span.contains(edit.span))
+        edits += [unwrap._replace(inner=inner), *(edit for edit in done.edits if edit not in inner)]
+    else:
+        assert region.item is not None
+        edits += [_without_item(facts, block, region.item), *done.edits, *_in_front(facts, block.body[0], lines)]
+    uses = removed_uses(facts, calls, gone, model)
+    return _graded(facts, calls, Fix(tuple(edits), uses))
+
+
+def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten:
+    receiver = facts.fsdp.receiver(call.func, model)
+    calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
+    if not calls:
+        raise NotUnderstood(f"`{ast.unparse(call.func)}` is not of the model")
+    if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
+        check_kind(facts)
+    check_flow(facts, call)
+    statement = facts.statement(call)
+    names = Supplied(facts, _symbols(calls), call, receiver or Receiver(model, ()))
+    done = written(facts, calls, names.spelling, facts.indentation(statement), set())
+    edits: list[Edit] = [*names.edits, *done.edits, *_in_front(facts, statement, (*names.lines, *done.lines))]
+    return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls)))
+
+
+def _symbols(calls: Sequence[Anew]) -> list[str]:
+    options = any(call.row.options or call.old.strict for call in calls)
+    return [*(call.old.function for call in calls), *([OPTIONS] if options else [])]
+
+
+def _graded(facts: ModuleFacts, calls: Sequence[Anew], fix: Fix) -> Rewritten:
+    functions = tuple(dict.fromkeys(call.old.function for call in calls))
+    return Rewritten(Verdict(fix, unsafe=differences(facts, calls)), floor_of(facts, calls), functions)
+
+
+def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:
+    """A call with its row.
+
+    Raises:
+        NotUnderstood: there is none.
+    """
+    settings = call.own or settings
+    row = row_for(call.function, settings)
+    if call.function == SAVE_OPTIMIZER and row.on_rank_0 and (use := used_elsewhere(facts, call.call)) is not None:
+        row = on_every_rank(settings, use)
+    return Anew(call, row)
+
+
+def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) -> list[StateCall]:
+    """The calls that a type is set for.
+
+    Raises:
+        NotUnderstood: other things may use it too, or none does in sight.
+    """
+    calls = Reading(facts, statements, model).calls
+    if not calls:
+        raise NotUnderstood("nothing under the type asks the model for state in sight: what it is set for is elsewhere")
+    check_kind(facts)
+    return calls
+
+
+def check_kind(facts: ModuleFacts) -> None:
+    """Let pass models whose state dict is torch's, which the new functions make as well.
+
+    Raises:
+        NotUnderstood: the file has another.
+    """
+    if any(node.attr == "_metadata" for node in facts.structure.attributes):
+        raise NotUnderstood("`_metadata` of a state dict is read here, which a full one has no more")
+    for method in ("state_dict", "load_state_dict"):
+        cls = facts.fsdp.overriding(method)
+        if cls is not None:
+            raise NotUnderstood(f"`{cls}` has its own `{method}`, which the new functions would go through")
+
+
+def _instead(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> Edit:
+    """What stands in the place of a statement that sets a type."""
+    span = facts.source.span(statement)
+    if facts.source.has_comment(span):
+        raise NotUnderstood("a comment stands inside the call: move it out")
+    indent = facts.indentation(statement)
+    return Replace(span, f"\n{indent}".join(lines)) if lines else RemoveStatement(span)
+
+
+def _receiver(facts: ModuleFacts, setting: TypeSetting) -> Receiver:
+    receiver = facts.fsdp.receiver(setting.call.func, setting.model)
+    assert receiver is not None
+    if receiver.doubt is not None:
+        raise NotUnderstood(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+    return receiver
+
+
+def _unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
+    source, statement = facts.source, facts.source.span(block)
+    indent, old = facts.indentation(block), facts.indentation(block.body[0])
+    body = block_span(facts, block.body)
+    if body is None:  # on the line of the `with`
+        body, old = Span(source.span(block.body[0]).start, line_end(facts, statement.end)), indent
+        if facts.statement(block.body[-1]).lineno != facts.statement(block.body[0]).lineno:
+            raise NotUnderstood("the statements of the block share lines: put each on its own")
+    if text_before(facts, statement.start) != indent:
+        raise NotUnderstood("the `with` shares its line with other code: put it on its own")
+    whole = Span(statement.start, max(line_end(facts, statement.end), body.end))
+    header = Span(whole.start, body.start)
+    comments = [text for span, text in source.comments if header.contains(span)]
+    return Unwrap(whole, body, old, indent, prologue=(*comments, *lines))
+
+
+def _without_item(facts: ModuleFacts, block: ast.With, item: ast.withitem) -> Replace:
+    """Take one context manager out of a `with` of several."""
+    spans = [facts.source.span(one.context_expr) for one in block.items]
+    ends = [facts.source.span(one.optional_vars or one.context_expr).end for one in block.items]
+    index = block.items.index(item)
+    span = Span(spans[0].start, spans[1].start) if index == 0 else Span(ends[index - 1], ends[index])
+    if facts.source.has_comment(span) or facts.source.data[span.start : span.end].count(b"(") != facts.source.data[
+        span.start : span.end
+    ].count(b")"):
+        raise NotUnderstood("the context managers of this `with` are written in an unusual way: split it")
+    return Replace(span, "")
+
+
+def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> list[Replace]:
+    if not lines:
+        return []
+    start, indent = facts.source.span(statement).start, facts.indentation(statement)
+    if text_before(facts, start) != indent or facts.source.data.startswith(b"elif", start):
+        raise NotUnderstood(f"there is no place for a line in front of line {statement.lineno}")
+    return [Replace(Span(start, start), "".join(f"{line}\n{indent}" for line in lines))]
+
+
+def removed_uses(
+    facts: ModuleFacts, calls: Sequence[Anew], setting: ast.Call | None = None, stays: ast.expr | None = None
+) -> tuple[RemovedUse, ...]:
+    """The uses of names that go: in the call that sets the type, but for the model, and of FSDP in calls of methods."""
+    gone: list[ast.expr] = [] if setting is None else [setting]
+    gone += [call.old.call.func for call in calls if call.old.optimizer is not None]
+    names = [node for one in gone for node in ast.walk(one) if isinstance(node, ast.Name)]
+    model = set() if stays is None else set(ast.walk(stays))
+    found = [one for node in names if node not in model for one in (*removed_use(facts, node), *_config(facts, node))]
+    return tuple(dict.fromkeys(found))
+
+
+def _config(facts: ModuleFacts, node: ast.Name) -> list[RemovedUse]:
+    """The removed use of a config that is made by itself, by an assignment without any other effect."""
+    if facts.fsdp.config(node) is None:
+        return []
+    (binding, *more) = facts.names.bindings(node)
+    statement, home = facts.structure.parents.get(binding.node), binding.scope
+    single = isinstance(statement, ast.AnnAssign) or (isinstance(statement, ast.Assign) and len(statement.targets) == 1)
+    if more or not single or home.is_class or any(True for _ in strings_naming(facts, node.id)):
+        return []
+    project = facts.project
+    if home.is_module and project is not None and project.is_imported(node.id):
+        return []
+    assert isinstance(statement, ast.stmt)
+    assert isinstance(binding.node, ast.Name)
+    uses = tuple(sorted(facts.source.span(use) for use in reads_of(facts, binding.node)))
+    inside = [one for one in ast.walk(statement) if isinstance(one, ast.Name)]
+    then = tuple(each for one in inside for each in removed_use(facts, one))
+    return [RemovedUse(facts.source.span(node), ImportBinding(facts.source.span(statement), node.id, uses, True, then))]
