@@ -31,7 +31,7 @@ from fsdp_migrate.commands.options import (
 from fsdp_migrate.commands.verify import verify
 from fsdp_migrate.planning.parts import CacheError
 from fsdp_migrate.planning.planner import Effort
-from fsdp_migrate.report import Run, plain, text
+from fsdp_migrate.report import Plan, plain, text
 from fsdp_migrate.report.output import LINT_FORMATS, REWRITE_FORMATS
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
@@ -165,9 +165,9 @@ def lint(
     if write_baseline is not None:
         _write_baseline(request, write_baseline, more=statistics or add_noqa)
     with usage_errors():
-        run = _with_noqa(request) if add_noqa else _linted(request, effort)
-        request.output.lint(run, statistics=statistics)
-    request.exit(run.exit_code)
+        plan = _with_noqa(request) if add_noqa else _linted(request, effort)
+        request.output.lint(plan, statistics=statistics)
+    request.exit(plan.exit_code)
 
 
 def _answer_min_torch(request: Request, *, more: bool) -> NoReturn:
@@ -183,20 +183,20 @@ def _answer_min_torch(request: Request, *, more: bool) -> NoReturn:
     request.exit(3 if failures else 0)
 
 
-def _linted(request: Request, effort: Effort) -> Run:
+def _linted(request: Request, effort: Effort) -> Plan:
     effort = effort._replace(fixes=request.output.format == "sarif")
     with watched(request.output) as follow:
         return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
 
 
-def _with_noqa(request: Request) -> Run:
+def _with_noqa(request: Request) -> Plan:
     if request.stdin is not None or not request.output.for_people or request.output.file is not None:
         raise click.UsageError("--add-noqa cannot be combined with '-', --output-format or --output-file")
     with interrupts(), watched(request.output) as follow:
         done = runner.add_noqa(request.discovery, request.configuration, follow)
     if not request.output.quiet:
         text.print_suppressed(done.findings, done.files)
-    return done.run
+    return done.plan
 
 
 def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
@@ -209,10 +209,10 @@ def _write_baseline(request: Request, file: str, *, more: bool) -> NoReturn:
     from pathlib import Path  # not needed by other runs
 
     with usage_errors(), watched(output) as follow:
-        run = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration, follow)
-    text.print_unparsable(run)
-    text.print_closing(run, plain.baseline_summary(run), quiet=output.quiet)
-    request.exit(3 if run.failed else 0)
+        plan = runner.renew_baseline(Path(file).absolute(), request.discovery, request.configuration, follow)
+    text.print_unparsable(plan)
+    text.print_closing(plan, plain.baseline_summary(plan), quiet=output.quiet)
+    request.exit(3 if plan.failed else 0)
 
 
 @cli.command(
@@ -252,7 +252,7 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
     preview = diff or check
     write = not (preview or request.stdin is not None)
     with usage_errors(), interrupts(), watched(output) as follow:
-        run, changes = runner.rewrite(
+        plan = runner.rewrite(
             request.discovery,
             request.configuration,
             write=write,
@@ -262,16 +262,16 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
         )
     if preview:
         with usage_errors():
-            output.preview(run, changes, diff=diff)
-        request.exit(3 if run.failed else int(bool(changes)))
+            output.preview(plan, diff=diff)
+        request.exit(3 if plan.failed else int(bool(plan.changes)))
     if request.stdin is not None:
         # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
-        text.write_bytes(changes[0].after if changes else request.stdin)
-        text.print_left(run)
+        text.write_bytes(plan.changes[0].after if plan.changes else request.stdin)
+        text.print_left(plan)
     else:
         with usage_errors():
-            output.rewrite(run)
-    request.exit(run.exit_code)
+            output.rewrite(plan)
+    request.exit(plan.exit_code)
 
 
 @cli.command(

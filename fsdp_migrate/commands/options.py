@@ -192,14 +192,14 @@ def report_format(formats: Sequence[str]) -> Callable[[Callable[..., None]], Cal
 def _show_torch_ranges(request: Request) -> None:
     if request.output.format not in ("text", "json") or request.output.file is not None:
         raise click.UsageError("--show-torch-range prints text or json, to stdout")
-    run = runner.torch_ranges(request.discovery, request.configuration)
+    plan = runner.torch_ranges(request.discovery, request.configuration)
     if request.output.format == "json":
         from fsdp_migrate.report import json_format
 
-        text.print_document(json_format.ranges_report(run))
+        text.print_document(json_format.ranges_report(plan))
     else:
-        text.print_ranges(run)
-    request.exit(3 if run.failed else 0)
+        text.print_ranges(plan)
+    request.exit(3 if plan.failed else 0)
 
 
 def selected(values: tuple[str, ...]) -> tuple[str, ...]:

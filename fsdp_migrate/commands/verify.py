@@ -120,17 +120,18 @@ def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
 
     configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
     with usage_errors():
-        run, changes = runner.rewrite(filesystem.discover((str(before),)), configuration, write=False)
-    if run.failures:
-        raise click.UsageError(f"{before}: {run.failures[0].message}")
-    if not changes:
-        left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in run.findings[:1])
+        plan = runner.rewrite(filesystem.discover((str(before),)), configuration, write=False)
+    if plan.failures:
+        raise click.UsageError(f"{before}: {plan.failures[0].message}")
+    if not plan.changes:
+        left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in plan.findings[:1])
         raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
-    if not _has_scenario(changes[0].before):
+    (change,) = plan.changes
+    if not _has_scenario(change.before):
         raise click.UsageError(f"{before}: has no function scenario(trial), which the ranks run")
     after = folder / str(len(list(folder.iterdir()))) / before.name
     after.parent.mkdir()
-    after.write_bytes(changes[0].after)
+    after.write_bytes(change.after)
     try:
         return read_fixture(before, after)
     except FixtureError as error:

@@ -1,4 +1,4 @@
-"""What becomes of files: findings, new texts, and which of them change together."""
+"""The parts of a plan: findings and new texts of files, and which files change together."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Change(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """What a plan says of one file: its text as it is and as it becomes.
+    """The plan of one file: its text before, findings and the text after; `failure` tells why there are none.
 
-    `failure` tells why nothing could be said. A file that is to be `created` has no text before.
+    A file that is to be `created` has no text before.
     """
 
     file: SourceFile

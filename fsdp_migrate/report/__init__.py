@@ -1,4 +1,4 @@
-"""What a run found, ready to be printed: the reports beside this file know nothing else."""
+"""The plan of a run, which every command reads. The reports beside this file know nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tally(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a baseline says of a run: how many findings it knows, and a line for each entry that no longer occurs."""
+    """How many findings of a plan a baseline knows, and a line for each of its entries that no longer occurs."""
 
     path: str
     findings: int
@@ -39,19 +39,20 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run over a set of files.
+class Plan:
+    """Findings in a set of files, and the transactions that solve them.
 
-    `torch` is the range asked for; where `projects` were asked for theirs, their ranges were used instead.
-    `config_warnings` tell of configuration that does not count.
-    `findings` are what there is to report, in order of place: for a rewrite what is left, with positions in the new
-    text. `fixed` are what a rewrite fixed (or would), with positions in the old text, and `changes` what that makes of
-    the files. `sources` holds the text that
-    the positions of `findings` mean, for every file that has any, and `fail_on` the least severe finding in it that
-    makes the run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the
-    baselines that were used, whose findings are not among `findings`. `real_paths` gives the path on disk for those
-    that had to be changed to be shown. `stated` is where the projects of files with findings state what they support.
-    `across` are transactions over several files; that of any other finding is its fix.
+    `torch` is the range asked for. Files of `projects` were judged by the ranges of these instead. `config_warnings`
+    tell of configuration that does not count.
+
+    `findings` are in order of place. For a rewrite they are what is left, with positions in the new text; `fixed` are
+    what it fixed (or would), with positions in the old text, and `changes` the files before and after. `across` are
+    transactions over several files. The transaction of any other finding is its fix.
+
+    `sources` holds the text of every file with findings, and `fail_on` the least severe finding in it that makes the
+    run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the baselines
+    that were used; their findings are not among `findings`. `real_paths` has the path on disk where the shown one
+    differs. `stated` is where the projects of files with findings state what they support.
     """
 
     torch: str

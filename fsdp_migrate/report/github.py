@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 from fsdp_migrate.report.places import in_repository
 from fsdp_migrate.report.regions import Region, Regions
 
@@ -18,14 +18,14 @@ LEVELS = {
 }
 
 
-def report(run: Run) -> str:
+def report(plan: Plan) -> str:
     """One command a line: findings, files that failed, project files that were not understood."""
-    return "\n".join([*_findings(run), *_failures(run)])
+    return "\n".join([*_findings(plan), *_failures(plan)])
 
 
-def _findings(run: Run) -> Iterator[str]:
-    for path, members in groupby(run.findings, lambda finding: finding.path):
-        regions = Regions(run, path)
+def _findings(plan: Plan) -> Iterator[str]:
+    for path, members in groupby(plan.findings, lambda finding: finding.path):
+        regions = Regions(plan, path)
         for finding in members:
             yield _finding(finding, regions.of(finding))
 
@@ -42,11 +42,11 @@ def _finding(finding: Finding, region: Region) -> str:
     return _command(LEVELS[finding.severity], properties, plain.finding_line(finding))
 
 
-def _failures(run: Run) -> Iterator[str]:
-    for failure in run.failures:
+def _failures(plan: Plan) -> Iterator[str]:
+    for failure in plan.failures:
         properties = {"title": "fsdp-migrate", "file": in_repository(failure.path, "GITHUB_WORKSPACE")}
         yield _command("error", properties, f"{failure.path}: {failure.message}")
-    for warning in run.warnings:
+    for warning in plan.warnings:
         yield _command("warning", {"title": "fsdp-migrate"}, warning)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.fingerprints import numbered
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 from fsdp_migrate.report.places import in_repository
 from fsdp_migrate.report.regions import Region, Regions
 
@@ -22,15 +22,15 @@ SEVERITIES = {
 }
 
 
-def report(run: Run) -> str:
+def report(plan: Plan) -> str:
     """A list of issues, one a finding."""
-    return json.dumps(list(_issues(run)), indent=2)
+    return json.dumps(list(_issues(plan)), indent=2)
 
 
-def _issues(run: Run) -> Iterator[dict[str, Any]]:
-    for path, members in groupby(run.findings, lambda finding: finding.path):
-        where, regions = in_repository(path, "CI_PROJECT_DIR"), Regions(run, path)
-        for finding, key, occurrence in numbered(members, run.source(path)):
+def _issues(plan: Plan) -> Iterator[dict[str, Any]]:
+    for path, members in groupby(plan.findings, lambda finding: finding.path):
+        where, regions = in_repository(path, "CI_PROJECT_DIR"), Regions(plan, path)
+        for finding, key, occurrence in numbered(members, plan.source(path)):
             # GitLab follows a finding from one pipeline to the next by this alone, and shows equal ones once.
             identity = f"{where}\n{key}\n{occurrence}".encode("utf-8", "surrogateescape")
             yield _issue(finding, where, regions.of(finding), hashlib.sha256(identity).hexdigest())

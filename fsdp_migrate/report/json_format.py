@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def lint_report(run: Run, *, statistics: bool = False) -> str:
-    """The findings of a run."""
-    document = _document(run)
+def lint_report(plan: Plan, *, statistics: bool = False) -> str:
+    """The findings of a plan."""
+    document = _document(plan)
     if statistics:
-        counts = Counter((finding.code, finding.name) for finding in run.findings)
+        counts = Counter((finding.code, finding.name) for finding in plan.findings)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         document["statistics"] = [{"code": code, "name": name, "count": count} for (code, name), count in ordered]
     return _dump(document)
 
 
-def lines(run: Run) -> str:
+def lines(plan: Plan) -> str:
     """The findings, one object a line."""
-    return "\n".join(json.dumps(finding(one)) for one in run.findings)
+    return "\n".join(json.dumps(finding(one)) for one in plan.findings)
 
 
-def rewrite_report(run: Run, patches: Mapping[str, bytes] | None = None) -> str:
+def rewrite_report(plan: Plan, patches: Mapping[str, bytes] | None = None) -> str:
     """What a rewrite fixed (`fixed`, positions in the old text) and left (`findings`, positions in the new text).
 
     Of one that was not carried out, `patches` are the diffs by path; bytes that are no UTF-8 become lone surrogates,
     as Python's `surrogateescape` has it.
     """
-    fixed = [finding(one) for one in run.fixed]
-    document = _document(run) | {"fixed": fixed, "files_changed": list(run.changed)}
+    fixed = [finding(one) for one in plan.fixed]
+    document = _document(plan) | {"fixed": fixed, "files_changed": list(plan.changed)}
     if patches is not None:
         document["diffs"] = {path: patch.decode("utf-8", "surrogateescape") for path, patch in patches.items()}
     return _dump(document)
 
 
-def ranges_report(run: Run) -> str:
+def ranges_report(plan: Plan) -> str:
     """The projects with their torch ranges."""
-    document = _document(run)
+    document = _document(plan)
     wanted = ("schema_version", "tool_version", "torch", "torch_ranges", "notes", "warnings", "errors")
-    sources = {project.root: project.source for project in run.projects}
+    sources = {project.root: project.source for project in plan.projects}
     return _dump({key: document[key] for key in wanted} | {"torch_sources": sources})
 
 
@@ -84,26 +84,26 @@ def rules_report(cards: Iterable[RuleCard], changes: Iterable[TorchChange]) -> s
     return _dump({"schema_version": SCHEMA_VERSION, "tool_version": __version__, "rules": rules, "changes": told})
 
 
-def _document(run: Run) -> dict[str, Any]:
-    ranges = {project.root: str(project.torch) for project in run.projects}
-    used = set(ranges.values()) or {run.torch}
+def _document(plan: Plan) -> dict[str, Any]:
+    ranges = {project.root: str(project.torch) for project in plan.projects}
+    used = set(ranges.values()) or {plan.torch}
     known = {
-        "known": sum(known.findings for known in run.known),
-        "no_longer_there": [entry for known in run.known for entry in known.gone],
+        "known": sum(known.findings for known in plan.known),
+        "no_longer_there": [entry for known in plan.known for entry in known.gone],
     }
     return {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
         "torch": used.pop() if len(used) == 1 else None,
         "torch_ranges": ranges,
-        "notes": [project.note for project in run.projects if project.note is not None],
-        "floors": [_floor(floor) for floor in run.floors],
-        "warnings": list(run.warnings),
-        "findings": [finding(one) for one in run.findings],
-        "errors": [{"path": failure.path, "message": failure.message} for failure in run.failures],
-        "files_checked": run.files_checked,
-        "suppressed": run.suppressed,
-        **(known if run.known else {}),
+        "notes": [project.note for project in plan.projects if project.note is not None],
+        "floors": [_floor(floor) for floor in plan.floors],
+        "warnings": list(plan.warnings),
+        "findings": [finding(one) for one in plan.findings],
+        "errors": [{"path": failure.path, "message": failure.message} for failure in plan.failures],
+        "files_checked": plan.files_checked,
+        "suppressed": plan.suppressed,
+        **(known if plan.known else {}),
     }
 
 

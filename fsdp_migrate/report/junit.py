@@ -8,28 +8,28 @@ from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fsdp_migrate.findings import UNPARSABLE, Finding
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 from fsdp_migrate.workspace.filesystem import Failure
 
 # What XML 1.0 has no way to write.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def report(run: Run) -> str:
+def report(plan: Plan) -> str:
     """The document; a finding that does not make the run fail is a skipped case."""
     root = Element("testsuites", {"name": "fsdp-migrate"})
-    for path, members in groupby(run.findings, lambda finding: finding.path):
+    for path, members in groupby(plan.findings, lambda finding: finding.path):
         suite = SubElement(root, "testsuite", {"name": _clean(path)})
         for finding in members:
-            _add_finding(suite, finding, failing=run.fails(finding))
-    for path, failed in groupby(run.failures, lambda failure: failure.path):
+            _add_finding(suite, finding, failing=plan.fails(finding))
+    for path, failed in groupby(plan.failures, lambda failure: failure.path):
         suite = SubElement(root, "testsuite", {"name": _clean(path)})
         for failure in failed:
             _add_failure(suite, failure)
     if not len(root):
         # Readers take a document without a case for one of a run that never happened.
         suite = SubElement(root, "testsuite", {"name": "fsdp-migrate"})
-        SubElement(suite, "testcase", {"name": plain.lint_summary(run)[0], "classname": "fsdp-migrate"})
+        SubElement(suite, "testcase", {"name": plain.lint_summary(plan)[0], "classname": "fsdp-migrate"})
     for suite in root:
         _count([suite], suite)
     _count(list(root), root)

@@ -1,13 +1,12 @@
-"""Which report a run gets, and where it goes."""
+"""Which report a plan gets, and where it goes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from fsdp_migrate.planning.parts import Change
-from fsdp_migrate.report import Run, plain, text
+from fsdp_migrate.report import Plan, plain, text
 
 LINT_FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
 REWRITE_FORMATS = ("text", "concise", "json", "sarif")
@@ -31,64 +30,64 @@ class Output(NamedTuple):
         """Whether the report is text rather than a document for another program."""
         return self.format in _FOR_PEOPLE
 
-    def lint(self, run: Run, *, statistics: bool) -> None:
+    def lint(self, plan: Plan, *, statistics: bool) -> None:
         """Report what `lint` found.
 
         Raises:
             FileOptionError: the file cannot be written.
         """
         if self.for_people and self.file is None:
-            text.print_lint(run, quiet=self.quiet, statistics=statistics, frames=self.format == "text")
+            text.print_lint(plan, quiet=self.quiet, statistics=statistics, frames=self.format == "text")
             return
-        document = _lint_document(self.format, run, statistics)
-        self._put(document, run, plain.lint_summary(run))
+        document = _lint_document(self.format, plan, statistics)
+        self._put(document, plan, plain.lint_summary(plan))
 
-    def rewrite(self, run: Run) -> None:
+    def rewrite(self, plan: Plan) -> None:
         """Report what `rewrite` did and left.
 
         Raises:
             FileOptionError: the file cannot be written.
         """
         if self.for_people and self.file is None:
-            text.print_rewrite(run, quiet=self.quiet, frames=self.format == "text")
+            text.print_rewrite(plan, quiet=self.quiet, frames=self.format == "text")
             return
-        self._put(_rewrite_document(self.format, run, self.quiet), run, plain.rewrite_summary(run, done=True))
+        self._put(_rewrite_document(self.format, plan, self.quiet), plan, plain.rewrite_summary(plan, done=True))
 
-    def preview(self, run: Run, changes: Iterable[Change], *, diff: bool) -> None:
+    def preview(self, plan: Plan, *, diff: bool) -> None:
         """Report what `rewrite` would do: with `diff` as patches, else only what is in its way.
 
         Raises:
             FileOptionError: the file cannot be written.
         """
-        patches = dict(_patches(run, changes)) if diff else {}
+        patches = dict(_patches(plan)) if diff else {}
         if self.format == "json":
             from fsdp_migrate.report import json_format
 
-            self._put(json_format.rewrite_report(run, patches), run, [])
+            self._put(json_format.rewrite_report(plan, patches), plan, [])
             return
         if self.file is not None:
             _write(self.file, b"".join(patches.values()))
         else:
             for patch in patches.values():
                 text.print_diff(patch)
-        text.print_unparsable(run)
-        text.print_failures(run)
+        text.print_unparsable(plan)
+        text.print_failures(plan)
         if diff and not self.quiet:
-            text.print_preview_summary(run)
+            text.print_preview_summary(plan)
 
-    def _put(self, document: str, run: Run, summary: list[str]) -> None:
+    def _put(self, document: str, plan: Plan, summary: list[str]) -> None:
         """Write the document; people get the rest where stdout is not taken by it."""
         if self.file is not None:
             write_text(self.file, document)
-            text.print_closing(run, summary, quiet=self.quiet)
+            text.print_closing(plan, summary, quiet=self.quiet)
             return
         text.write_bytes(_encoded(document))
         if self.format not in _TELLS_FAILURES:
-            text.print_failures(run)
+            text.print_failures(plan)
             if not self.quiet:
-                text.print_warnings(run)
+                text.print_warnings(plan)
         if self.format != "json" and not self.quiet:
-            text.print_gone(run)
+            text.print_gone(plan)
 
 
 def write_text(path: str, document: str) -> None:
@@ -117,11 +116,11 @@ def _write(path: str, raw: bytes) -> None:
         raise FileOptionError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _patches(run: Run, changes: Iterable[Change]) -> Iterator[tuple[str, bytes]]:
+def _patches(plan: Plan) -> Iterator[tuple[str, bytes]]:
     from fsdp_migrate.report import diff
 
-    for change in changes:
-        name = diff.patch_name(run.real_paths.get(change.path, change.path))
+    for change in plan.changes:
+        name = diff.patch_name(plan.real_paths.get(change.path, change.path))
         yield change.path, diff.unified(name, change.before, change.after, created=change.created)
 
 
@@ -129,44 +128,44 @@ def _encoded(document: str) -> bytes:
     return f"{document}\n".encode("utf-8", "backslashreplace") if document else b""
 
 
-def _lint_document(name: str, run: Run, statistics: bool) -> str:
+def _lint_document(name: str, plan: Plan, statistics: bool) -> str:
     if name == "json":
         from fsdp_migrate.report import json_format
 
-        return json_format.lint_report(run, statistics=statistics)
+        return json_format.lint_report(plan, statistics=statistics)
     if name in _FOR_PEOPLE:
-        return "\n".join(plain.statistics(run) if statistics else map(plain.finding_line, run.findings))
-    return _document(name, run)
+        return "\n".join(plain.statistics(plan) if statistics else map(plain.finding_line, plan.findings))
+    return _document(name, plan)
 
 
-def _rewrite_document(name: str, run: Run, quiet: bool) -> str:
+def _rewrite_document(name: str, plan: Plan, quiet: bool) -> str:
     if name == "json":
         from fsdp_migrate.report import json_format
 
-        return json_format.rewrite_report(run)
+        return json_format.rewrite_report(plan)
     if name in _FOR_PEOPLE:
-        return "\n".join(plain.rewrite_lines(run, quiet=quiet))
-    return _document(name, run)
+        return "\n".join(plain.rewrite_lines(plan, quiet=quiet))
+    return _document(name, plan)
 
 
-def _document(name: str, run: Run) -> str:
+def _document(name: str, plan: Plan) -> str:
     """The findings as a document for another program."""
     if name == "jsonl":
         from fsdp_migrate.report import json_format
 
-        return json_format.lines(run)
+        return json_format.lines(plan)
     if name == "junit":
         from fsdp_migrate.report import junit
 
-        return junit.report(run)
+        return junit.report(plan)
     if name == "sarif":
         from fsdp_migrate.report import sarif
 
-        return sarif.report(run)
+        return sarif.report(plan)
     if name == "github":
         from fsdp_migrate.report import github
 
-        return github.report(run)
+        return github.report(plan)
     from fsdp_migrate.report import gitlab
 
-    return gitlab.report(run)
+    return gitlab.report(plan)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fsdp_migrate.findings import Applicability, Finding, Severity
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.workspace.filesystem import Failure, printable
 
 MOST_NOTES = 4
@@ -48,65 +48,65 @@ def remedy(finding: Finding) -> str:
     return f"{told}: {printable(finding.reason)}" if finding.reason else told
 
 
-def rewrite_lines(run: Run, *, quiet: bool) -> Iterator[str]:
+def rewrite_lines(plan: Plan, *, quiet: bool) -> Iterator[str]:
     """File by file a line for what was fixed (unless `quiet`) and for what is left."""
-    for fixed, left in run.by_file():
+    for fixed, left in plan.by_file():
         if not quiet:
             yield from map(fixed_line, fixed)
         yield from map(finding_line, left)
 
 
-def gone_lines(run: Run) -> list[str]:
+def gone_lines(plan: Plan) -> list[str]:
     """One line for each entry of the baseline that no longer occurs."""
-    return [f"{known.path}: no longer in the code: {entry}" for known in run.known for entry in known.gone]
+    return [f"{known.path}: no longer in the code: {entry}" for known in plan.known for entry in known.gone]
 
 
-def statistics(run: Run) -> Iterator[str]:
+def statistics(plan: Plan) -> Iterator[str]:
     """One line a rule, the most frequent first: count, code, name, and how many of them can be fixed."""
-    counts = Counter((finding.code, finding.name) for finding in run.findings)
+    counts = Counter((finding.code, finding.name) for finding in plan.findings)
     width = len(str(max(counts.values(), default=0)))
     for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        kinds = _kinds(finding for finding in run.findings if finding.code == code)
+        kinds = _kinds(finding for finding in plan.findings if finding.code == code)
         yield f"{count:>{width}}  {code}  {name} ({kinds})"
 
 
-def lint_summary(run: Run) -> list[str]:
+def lint_summary(plan: Plan) -> list[str]:
     """The closing lines of `lint`: how much was found, what was passed over, and what to run next."""
-    if not run.files_checked and not run.failures:
+    if not plan.files_checked and not plan.failures:
         return ["No Python files to check."]
-    tally = run.tally
+    tally = plan.tally
     if tally.findings:
-        among = {finding.path for finding in run.findings if finding.severity is not Severity.HINT}
-        where = _of_files(len(among), run.files_checked)
-        head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(run)}"
-    elif any(map(run.fails, run.findings)):
-        where = _of_files(len({finding.path for finding in run.findings}), run.files_checked)
-        return [_sentence(f"Found {_count(tally.hints, 'hint')} in {where}", run, hints=False), *notes(run)]
+        among = {finding.path for finding in plan.findings if finding.severity is not Severity.HINT}
+        where = _of_files(len(among), plan.files_checked)
+        head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(plan)}"
+    elif any(map(plan.fails, plan.findings)):
+        where = _of_files(len({finding.path for finding in plan.findings}), plan.files_checked)
+        return [_sentence(f"Found {_count(tally.hints, 'hint')} in {where}", plan, hints=False), *notes(plan)]
     else:
-        what = "No new findings" if any(known.findings for known in run.known) else "No findings"
-        head = f"{what} in {_count(run.files_checked, 'file')}"
-    lines = [_sentence(head, run)]
+        what = "No new findings" if any(known.findings for known in plan.known) else "No findings"
+        head = f"{what} in {_count(plan.files_checked, 'file')}"
+    lines = [_sentence(head, plan)]
     if tally.safe or tally.unsafe:
-        lines.append(_advice(run))
-    return [*lines, *notes(run)]
+        lines.append(_advice(plan))
+    return [*lines, *notes(plan)]
 
 
-def rewrite_summary(run: Run, *, done: bool) -> list[str]:
+def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
     """The closing lines of `rewrite`; `done` says that the files were written."""
-    if not run.files_checked and not run.failures:
+    if not plan.files_checked and not plan.failures:
         return ["No Python files to rewrite."]
-    if run.fixed or run.changed:
+    if plan.fixed or plan.changed:
         verb = "Fixed" if done else "Would fix"
-        head = f"{verb} {_count(len(run.fixed), 'finding')} in {_of_files(len(run.changed), run.files_checked)}"
+        head = f"{verb} {_count(len(plan.fixed), 'finding')} in {_of_files(len(plan.changed), plan.files_checked)}"
     else:
-        head = f"Nothing to rewrite in {_count(run.files_checked, 'file')}"
-    tally = run.tally
+        head = f"Nothing to rewrite in {_count(plan.files_checked, 'file')}"
+    tally = plan.tally
     if tally.findings:
-        head += f"; {_count(tally.findings, 'finding')} left: {_by_kind(run)}"
-    lines = [_sentence(head, run)]
+        head += f"; {_count(tally.findings, 'finding')} left: {_by_kind(plan)}"
+    lines = [_sentence(head, plan)]
     if tally.unsafe:
         lines.append(f"{_unsafe_advice(tally.unsafe)} more.")
-    return [*lines, *notes(run)]
+    return [*lines, *notes(plan)]
 
 
 def suppressed_line(findings: int, files: int) -> str:
@@ -122,16 +122,16 @@ def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
     return [*(f"written: {path}" for path in written), f"{told}; the others did not change. Run again for the rest."]
 
 
-def baseline_summary(run: Run) -> list[str]:
+def baseline_summary(plan: Plan) -> list[str]:
     """The closing line of a run that wrote a baseline."""
-    head = "; ".join(f"Wrote {known.path} with {_count(known.findings, 'finding')}" for known in run.known)
-    return [_sentence(head, replace(run, known=()))]
+    head = "; ".join(f"Wrote {known.path} with {_count(known.findings, 'finding')}" for known in plan.known)
+    return [_sentence(head, replace(plan, known=()))]
 
 
-def notes(run: Run) -> list[str]:
+def notes(plan: Plan) -> list[str]:
     """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines of a kind."""
-    floors = _few([f"{floor}." for floor in run.floors], "--output-format json")
-    return floors + _few([f"{p.note}." for p in run.projects if p.note is not None], "--show-torch-range")
+    floors = _few([f"{floor}." for floor in plan.floors], "--output-format json")
+    return floors + _few([f"{p.note}." for p in plan.projects if p.note is not None], "--show-torch-range")
 
 
 def _few(lines: list[str], lister: str) -> list[str]:
@@ -142,20 +142,20 @@ def _few(lines: list[str], lister: str) -> list[str]:
     return [*lines[: MOST_NOTES - 1], f"{more} more have the same reason; {lister} lists them."]
 
 
-def warning_lines(run: Run) -> list[str]:
+def warning_lines(plan: Plan) -> list[str]:
     """`warning: what was not understood and in which file`."""
-    return [f"warning: {printable(warning)}" for warning in run.warnings]
+    return [f"warning: {printable(warning)}" for warning in plan.warnings]
 
 
-def range_lines(run: Run) -> list[str]:
+def range_lines(plan: Plan) -> list[str]:
     """`project: torch range (what decided)`."""
-    if not run.projects:
-        return [f"all files: torch{run.torch}"]
-    return [f"{project.root}: torch{project.torch} ({project.source})" for project in run.projects]
+    if not plan.projects:
+        return [f"all files: torch{plan.torch}"]
+    return [f"{project.root}: torch{project.torch} ({project.source})" for project in plan.projects]
 
 
-def _advice(run: Run) -> str:
-    tally, agreed = run.tally, run.agreed_unsafe
+def _advice(plan: Plan) -> str:
+    tally, agreed = plan.tally, plan.agreed_unsafe
     fixed, on_request = tally.safe + agreed, tally.unsafe - agreed
     if not fixed:
         return f"{_unsafe_advice(on_request)}."
@@ -167,8 +167,8 @@ def _unsafe_advice(number: int) -> str:
     return f"Read the reasons of the unsafe fixes; `fsdp-migrate rewrite --unsafe-fixes` fixes {number}"
 
 
-def _by_kind(run: Run) -> str:
-    return _kinds(finding for finding in run.findings if finding.severity is not Severity.HINT)
+def _by_kind(plan: Plan) -> str:
+    return _kinds(finding for finding in plan.findings if finding.severity is not Severity.HINT)
 
 
 def _kinds(findings: Iterable[Finding]) -> str:
@@ -177,17 +177,17 @@ def _kinds(findings: Iterable[Finding]) -> str:
     return ", ".join(f"{kinds[name]} {name}" for name in (*names.values(), "hint") if kinds[name])
 
 
-def _sentence(head: str, run: Run, *, hints: bool = True) -> str:
+def _sentence(head: str, plan: Plan, *, hints: bool = True) -> str:
     """`head` with what the findings do not show: suppressed ones, `hints`, files that failed."""
     parts = [head]
-    parts += [f"{known.findings} known from {known.path}" for known in run.known if known.findings]
-    if run.suppressed:
-        parts.append(f"{run.suppressed} suppressed by comments")
-    if hints and run.tally.hints:
-        parts.append(_count(run.tally.hints, "hint"))
-    if run.hidden_hints:
-        parts.append(f"{_count(run.hidden_hints, 'hint')} hidden (--hints shows them)")
-    failed = len({failure.path for failure in run.failures})
+    parts += [f"{known.findings} known from {known.path}" for known in plan.known if known.findings]
+    if plan.suppressed:
+        parts.append(f"{plan.suppressed} suppressed by comments")
+    if hints and plan.tally.hints:
+        parts.append(_count(plan.tally.hints, "hint"))
+    if plan.hidden_hints:
+        parts.append(f"{_count(plan.hidden_hints, 'hint')} hidden (--hints shows them)")
+    failed = len({failure.path for failure in plan.failures})
     if failed:
         parts.append(f"{_count(failed, 'file')} failed")
     return "; ".join(parts) + "."

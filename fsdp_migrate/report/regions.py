@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.source import Source, Span, is_notebook
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ class Region(NamedTuple):
 
 
 class Regions:
-    """The regions of one file of a run."""
+    """The regions of one file of a plan."""
 
-    def __init__(self, run: Run, path: str) -> None:
+    def __init__(self, plan: Plan, path: str) -> None:
         self.notebook: Notebook | None = None
         if is_notebook(path):
             from fsdp_migrate.workspace.notebook import Notebook
 
-            source = run.source(path)
+            source = plan.source(path)
             self.notebook = source if isinstance(source, Notebook) else None
 
     def of(self, finding: Finding) -> Region:

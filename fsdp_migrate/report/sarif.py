@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes
 from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 from fsdp_migrate.report.places import below
 from fsdp_migrate.report.regions import Region, Regions
 from fsdp_migrate.torch_api import TorchRange
@@ -45,30 +45,30 @@ FLOOR = {
 Object = dict[str, Any]
 
 
-def report(run: Run) -> str:
+def report(plan: Plan) -> str:
     """The whole log, with the fix of every finding that has one."""
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [_Log(run).object()]}, indent=2)
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [_Log(plan).object()]}, indent=2)
 
 
 class _Log:
-    """The log of one run, and the numbers of the rules and files that its results refer to."""
+    """The log of one plan, and the numbers of the rules and files that its results refer to."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, plan: Plan) -> None:
         from fsdp_migrate.rules import find
 
-        self.run = run
-        codes = sorted({finding.code for finding in run.findings})
+        self.plan = plan
+        codes = sorted({finding.code for finding in plan.findings})
         self.cards = [card for code in codes if (card := find(code)) is not None]
         self.rules = {card.code: number for number, card in enumerate(self.cards)}
         # Of one file after the other: most are asked for by every finding in them.
-        self.source = lru_cache(run.source)
-        self.regions = lru_cache(partial(Regions, run))
+        self.source = lru_cache(plan.source)
+        self.regions = lru_cache(partial(Regions, plan))
         self.files: dict[str, int] = {}
-        for finding in run.findings:
+        for finding in plan.findings:
             self.files.setdefault(finding.path, len(self.files))
 
     def object(self) -> Object:
-        torch = TorchRange.parse(self.run.torch)
+        torch = TorchRange.parse(self.plan.torch)
         encodings: dict[str, str] = {}
         results = list(self.results(encodings))
         return {
@@ -79,7 +79,7 @@ class _Log:
                     "semanticVersion": __version__,
                     "rules": [
                         *(rule(card, card.severity_on(torch)) for card in self.cards),
-                        *([FLOOR] if self.run.floors else []),
+                        *([FLOOR] if self.plan.floors else []),
                     ],
                 }
             },
@@ -96,12 +96,12 @@ class _Log:
             ],
             "columnKind": "unicodeCodePoints",
             "newlineSequences": ["\r\n", "\n", "\r"],
-            "results": results + [self.floor(floor) for floor in self.run.floors],
+            "results": results + [self.floor(floor) for floor in self.plan.floors],
         }
 
     def results(self, encodings: dict[str, str]) -> Iterator[Object]:
         """The findings in order; notes the encoding of each file on the way."""
-        for path, members in groupby(self.run.findings, lambda finding: finding.path):
+        for path, members in groupby(self.plan.findings, lambda finding: finding.path):
             self.source.cache_clear()
             self.regions.cache_clear()
             source, regions = self.source(path), self.regions(path)
@@ -144,7 +144,7 @@ class _Log:
 
     def fix(self, finding: Finding) -> Object | None:
         """What `rewrite` would do about the finding if it were the only one."""
-        texts = self.run.texts_of(finding, self.source)
+        texts = self.plan.texts_of(finding, self.source)
         if texts is None:
             return None
         unsafe = finding.applicability is Applicability.UNSAFE
@@ -162,12 +162,12 @@ class _Log:
         return {"artifactLocation": self.location(path), "replacements": replacements}
 
     def invocation(self) -> Object:
-        failures = [self.notification(failure.message, "error", failure.path) for failure in self.run.failures]
-        projects = self.run.projects
-        warnings = [self.notification(text, "warning") for text in self.run.warnings]
+        failures = [self.notification(failure.message, "error", failure.path) for failure in self.plan.failures]
+        projects = self.plan.projects
+        warnings = [self.notification(text, "warning") for text in self.plan.warnings]
         notes = [self.notification(project.note, "note") for project in projects if project.note is not None]
         return {
-            "executionSuccessful": not self.run.failed,
+            "executionSuccessful": not self.plan.failed,
             "workingDirectory": {"uri": _folder_uri(os.getcwd())},
             "toolExecutionNotifications": failures,
             "toolConfigurationNotifications": [*warnings, *notes],
@@ -178,7 +178,7 @@ class _Log:
         return {"message": _message(text), "level": level, **where}
 
     def location(self, path: str) -> Object:
-        return _location(self.run.real_paths.get(path, path))
+        return _location(self.plan.real_paths.get(path, path))
 
 
 def rule(card: RuleCard, severity: Severity) -> Object:

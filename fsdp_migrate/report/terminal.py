@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from fsdp_migrate.findings import Applicability, Finding, Severity
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 from fsdp_migrate.workspace.filesystem import printable
 
 _TAB = 4
@@ -33,21 +33,21 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, theme=theme)
 
 
-def print_findings(to: Console, run: Run) -> None:
+def print_findings(to: Console, plan: Plan) -> None:
     """Print each finding with its frame."""
-    _print_framed(to, run.findings, run)
+    _print_framed(to, plan.findings, plan)
 
 
-def print_rewrite(to: Console, run: Run, *, quiet: bool, frames: bool = True) -> None:
+def print_rewrite(to: Console, plan: Plan, *, quiet: bool, frames: bool = True) -> None:
     """Print file by file one line for what was fixed (unless `quiet`), and a frame or a line for what is left."""
-    for fixed, left in run.by_file():
+    for fixed, left in plan.by_file():
         if fixed and not quiet:
             for finding in fixed:
                 to.print(_head(finding).append(" [fixed]", "green"))
             if frames:
                 to.print()
         if frames:
-            _print_framed(to, left, run)
+            _print_framed(to, left, plan)
         else:
             _print_lines(to, left)
 
@@ -60,9 +60,9 @@ def print_diff(to: Console, diff: bytes) -> None:
         to.print(Text(_visible(line.removesuffix("\r")), style))
 
 
-def print_lines(to: Console, run: Run) -> None:
+def print_lines(to: Console, plan: Plan) -> None:
     """Print each finding on a line of its own."""
-    _print_lines(to, run.findings)
+    _print_lines(to, plan.findings)
 
 
 def _print_lines(to: Console, findings: Iterable[Finding]) -> None:
@@ -70,9 +70,9 @@ def _print_lines(to: Console, findings: Iterable[Finding]) -> None:
         to.print(_head(finding).append(" [").append_text(_remedy(finding)).append("]"))
 
 
-def _print_framed(to: Console, findings: Iterable[Finding], run: Run) -> None:
+def _print_framed(to: Console, findings: Iterable[Finding], plan: Plan) -> None:
     for path, members in groupby(findings, lambda finding: finding.path):
-        source = run.source(path)
+        source = plan.source(path)
         for finding in members:
             lines = [] if source is None else source.lines(finding.cell)
             to.print(_head(finding))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE
-from fsdp_migrate.report import Run, plain
+from fsdp_migrate.report import Plan, plain
 
 if TYPE_CHECKING:
     from fsdp_migrate.findings import Severity
@@ -20,44 +20,44 @@ def drawn() -> bool:
     return sys.stdout.isatty() or os.environ.get("FORCE_COLOR", "") != ""
 
 
-def print_lint(run: Run, *, quiet: bool, statistics: bool, frames: bool) -> None:
+def print_lint(plan: Plan, *, quiet: bool, statistics: bool, frames: bool) -> None:
     """Print the findings, or only how many of each rule; then the closing sentence unless `quiet`.
 
     On a terminal each finding gets the frame of its code, if `frames` are wanted.
     """
     if statistics:
-        _print(plain.statistics(run))
-        print_unparsable(run)
-    elif run.findings and drawn():
+        _print(plain.statistics(plan))
+        print_unparsable(plan)
+    elif plan.findings and drawn():
         from fsdp_migrate.report import terminal
 
         show = terminal.print_findings if frames else terminal.print_lines
-        show(terminal.console(), run)
+        show(terminal.console(), plan)
     else:
-        _print(plain.finding_line(finding) for finding in run.findings)
-    print_closing(run, plain.lint_summary(run), quiet=quiet)
+        _print(plain.finding_line(finding) for finding in plan.findings)
+    print_closing(plan, plain.lint_summary(plan), quiet=quiet)
 
 
-def print_rewrite(run: Run, *, quiet: bool, frames: bool) -> None:
+def print_rewrite(plan: Plan, *, quiet: bool, frames: bool) -> None:
     """Print file by file what was fixed (unless `quiet`) and what is left; then the closing sentence unless `quiet`.
 
     On a terminal each finding that is left gets the frame of its code, if `frames` are wanted.
     """
-    if (run.findings or (run.fixed and not quiet)) and drawn():
+    if (plan.findings or (plan.fixed and not quiet)) and drawn():
         from fsdp_migrate.report import terminal
 
-        terminal.print_rewrite(terminal.console(), run, quiet=quiet, frames=frames)
+        terminal.print_rewrite(terminal.console(), plan, quiet=quiet, frames=frames)
     else:
-        _print(plain.rewrite_lines(run, quiet=quiet))
-    print_closing(run, plain.rewrite_summary(run, done=True), quiet=quiet)
+        _print(plain.rewrite_lines(plan, quiet=quiet))
+    print_closing(plan, plain.rewrite_summary(plan, done=True), quiet=quiet)
 
 
-def print_closing(run: Run, summary: Iterable[str], *, quiet: bool) -> None:
+def print_closing(plan: Plan, summary: Iterable[str], *, quiet: bool) -> None:
     """Print what is said beside the findings: failures, and unless `quiet` warnings and the closing sentence."""
-    print_failures(run)
+    print_failures(plan)
     if not quiet:
-        print_warnings(run)
-        print_gone(run)
+        print_warnings(plan)
+        print_gone(plan)
         _print(summary)
 
 
@@ -75,20 +75,20 @@ def print_interrupted(written: Sequence[str], files: int) -> None:
     _print(plain.interrupted_lines(written, files), error=True)
 
 
-def print_left(run: Run) -> None:
+def print_left(plan: Plan) -> None:
     """Print to stderr what a rewrite leaves, for runs whose stdout is the new text itself."""
-    _print((plain.finding_line(finding) for finding in run.findings), error=True)
-    print_failures(run)
+    _print((plain.finding_line(finding) for finding in plan.findings), error=True)
+    print_failures(plan)
 
 
-def print_failures(run: Run) -> None:
+def print_failures(plan: Plan) -> None:
     """Print to stderr which files failed and why."""
-    _print((plain.failure_line(failure) for failure in run.failures), error=True)
+    _print((plain.failure_line(failure) for failure in plan.failures), error=True)
 
 
-def print_warnings(run: Run) -> None:
+def print_warnings(plan: Plan) -> None:
     """Print to stderr which project files were not understood."""
-    _print(plain.warning_lines(run), error=True)
+    _print(plain.warning_lines(plan), error=True)
 
 
 def print_notices(lines: Iterable[str]) -> None:
@@ -101,28 +101,28 @@ def print_notice(line: str) -> None:
     print_notices([line])
 
 
-def print_gone(run: Run) -> None:
+def print_gone(plan: Plan) -> None:
     """Print to stderr which entries of the baseline no longer occur."""
-    _print(plain.gone_lines(run), error=True)
+    _print(plain.gone_lines(plan), error=True)
 
 
-def print_ranges(run: Run) -> None:
+def print_ranges(plan: Plan) -> None:
     """Print the torch range of each project and what decided on it."""
-    print_failures(run)
-    print_warnings(run)
-    _print(plain.range_lines(run))
+    print_failures(plan)
+    print_warnings(plan)
+    _print(plain.range_lines(plan))
 
 
-def print_unparsable(run: Run) -> None:
+def print_unparsable(plan: Plan) -> None:
     """Print to stderr which files do not parse, for runs that list no findings."""
-    lines = (plain.finding_line(finding) for finding in run.findings if finding.code == UNPARSABLE)
+    lines = (plain.finding_line(finding) for finding in plan.findings if finding.code == UNPARSABLE)
     _print(lines, error=True)
 
 
-def print_preview_summary(run: Run) -> None:
+def print_preview_summary(plan: Plan) -> None:
     """Print to stderr what a rewrite would do, for runs whose stdout is a diff."""
-    print_warnings(run)
-    _print(plain.rewrite_summary(run, done=False), error=True)
+    print_warnings(plan)
+    _print(plain.rewrite_summary(plan, done=False), error=True)
 
 
 def print_diff(diff: bytes) -> None:

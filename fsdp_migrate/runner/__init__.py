@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.runner.gathering import Gathered
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
 from fsdp_migrate.workspace.settings.configuration import Configuration
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.planning.across import Target
-    from fsdp_migrate.planning.parts import Change, Part
+    from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
 
 
@@ -32,7 +32,7 @@ def lint(
     effort: Effort = NO_EFFORT,
     follow: Follow = unfollowed,
     target: Target | None = None,
-) -> Run:
+) -> Plan:
     """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
 
     Raises:
@@ -46,16 +46,16 @@ def lint(
     with _uncollected():
         for part in planner.parts():
             gathered.take(part)
-    run = gathered.run()
+    plan = gathered.plan()
     if not gathered.baselines:
-        return run
+        return plan
     from fsdp_migrate.runner.baseline import RunScope
 
-    scope = RunScope.of(discovery, configuration, run)
-    return replace(run, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
+    scope = RunScope.of(discovery, configuration, plan)
+    return replace(plan, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
-def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Run:
+def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Plan:
     """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
 
     Raises:
@@ -65,10 +65,10 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
 
     old = baseline.load(str(path), missing_ok=True)
     alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
-    run = lint(discovery, alone, {path: old}, follow=follow)
-    known = old.renew(baseline.RunScope.of(discovery, configuration, run))
-    left = tuple(finding for finding in run.findings if finding.code == UNPARSABLE)
-    return replace(run, findings=left, known=(known,))
+    plan = lint(discovery, alone, {path: old}, follow=follow)
+    known = old.renew(baseline.RunScope.of(discovery, configuration, plan))
+    left = tuple(finding for finding in plan.findings if finding.code == UNPARSABLE)
+    return replace(plan, findings=left, known=(known,))
 
 
 def rewrite(
@@ -80,8 +80,8 @@ def rewrite(
     follow: Follow = unfollowed,
     target: Target | None = None,
     tell: Callable[[str], None] = lambda line: None,
-) -> tuple[Run, tuple[Change, ...]]:
-    """Rewrite every file, on disk only if `write`; also gives the texts before and after of those that change.
+) -> Plan:
+    """Rewrite every file, on disk only if `write`.
 
     `tell` gets a line on what an earlier run left half done, or what became of files that change together when the run
     is interrupted.
@@ -93,14 +93,12 @@ def rewrite(
     """
     workspace = Workspace(discovery, configuration, noting=effort.cache)
     if not write:
-        run = planned(workspace, effort=effort, follow=follow, target=target)
-        return run, run.changes
+        return planned(workspace, effort=effort, follow=follow, target=target)
     from fsdp_migrate.runner.writing import Committing, Writing
 
     with Writing(len(discovery.files)) as writing:
         committing = Committing(workspace, writing, tell)
-        run = planned(workspace, effort=effort, follow=follow, target=target, become=committing.parts)
-    return run, run.changes
+        return planned(workspace, effort=effort, follow=follow, target=target, become=committing.parts)
 
 
 def planned(
@@ -110,28 +108,28 @@ def planned(
     follow: Follow = unfollowed,
     target: Target | None = None,
     become: Callable[[Part, Planner], Iterable[Part]] = lambda part, planner: (part,),
-) -> Run:
+) -> Plan:
     """What fixing makes of the files; `become` gets every part of it, and gives back what became of it."""
     gathered = Gathered(workspace, list(workspace.discovery.failures))
     gathered.baseline_at(workspace.configuration.options.baseline)
     planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target)
     with _uncollected():
         for part in planner.parts():
-            for plan in part.files:  # what is wrong with a baseline is told before anything is written
-                gathered.baseline_at(plan.settings.baseline)
+            for file_plan in part.files:  # what is wrong with a baseline is told before anything is written
+                gathered.baseline_at(file_plan.settings.baseline)
             for done in become(part, planner):
                 gathered.take(done)
     # What a rewrite fixes is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
-    return replace(gathered.run(), known=known)
+    return replace(gathered.plan(), known=known)
 
 
 class Suppressed(NamedTuple):
-    """How many findings got a suppression in how many files, and what the files are like with it."""
+    """How many findings got a suppression in how many files, and the plan of the files with it."""
 
     findings: int
     files: int
-    run: Run
+    plan: Plan
 
 
 def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Suppressed:
@@ -163,12 +161,12 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
     return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
-def torch_ranges(discovery: Discovery, configuration: Configuration) -> Run:
+def torch_ranges(discovery: Discovery, configuration: Configuration) -> Plan:
     """Find the projects of all files and look at nothing else."""
     workspace = Workspace(discovery, configuration)
     for file in discovery.files:
         workspace.settings(file)
-    return Gathered(workspace, list(discovery.failures)).run()
+    return Gathered(workspace, list(discovery.failures)).plan()
 
 
 @contextlib.contextmanager

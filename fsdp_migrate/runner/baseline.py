@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
-from fsdp_migrate.report import Known, Run, source_of
+from fsdp_migrate.report import Known, Plan, source_of
 from fsdp_migrate.report.output import FileOptionError, write_text
 from fsdp_migrate.report.places import below
 from fsdp_migrate.source import Source
@@ -37,7 +37,7 @@ class Recorded(NamedTuple):
 
 
 class Baseline:
-    """What a file says is known, compared with what a run finds, file by file."""
+    """The findings that a file says are known, compared with those of a plan, file by file."""
 
     def __init__(self, file: str, counts: Mapping[Recorded, int], texts: Mapping[Recorded, str]) -> None:
         """`counts` says how often each entry occurs, `texts` what its statement looks like to people."""
@@ -71,7 +71,7 @@ class Baseline:
         return False
 
     def known(self, scope: RunScope | None = None) -> Known:
-        """What there is to say of the run; only with a `scope` which entries no longer occur."""
+        """How many findings it knows; only with a `scope` also the entries that no longer occur."""
         return Known(_shown(self.file), self.met, () if scope is None else self._gone(scope.covers(self.file)))
 
     def renew(self, scope: RunScope) -> Known:
@@ -112,10 +112,10 @@ class RunScope:
     settings: Settings
 
     @classmethod
-    def of(cls, discovery: Discovery, configuration: Configuration, run: Run) -> RunScope:
-        """What `run` looked at; a rule that a configuration file turns off finds nothing for good, so that counts."""
+    def of(cls, discovery: Discovery, configuration: Configuration, plan: Plan) -> RunScope:
+        """What the run of `plan` looked at, with the rules that a configuration file turns off: they find nothing."""
         options = configuration.options
-        failed = {failure.path for failure in run.failures} | {f.path for f in run.findings if f.code == UNPARSABLE}
+        failed = {failure.path for failure in plan.failures} | {f.path for f in plan.findings if f.code == UNPARSABLE}
         return cls(
             frozenset(_absolute(file.shown) for file in discovery.files),
             frozenset(_absolute(path) for path in failed),

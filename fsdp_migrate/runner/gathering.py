@@ -1,4 +1,4 @@
-"""What a run gathers: findings, changes and failures, file by file, with the settings and projects they hang on."""
+"""Gathers the plan of a run: findings, changes and failures, file by file, with their settings and projects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.torch_api import DEFAULT_RANGE
 from fsdp_migrate.workspace.filesystem import REPLACEMENT, Failure
 from fsdp_migrate.workspace.settings import Settings
@@ -42,26 +42,26 @@ class Gathered:
     hidden_hints: int = 0
 
     def take(self, part: Part) -> None:
-        """Take what a plan says of some files, hints only where they are wanted and only what their baseline knows not.
+        """Take the plan of some files: without hints that are not wanted, and without what their baseline knows.
 
         Raises:
             FileOptionError: the baseline cannot be read.
         """
         self.across += part.transactions
-        for plan in part.files:
-            self._take_file(plan)
+        for file_plan in part.files:
+            self._take_file(file_plan)
 
-    def _take_file(self, plan: FilePlan) -> None:
-        path = plan.file.shown
+    def _take_file(self, file_plan: FilePlan) -> None:
+        path = file_plan.file.shown
         if REPLACEMENT in path:
-            self.real_paths[path] = plan.file.path
-        if plan.failure is not None:
-            self.failures.append(Failure(path, plan.failure))
+            self.real_paths[path] = file_plan.file.path
+        if file_plan.failure is not None:
+            self.failures.append(Failure(path, file_plan.failure))
             return
-        if plan.change is not None:
-            self.changes.append(plan.change)
-        self.fixed += sorted(plan.result.fixed, key=lambda finding: finding.place)
-        self._take(path, plan.settings, plan.result)
+        if file_plan.change is not None:
+            self.changes.append(file_plan.change)
+        self.fixed += sorted(file_plan.result.fixed, key=lambda finding: finding.place)
+        self._take(path, file_plan.settings, file_plan.result)
 
     def _take(self, path: str, settings: Settings, result: RewriteResult) -> None:
         findings = result.left
@@ -95,14 +95,14 @@ class Gathered:
             self.baselines[path] = baseline.load(str(path))
         return None if path is None else self.baselines[path]
 
-    def run(self) -> Run:
+    def plan(self) -> Plan:
         """All of it, ready to be reported."""
         configuration = self.workspace.configuration
         touched = {path for one in self.across for path in one.fixes}
         for file in self.workspace.files if touched else ():
             if file.shown in touched:
                 self.sources.setdefault(file.shown, self.workspace.read(file))
-        return Run(
+        return Plan(
             torch=str(configuration.options.torch or DEFAULT_RANGE),
             projects=self.workspace.projects,
             config_warnings=tuple(configuration.files.warnings),

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
-from fsdp_migrate.report import Run, json_format, plain
+from fsdp_migrate.report import Plan, json_format, plain
 from fsdp_migrate.torch_api import RELEASES, Statement, TorchRange
 from fsdp_migrate.torch_api.words import minor
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, SourceFile
@@ -47,37 +47,37 @@ def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[An
         stated[project.root] = project.torch.stated
     found, failures = [], dict.fromkeys(discovery.failures)
     for root in sorted(members):
-        floor, deciding, run = _lowest(
+        floor, deciding, plan = _lowest(
             discovery._replace(files=tuple(members[root]), failures=()), configuration, torch
         )
-        unparsable = (f for f in run.findings if f.code == UNPARSABLE)
-        failures.update(dict.fromkeys([*run.failures, *(Failure(f.path, f.message) for f in unparsable)]))
-        found.append(Answer(root, floor, deciding, len(_breaking(run)), stated[root]))
+        unparsable = (f for f in plan.findings if f.code == UNPARSABLE)
+        failures.update(dict.fromkeys([*plan.failures, *(Failure(f.path, f.message) for f in unparsable)]))
+        found.append(Answer(root, floor, deciding, len(_breaking(plan)), stated[root]))
     return found, tuple(failures)
 
 
 def _lowest(
     discovery: Discovery, configuration: Configuration, torch: TorchRange
-) -> tuple[str, tuple[Finding, ...], Run]:
+) -> tuple[str, tuple[Finding, ...], Plan]:
     """The floor that settles what a floor can, the findings that decide it, and what a run on that floor finds."""
     floor, deciding = minor(torch.oldest), tuple[Finding, ...]()
     while True:
-        run = _run(discovery, configuration, torch)
-        needed = [finding for finding in _breaking(run) if finding.settled is not None]
+        plan = _checked(discovery, configuration, torch)
+        needed = [finding for finding in _breaking(plan) if finding.settled is not None]
         if not needed:
-            return floor, deciding, run
+            return floor, deciding, plan
         floor = max((str(finding.settled) for finding in needed), key=Version)
         deciding = tuple(finding for finding in needed if finding.settled == floor)
         torch = TorchRange.parse(f"{torch},>={floor}")
 
 
-def _run(discovery: Discovery, configuration: Configuration, torch: TorchRange) -> Run:
+def _checked(discovery: Discovery, configuration: Configuration, torch: TorchRange) -> Plan:
     options = replace(configuration.options, torch=torch, baseline=None)
     return runner.lint(discovery, Configuration(options, configuration.files))
 
 
-def _breaking(run: Run) -> list[Finding]:
-    return [f for f in run.findings if f.severity is Severity.BREAKS and f.code != UNPARSABLE]
+def _breaking(plan: Plan) -> list[Finding]:
+    return [f for f in plan.findings if f.severity is Severity.BREAKS and f.code != UNPARSABLE]
 
 
 def lines(found: Iterable[Answer]) -> Iterator[str]:

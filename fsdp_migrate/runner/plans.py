@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fsdp_migrate import runner
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.source import declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
@@ -31,7 +31,7 @@ def plan(
     hints: bool | None = None,
     overlay: Mapping[Path, str | bytes] | None = None,
     target: Target | None = None,
-) -> Run:
+) -> Plan:
     """What `rewrite` would do to files and folders, and what it would leave; nothing is written.
 
     The settings are those of the command line: what is not given comes from the configuration files of the project.

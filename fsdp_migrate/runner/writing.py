@@ -105,7 +105,7 @@ class Committing:
 
     def parts(self, part: Part, planner: Planner) -> Iterator[Part]:
         """Write a part; gives it back as what became of it, in pieces where it could not be written as a whole."""
-        changing = [(plan.file, plan.change) for plan in part.files]
+        changing = [(one.file, one.change) for one in part.files]
         writes = [
             Write(file, change.after, None if change.created else change.before)
             for file, change in changing

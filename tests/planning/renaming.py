@@ -11,7 +11,7 @@ from fsdp_migrate import runner
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.planning.transactions import CreatedFile, Transaction
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
@@ -69,10 +69,9 @@ def configuration(**options: object) -> Configuration:
     return Configuration(Layer(torch=TorchRange.parse(">=2.1"), **options), ConfigFiles(isolated=True))  # type: ignore[arg-type]
 
 
-def rewrite(target: Renaming, tell: Callable[[str], None] = lambda line: None, **options: object) -> Run:
+def rewrite(target: Renaming, tell: Callable[[str], None] = lambda line: None, **options: object) -> Plan:
     """Rewrite the current folder."""
-    run, _ = runner.rewrite(filesystem.discover(["."]), configuration(**options), write=True, target=target, tell=tell)
-    return run
+    return runner.rewrite(filesystem.discover(["."]), configuration(**options), write=True, target=target, tell=tell)
 
 
 def main() -> None:

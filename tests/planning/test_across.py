@@ -61,19 +61,19 @@ def failing(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, when: Cal
 
 
 def test_all_files_change_and_the_finding_is_told_once() -> None:
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert tree() == NEW
-    assert run.changed == ("a.py", "b/c.py", "d.py")
-    assert [(finding.path, finding.line, finding.code) for finding in run.fixed] == [("a.py", 1, "FSDP990")]
-    assert (run.findings, run.failures, run.exit_code, run.files_checked) == ((), (), 0, 3)
+    assert plan.changed == ("a.py", "b/c.py", "d.py")
+    assert [(finding.path, finding.line, finding.code) for finding in plan.fixed] == [("a.py", 1, "FSDP990")]
+    assert (plan.findings, plan.failures, plan.exit_code, plan.files_checked) == ((), (), 0, 3)
 
 
 def test_the_fixes_of_single_files_find_the_new_texts() -> None:
     grow({"a.py": LEGACY.replace("m, o", "old, o"), "e.py": LEGACY})
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert "FSDP.optim_state_dict(new, o)" in tree()["a.py"]
     assert "full_optim_state_dict" not in tree()["e.py"]
-    assert [(finding.path, finding.line, finding.code) for finding in run.fixed] == [
+    assert [(finding.path, finding.line, finding.code) for finding in plan.fixed] == [
         ("a.py", 3, "FSDP101"),
         ("a.py", 3, "FSDP990"),
         ("e.py", 3, "FSDP101"),
@@ -87,8 +87,8 @@ def test_transactions_that_one_makes_possible_are_made_too() -> None:
 
 def test_unsafe_ones_wait_to_be_asked_for() -> None:
     target = Renaming({"old": "new"}, Applicability.UNSAFE)
-    run = rewrite(target)
-    assert (tree(), [finding.applicability.value for finding in run.findings]) == (TREE, ["unsafe"])
+    plan = rewrite(target)
+    assert (tree(), [finding.applicability.value for finding in plan.findings]) == (TREE, ["unsafe"])
     rewrite(target, unsafe_fixes=True)
     assert tree() == NEW
 
@@ -96,8 +96,8 @@ def test_unsafe_ones_wait_to_be_asked_for() -> None:
 def test_a_comment_silences_one() -> None:
     grow({"a.py": "def old():  # noqa\n    pass\n"})
     before = tree()
-    run = rewrite(OLD_TO_NEW)
-    assert (tree(), run.findings, run.suppressed) == (before, (), 1)
+    plan = rewrite(OLD_TO_NEW)
+    assert (tree(), plan.findings, plan.suppressed) == (before, (), 1)
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------
@@ -114,9 +114,9 @@ def test_a_comment_silences_one() -> None:
 def test_one_with_a_bad_text_is_left_out_whole(word: str, new: str, reason: str) -> None:
     grow({"a.py": "import torch\nimport torch.distributed.fsdp\n\nold\npass\n", "d.py": "def old(): pass\n"})
     before = tree()
-    run = rewrite(Renaming({word: new}))
+    plan = rewrite(Renaming({word: new}))
     assert tree() == before
-    (finding,) = [finding for finding in run.findings if finding.code == "FSDP990"]
+    (finding,) = [finding for finding in plan.findings if finding.code == "FSDP990"]
     assert finding.applicability is Applicability.MANUAL
     assert (finding.reason or "").startswith(reason)
 
@@ -130,14 +130,14 @@ def test_one_file_that_cannot_be_written_keeps_all_as_they_are_and_the_other_fix
     Path("d.py").unlink()
     Path("d.py").symlink_to(outside)
     grow({"b/c.py": TREE["b/c.py"] + LEGACY})
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert (Path("a.py").read_text(), outside.read_text()) == (TREE["a.py"], TREE["d.py"])
     assert Path("b/c.py").read_text().startswith(TREE["b/c.py"])
     assert "full_optim_state_dict" not in Path("b/c.py").read_text()
-    assert [failure.path for failure in run.failures] == ["d.py"]
-    (finding,) = [finding for finding in run.findings if finding.code == "FSDP990"]
+    assert [failure.path for failure in plan.failures] == ["d.py"]
+    (finding,) = [finding for finding in plan.findings if finding.code == "FSDP990"]
     assert (finding.reason or "").startswith("not made: it also changes d.py, which was not changed: not rewritten:")
-    assert run.exit_code == 3
+    assert plan.exit_code == 3
 
 
 def test_what_has_no_part_in_it_is_made_when_another_file_of_the_group_cannot_be_written(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_file_that_is_edited_meanwhile_keeps_all_as_they_are(monkeypatch: pyte
         real(self, target)
 
     monkeypatch.setattr(replacing.NewFile, "take_place_of", edit_first)
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert tree() == TREE | {"d.py": "typed meanwhile\n"}
-    assert [(one.path, one.message) for one in run.failures] == [
+    assert [(one.path, one.message) for one in plan.failures] == [
         ("d.py", "not rewritten: it changed while fsdp-migrate was running; run again")
     ]
 
@@ -176,10 +176,10 @@ def test_on_a_full_disk_nothing_is_half_done(full_at: str, monkeypatch: pytest.M
     else:
         folder = "b/" if full_at == "second journal" else ""
         failing(monkeypatch, os, "fsync", lambda fd: _is_journal(fd, folder), errno.ENOSPC)
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert tree() == TREE
-    assert run.exit_code == 3
-    assert {one.message for one in run.failures} == {"cannot be written: No space left on device"}
+    assert plan.exit_code == 3
+    assert {one.message for one in plan.failures} == {"cannot be written: No space left on device"}
 
 
 def _is_journal(descriptor: int, folder: str) -> bool:
@@ -190,9 +190,9 @@ def _is_journal(descriptor: int, folder: str) -> bool:
 def test_a_rename_that_fails_takes_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
     inode = os.stat("a.py").st_ino
     failing(monkeypatch, os, "replace", lambda _, target: target.endswith("d.py"), errno.EIO)
-    run = rewrite(OLD_TO_NEW)
+    plan = rewrite(OLD_TO_NEW)
     assert (tree(), os.stat("a.py").st_ino) == (TREE, inode)
-    assert [(one.path, one.message) for one in run.failures] == [("d.py", "cannot be written: Input/output error")]
+    assert [(one.path, one.message) for one in plan.failures] == [("d.py", "cannot be written: Input/output error")]
 
 
 # --- files that there are not yet --------------------------------------------------------------------------------
@@ -202,18 +202,18 @@ CREATED = NEW | {"b/made.py": "made = True\n"}
 
 
 def test_a_file_is_created_with_the_change_that_needs_it() -> None:
-    run = rewrite(CREATING)
+    plan = rewrite(CREATING)
     assert tree() == CREATED
-    assert [(one.path, one.created) for one in run.changes] == [
+    assert [(one.path, one.created) for one in plan.changes] == [
         ("a.py", False), ("b/c.py", False), ("b/made.py", True), ("d.py", False)
     ]  # fmt: skip
 
 
 def test_no_file_takes_the_place_of_another() -> None:
     grow({"b/made.py": "mine = True\n"})
-    run = rewrite(CREATING)
+    plan = rewrite(CREATING)
     assert tree() == TREE | {"b/made.py": "mine = True\n"}
-    assert [one.reason for one in run.findings] == ["not made: it would create b/made.py, which is there already"]
+    assert [one.reason for one in plan.findings] == ["not made: it would create b/made.py, which is there already"]
 
 
 def test_a_file_that_appears_meanwhile_keeps_all_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +223,9 @@ def test_a_file_that_appears_meanwhile_keeps_all_as_they_are(monkeypatch: pytest
 
     real = replacing.NewFile.take_place_of
     monkeypatch.setattr(replacing.NewFile, "take_place_of", appear_first)
-    run = rewrite(CREATING)
+    plan = rewrite(CREATING)
     assert tree() == TREE | {"b/made.py": "mine = True\n"}
-    assert [one.reason for one in run.findings] == ["not made: it would create b/made.py, which is there already"]
+    assert [one.reason for one in plan.findings] == ["not made: it would create b/made.py, which is there already"]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
@@ -247,9 +247,9 @@ def test_the_run_after_a_kill_takes_back_a_file_that_was_created(tmp_path: Path)
 
 def test_git_applies_a_diff_that_creates_a_file(tmp_path: Path) -> None:
     discovery = filesystem.discover(["."])
-    run, changes = runner.rewrite(discovery, configuration(), write=False, target=CREATING)
+    plan = runner.rewrite(discovery, configuration(), write=False, target=CREATING)
     assert tree() == TREE
-    Output("text", "made.patch", True).preview(run, changes, diff=True)
+    Output("text", "made.patch", True).preview(plan, diff=True)
     subprocess.run(["git", "apply", "made.patch"], check=True)
     Path("made.patch").unlink()
     assert tree() == CREATED

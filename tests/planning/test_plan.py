@@ -64,8 +64,8 @@ def test_a_target_is_planned_without_a_change_on_disk() -> None:
 
 def test_sarif_has_the_edits_of_all_files() -> None:
     grow(TREE)
-    run = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"old": "new"}))
-    (result,) = json.loads(sarif.report(run))["runs"][0]["results"]
+    plan = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"old": "new"}))
+    (result,) = json.loads(sarif.report(plan))["runs"][0]["results"]
     (fix,) = result["fixes"]
     assert [change["artifactLocation"]["uri"] for change in fix["artifactChanges"]] == ["a.py", "b/c.py", "d.py"]
     texts = [change["replacements"][0]["insertedContent"]["text"] for change in fix["artifactChanges"]]
@@ -74,8 +74,8 @@ def test_sarif_has_the_edits_of_all_files() -> None:
 
 def test_lint_says_what_rewrite_would_refuse() -> None:
     grow({"a.py": "import torch\nimport torch.distributed.fsdp\n\npass\n"})
-    run = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"pass": "torch.load('x')"}))
-    assert [(finding.code, finding.applicability) for finding in run.findings] == [("FSDP990", Applicability.MANUAL)]
+    plan = runner.lint(filesystem.discover(["."]), configuration(), target=Renaming({"pass": "torch.load('x')"}))
+    assert [(finding.code, finding.applicability) for finding in plan.findings] == [("FSDP990", Applicability.MANUAL)]
 
 
 def test_a_patched_workspace_leaves_the_other_as_it_was() -> None:

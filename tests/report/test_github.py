@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_migrate.report import Run, github
+from fsdp_migrate.report import Plan, github
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.filesystem import Failure
 from fsdp_migrate.workspace.settings import Project, Settings
-from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
+from tests.report.plans import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
 from tests.stub_engine import lint_bytes
 
 
@@ -32,7 +32,7 @@ def test_a_finding_is_a_command_with_its_place_and_the_line_of_the_text_report()
 )
 def test_the_severity_is_the_level(word: str, level: str) -> None:
     report = lint_bytes(word.encode(), "a.py", Settings(TorchRange.default(), hints=True))
-    assert github.report(Run(torch=">=2.1", findings=report.findings)).startswith(f"::{level} ")
+    assert github.report(Plan(torch=">=2.1", findings=report.findings)).startswith(f"::{level} ")
 
 
 def test_columns_are_given_within_one_line_only() -> None:
@@ -42,8 +42,8 @@ def test_columns_are_given_within_one_line_only() -> None:
 
 def test_failures_and_warnings_are_commands_too() -> None:
     project = Project(".", TorchRange.parse(">=2.1"), "x", warnings=("50% of setup.cfg",))
-    run = Run(torch=">=2.1", failures=(Failure("a,b.py", "not valid utf-8"),), projects=(project,))
-    assert github.report(run).splitlines() == [
+    plan = Plan(torch=">=2.1", failures=(Failure("a,b.py", "not valid utf-8"),), projects=(project,))
+    assert github.report(plan).splitlines() == [
         "::error title=fsdp-migrate,file=a%2Cb.py::a,b.py: not valid utf-8",
         "::warning title=fsdp-migrate::50%25 of setup.cfg",
     ]
@@ -60,8 +60,8 @@ def unescaped(text: str, *more: tuple[str, str]) -> str:
 def test_no_name_and_no_text_starts_a_command_or_a_property_of_its_own() -> None:
     found = linted({HOSTILE_PATH: HOSTILE, "::stop-commands::x,line=9.py": HEAD + SAFE})
     message = "bad\r\n::add-mask::x\n%0A::warning::"
-    run = Run(torch=found.torch, findings=found.findings, failures=(Failure(HOSTILE_PATH, message),))
-    lines = github.report(run).split("\n")
+    plan = Plan(torch=found.torch, findings=found.findings, failures=(Failure(HOSTILE_PATH, message),))
+    lines = github.report(plan).split("\n")
     assert len(lines) == 3
     for line in lines:
         assert "\r" not in line

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fsdp_migrate.report import Run, gitlab
-from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
+from fsdp_migrate.report import Plan, gitlab
+from tests.report.plans import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "codeclimate.json").read_text(encoding="utf-8"))
 # Beyond GitLab's schema: what its documentation allows, and what it needs to show an issue at a line.
@@ -20,9 +20,9 @@ def _not_in_gitlab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI_PROJECT_DIR", raising=False)
 
 
-def issues(run: Run) -> list[dict[str, Any]]:
+def issues(plan: Plan) -> list[dict[str, Any]]:
     """The issues of a report, each of which GitLab accepts."""
-    found = json.loads(gitlab.report(run))
+    found = json.loads(gitlab.report(plan))
     for issue in found:
         jsonschema.validate(issue, SCHEMA)
         assert issue["severity"] in SEVERITIES
@@ -39,8 +39,8 @@ def test_a_finding_is_an_issue() -> None:
 
 
 def test_the_severity_follows_the_finding() -> None:
-    run = linted({"a.py": HEAD + BROKEN, "b.py": HEAD + HINT}, hints=True)
-    assert [issue["severity"] for issue in issues(run)] == ["critical", "info"]
+    plan = linted({"a.py": HEAD + BROKEN, "b.py": HEAD + HINT}, hints=True)
+    assert [issue["severity"] for issue in issues(plan)] == ["critical", "info"]
 
 
 def test_fingerprints_stay_when_code_moves_and_differ_between_equal_statements_and_files() -> None:

@@ -6,16 +6,16 @@ from xml.etree.ElementTree import Element, fromstring
 import xmlschema
 
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.report import Run, junit
+from fsdp_migrate.report import Plan, junit
 from fsdp_migrate.workspace.filesystem import Failure
-from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
+from tests.report.plans import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, SAFE, linted
 
 SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "schemas" / "junit-10.xsd"))
 
 
-def suites(run: Run) -> Element:
+def suites(plan: Plan) -> Element:
     """The document of a run, which the schema of Jenkins accepts."""
-    document = junit.report(run)
+    document = junit.report(plan)
     SCHEMA.validate(document)
     return fromstring(document)
 
@@ -36,9 +36,9 @@ def test_a_finding_is_a_failed_case_in_the_suite_of_its_file() -> None:
 
 
 def test_files_that_fail_are_errors() -> None:
-    run = linted({"a.py": HEAD + BROKEN, "b.py": b"# FullyShardedDataParallel \xff"})
-    assert run.failures
-    root = suites(run)
+    plan = linted({"a.py": HEAD + BROKEN, "b.py": b"# FullyShardedDataParallel \xff"})
+    assert plan.failures
+    root = suites(plan)
     assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("2", "0", "2")
     assert [outcome.tag for outcome in root.iter("error")] == ["error", "error"]
 
@@ -58,9 +58,9 @@ def test_a_clean_run_has_one_case_that_passed() -> None:
 
 
 def test_hostile_names_and_texts_make_no_element_and_no_forbidden_character() -> None:
-    run = linted({HOSTILE_PATH: HOSTILE})
+    plan = linted({HOSTILE_PATH: HOSTILE})
     failure = Failure("x<y>\x00\ud800\ufffe.py", "]]>&\x1b\x0b")
-    root = suites(Run(torch=run.torch, findings=run.findings, failures=(failure,)))
+    root = suites(Plan(torch=plan.torch, findings=plan.findings, failures=(failure,)))
     assert root[0].attrib["name"].startswith("a\ufffd::error::b\ufffd%0A,c]]>d\ufffd[31m\ufffd&<e>")
     assert root[1].attrib["name"] == "x<y>\ufffd\ufffd\ufffd.py"
     assert root[1][0][0].attrib["message"] == "]]>&\ufffd\ufffd"

@@ -9,7 +9,7 @@ import pytest
 
 from fsdp_migrate.report import github, gitlab, junit, sarif
 from fsdp_migrate.report.regions import Regions
-from tests.report.runs import HEAD, HINT, SAFE, linted
+from tests.report.plans import HEAD, HINT, SAFE, linted
 
 CELLS = [
     {"cell_type": "markdown", "metadata": {}, "source": ["# FSDP\n"]},
@@ -52,14 +52,14 @@ def applied(text: str, fix: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("text", [LISTS, STRINGS, ONE_LINE], ids=["lists", "strings", "one-line"])
 def test_sarif_names_places_and_fixes_in_the_file_itself(text: str) -> None:
-    run = linted({"a.ipynb": text})
-    (result,) = json.loads(sarif.report(run))["runs"][0]["results"]
+    plan = linted({"a.ipynb": text})
+    (result,) = json.loads(sarif.report(plan))["runs"][0]["results"]
     region = result["locations"][0]["physicalLocation"]["region"]
     assert text_at(text, region) == "FSDP.full_optim_state_dict"
     (fix,) = result["fixes"]
-    source = run.source("a.ipynb")
+    source = plan.source("a.ipynb")
     assert source is not None
-    new = (run.texts_of(run.findings[0]) or {})["a.ipynb"].raw
+    new = (plan.texts_of(plan.findings[0]) or {})["a.ipynb"].raw
     assert applied(text, fix).encode() == new
     cells = json.loads(new)["cells"]
     assert "FSDP.optim_state_dict(model, optim)" in "".join(cells[2]["source"])
@@ -67,29 +67,29 @@ def test_sarif_names_places_and_fixes_in_the_file_itself(text: str) -> None:
 
 
 def test_the_lines_of_github_and_gitlab_are_those_of_the_file() -> None:
-    run = linted({"a.ipynb": LISTS})
+    plan = linted({"a.ipynb": LISTS})
     line = next(number for number, text in enumerate(LISTS.split("\n"), 1) if "full_optim_state_dict" in text)
-    assert f",line={line},endLine={line}," in github.report(run)
-    assert "::a.ipynb:cell 3:1:" in github.report(run)
-    assert json.loads(gitlab.report(run))[0]["location"]["lines"] == {"begin": line, "end": line}
-    assert " at cell 3:1:" in junit.report(run)
+    assert f",line={line},endLine={line}," in github.report(plan)
+    assert "::a.ipynb:cell 3:1:" in github.report(plan)
+    assert json.loads(gitlab.report(plan))[0]["location"]["lines"] == {"begin": line, "end": line}
+    assert " at cell 3:1:" in junit.report(plan)
 
 
 def test_a_finding_over_several_lines_of_a_cell_spans_several_lines_of_the_file() -> None:
     cells = [{"cell_type": "code", "source": [HEAD, "x = FSDP.\\\n", "  full_optim_state_dict(model, optim)"]}]
     text = notebook(cells, indent=1)
-    run = linted({"a.ipynb": text})
-    region = Regions(run, "a.ipynb").of(run.findings[0])
+    plan = linted({"a.ipynb": text})
+    region = Regions(plan, "a.ipynb").of(plan.findings[0])
     assert region.end_line == region.line + 1
     assert text.split("\n")[region.line - 1][region.column - 1 :].startswith("FSDP.")
     assert text.split("\n")[region.end_line - 1][: region.end_column - 1].endswith("full_optim_state_dict")
 
 
 def test_a_notebook_that_cannot_be_read_is_a_failure_in_every_format() -> None:
-    run = linted({"a.ipynb": '{"FSDP": FullyShardedDataParallel'})
-    assert run.failures
-    assert "a.ipynb" in sarif.report(run)
-    assert github.report(run).startswith("::error title=fsdp-migrate,file=a.ipynb::")
+    plan = linted({"a.ipynb": '{"FSDP": FullyShardedDataParallel'})
+    assert plan.failures
+    assert "a.ipynb" in sarif.report(plan)
+    assert github.report(plan).startswith("::error title=fsdp-migrate,file=a.ipynb::")
 
 
 def test_keys_of_a_notebook_stay_when_cells_are_added() -> None:

@@ -13,7 +13,7 @@ import pytest
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.report import Run, sarif
+from fsdp_migrate.report import Plan, sarif
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import RuleCard
 from fsdp_migrate.source import Source
@@ -21,15 +21,15 @@ from fsdp_migrate.torch_api import Statement, TorchRange
 from fsdp_migrate.workspace.filesystem import Failure
 from fsdp_migrate.workspace.settings import Project, Settings
 from tests.looks import rewrite
-from tests.report.runs import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
+from tests.report.plans import BROKEN, HEAD, HINT, HOSTILE, HOSTILE_PATH, MANUAL, SAFE, linted
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
 
 
-def log(run: Run) -> dict[str, Any]:
+def log(plan: Plan) -> dict[str, Any]:
     """The only run of a log that the official schema accepts."""
-    document = json.loads(sarif.report(run))
+    document = json.loads(sarif.report(plan))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
     (only,) = document["runs"]
     return dict(only)
@@ -96,9 +96,9 @@ def test_descriptions_are_as_short_as_code_scanning_wants_them(card: RuleCard) -
 
 def test_fingerprints_are_the_keys_of_baselines_and_tell_equal_statements_apart() -> None:
     text = HEAD + SAFE + SAFE
-    run = linted({"a.py": text})
-    prints = [result["partialFingerprints"]["findingContent/v1"] for result in log(run)["results"]]
-    keys = [key for _, key, _ in numbered(run.findings, Source(text.encode()))]
+    plan = linted({"a.py": text})
+    prints = [result["partialFingerprints"]["findingContent/v1"] for result in log(plan)["results"]]
+    keys = [key for _, key, _ in numbered(plan.findings, Source(text.encode()))]
     assert prints == [f"{keys[0]}:1", f"{keys[1]}:2"]
     moved = log(linted({"a.py": HEAD + "\n\n# later\n" + SAFE}))["results"]
     assert moved[0]["partialFingerprints"]["findingContent/v1"] == prints[0]
@@ -106,8 +106,8 @@ def test_fingerprints_are_the_keys_of_baselines_and_tell_equal_statements_apart(
 
 def test_what_could_not_be_checked_is_told_with_its_place() -> None:
     project = Project(".", TorchRange.parse(">=2.1"), "x", note="a note", warnings=("a warning",))
-    run = Run(torch=">=2.1", failures=(Failure("x/a b.py", "not valid utf-8 {0}"),), projects=(project,))
-    (invocation,) = log(run)["invocations"]
+    plan = Plan(torch=">=2.1", failures=(Failure("x/a b.py", "not valid utf-8 {0}"),), projects=(project,))
+    (invocation,) = log(plan)["invocations"]
     assert invocation["executionSuccessful"] is False
     (failure,) = invocation["toolExecutionNotifications"]
     assert (failure["level"], failure["message"]["text"]) == ("error", "not valid utf-8 {{0}}")
@@ -161,10 +161,10 @@ def test_positions_do_not_count_a_byte_order_mark() -> None:
 
 
 def test_no_text_under_analysis_becomes_a_placeholder_or_a_link() -> None:
-    run = linted({HOSTILE_PATH: HOSTILE})
-    (finding,) = run.findings
+    plan = linted({HOSTILE_PATH: HOSTILE})
+    (finding,) = plan.findings
     named = Finding(**{**vars(finding), "message": "`{0}` [x](http://e.example)"})
-    (result,) = log(Run(torch=run.torch, findings=(named,), sources=run.sources))["results"]
+    (result,) = log(Plan(torch=plan.torch, findings=(named,), sources=plan.sources))["results"]
     assert result["message"]["text"].startswith("`{{0}}` [x] (http://e.example) [deprecated, fixable]")
 
 
@@ -195,7 +195,7 @@ EXAMPLES = [
 def test_a_fix_is_what_rewriting_would_do_about_that_finding_alone(code: str, text: str, torch: str) -> None:
     settings = Settings(TorchRange.parse(torch), hints=True, unsafe_fixes=True, select=(code,))
     findings = lint_bytes(text.encode(), "a.py", settings).findings
-    results = log(Run(torch=torch, findings=findings, sources={"a.py": text.encode()}))["results"]
+    results = log(Plan(torch=torch, findings=findings, sources={"a.py": text.encode()}))["results"]
     assert len(results) == len(findings)
     fixes = 0
     for finding, result in zip(findings, results, strict=True):
@@ -221,7 +221,7 @@ def test_an_unsafe_fix_says_so_and_a_manual_finding_has_none() -> None:
 def test_a_floor_that_is_too_low_is_a_result_of_the_project_at_its_place() -> None:
     stated = Statement("requirements.txt", 2, "torch>=2.3")
     finding = replace(linted({"a.py": HEAD + MANUAL}).findings[0], settled="2.6")
-    run = log(Run(torch=">=2.3", findings=(finding,), stated={"a.py": stated}))
+    run = log(Plan(torch=">=2.3", findings=(finding,), stated={"a.py": stated}))
     result = run["results"][-1]
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "stated-torch-floor"
     assert (result["level"], result["message"]["text"]) == (
@@ -230,5 +230,5 @@ def test_a_floor_that_is_too_low_is_a_result_of_the_project_at_its_place() -> No
     )
     place = result["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]) == ("requirements.txt", {"startLine": 2})
-    nowhere = log(Run(torch=">=2.3", findings=(finding,), stated={"a.py": stated._replace(line=None)}))
+    nowhere = log(Plan(torch=">=2.3", findings=(finding,), stated={"a.py": stated._replace(line=None)}))
     assert "region" not in nowhere["results"][-1]["locations"][0]["physicalLocation"]

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from fsdp_migrate.report import Run, terminal
+from fsdp_migrate.report import Plan, terminal
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 from tests.stub_engine import lint_bytes, rewrite_bytes
@@ -15,9 +15,9 @@ SETTINGS = Settings(TorchRange.parse(">=2.1"), hints=True)
 
 def printed(raw: bytes, width: int = 80, path: str = "a.py") -> list[str]:
     report = lint_bytes(raw, path, SETTINGS)
-    run = Run(torch=">=2.1", findings=report.findings, files_checked=1, sources={path: raw})
+    plan = Plan(torch=">=2.1", findings=report.findings, files_checked=1, sources={path: raw})
     stream = io.StringIO()
-    terminal.print_findings(Console(file=stream, width=width, soft_wrap=True, highlight=False, markup=False), run)
+    terminal.print_findings(Console(file=stream, width=width, soft_wrap=True, highlight=False, markup=False), plan)
     return stream.getvalue().splitlines()
 
 
@@ -64,8 +64,8 @@ def test_a_finding_of_several_lines_is_marked_to_the_end_of_the_first() -> None:
     (finding,) = lint_bytes(b"x = SAFE(\n  1)  \n", "a.py", SETTINGS).findings
     finding = replace(finding, end_line=2, end_column=4)
     stream = io.StringIO()
-    run = Run(torch=">=2.1", findings=(finding,), sources={"a.py": b"x = SAFE(\n  1)\n"})
-    terminal.print_findings(Console(file=stream, width=80, soft_wrap=True), run)
+    plan = Plan(torch=">=2.1", findings=(finding,), sources={"a.py": b"x = SAFE(\n  1)\n"})
+    terminal.print_findings(Console(file=stream, width=80, soft_wrap=True), plan)
     assert stream.getvalue().splitlines()[2:4] == ["1 | x = SAFE(", "  |     ^^^^^"]
 
 
@@ -76,10 +76,10 @@ def test_markup_in_code_is_printed_as_it_is() -> None:
 def test_a_rewrite_shows_what_was_fixed_and_frames_what_is_left() -> None:
     raw = b"x = SAFE\ny = MANUAL\n"
     result = rewrite_bytes(raw, "a.py", SETTINGS)
-    run = Run(torch=">=2.1", findings=result.left, fixed=result.fixed, sources={"a.py": result.raw})
+    plan = Plan(torch=">=2.1", findings=result.left, fixed=result.fixed, sources={"a.py": result.raw})
     stream = io.StringIO()
     console = Console(file=stream, width=80, soft_wrap=True)
-    terminal.print_rewrite(console, run, quiet=False)
+    terminal.print_rewrite(console, plan, quiet=False)
     assert stream.getvalue().splitlines() == [
         "a.py:1:5: FSDP101 `SAFE` is old [fixed]",
         "",

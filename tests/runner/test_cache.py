@@ -14,7 +14,7 @@ from fsdp_migrate import runner
 from fsdp_migrate.planning import cache, planner
 from fsdp_migrate.planning.parts import CacheError
 from fsdp_migrate.planning.planner import Effort
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
@@ -52,7 +52,7 @@ class Project:
         path.write_text(text)
         return path
 
-    def lint(self, fixes: bool = False, folder: str = ".", **options: object) -> Run:
+    def lint(self, fixes: bool = False, folder: str = ".", **options: object) -> Plan:
         self.linted.clear()
         self.screened.clear()
         effort = Effort(cache=True, cache_dir=str(self.store), fixes=fixes)
@@ -84,9 +84,9 @@ def test_a_second_run_looks_at_nothing_and_says_the_same(project: Project) -> No
 def test_a_changed_file_is_looked_at_again(project: Project) -> None:
     project.lint()
     project.write("b.py", LEGACY)
-    run = project.lint()
+    plan = project.lint()
     assert "b.py" in project.linted
-    assert [finding.path for finding in run.findings] == ["a.py", "b.py"]
+    assert [finding.path for finding in plan.findings] == ["a.py", "b.py"]
     project.write("a.py", LEGACY.replace("full_optim", "sharded_optim"))
     assert [finding.code for finding in project.lint().findings] == ["FSDP102", "FSDP101"]
 

@@ -76,15 +76,15 @@ def test_the_file_of_a_process_that_dies_is_named_and_the_others_are_done(
         return real(raw, path, *more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
-    run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
-    (failure,) = run.failures
+    plan = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
+    (failure,) = plan.failures
     assert failure.path == "m4.py"
     assert failure.message.startswith("not checked: its worker process was killed by signal")
-    assert sorted({finding.path for finding in run.findings}) == [
+    assert sorted({finding.path for finding in plan.findings}) == [
         "broken.py",
         *(f"m{n}.py" for n in range(9) if n != 4),
     ]
-    assert run.exit_code == 3
+    assert plan.exit_code == 3
 
 
 def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +92,9 @@ def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
-    run = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
-    assert len(run.failures) == 10
-    assert "a bug in fsdp-migrate, please report it: ZeroDivisionError: no" in run.failures[0].message
+    plan = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
+    assert len(plan.failures) == 10
+    assert "a bug in fsdp-migrate, please report it: ZeroDivisionError: no" in plan.failures[0].message
 
 
 def test_nothing_is_started_for_a_single_file(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

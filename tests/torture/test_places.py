@@ -321,8 +321,8 @@ def meanwhile(path: Path, change: Callable[[Path], object], monkeypatch: pytest.
         replace(target, new, old)
 
     monkeypatch.setattr(replacing, "replace", change_and_replace)
-    run, _ = runner.rewrite(filesystem.discover([str(path)]), SETTINGS, write=True)
-    return [failure.message for failure in run.failures]
+    plan = runner.rewrite(filesystem.discover([str(path)]), SETTINGS, write=True)
+    return [failure.message for failure in plan.failures]
 
 
 def test_a_file_that_changes_meanwhile_keeps_the_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_a_tree_that_is_torn_down_meanwhile_gives_failures_and_no_fault(tmp_path
     discovery = filesystem.discover([str(tmp_path)])
     vandal = threading.Thread(target=tear_down)
     vandal.start()
-    result, _ = runner.rewrite(discovery, SETTINGS, write=True)
+    result = runner.rewrite(discovery, SETTINGS, write=True)
     vandal.join()
     assert len(result.changed) + len(result.failures) == len(paths)
     assert {failure.message.partition(":")[0] for failure in result.failures} <= {"cannot be read", "cannot be written"}

@@ -24,10 +24,10 @@ CHAIN = "def is_new(x):\n    return isinstance(x, collectives._tensor.DTensor)\n
 
 def found(root: Path) -> list[tuple[str, str]]:
     configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
-    run = runner.lint(filesystem.discover([str(root)]), configuration)
-    assert run.failures == ()
-    assert run.files_checked == len(list(root.rglob("*.py")))
-    return [(Path(finding.path).relative_to(root).as_posix(), finding.code) for finding in run.findings]
+    plan = runner.lint(filesystem.discover([str(root)]), configuration)
+    assert plan.failures == ()
+    assert plan.files_checked == len(list(root.rglob("*.py")))
+    return [(Path(finding.path).relative_to(root).as_posix(), finding.code) for finding in plan.findings]
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_notebook_that_gets_fsdp_under_another_name_is_linted(line: str, by_li
     notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     (tmp_path / "train.ipynb").write_text(json.dumps(notebook))
     configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
-    run = runner.lint(filesystem.discover([str(tmp_path)]), configuration)
-    assert ("train.ipynb", "FSDP507") in [(Path(finding.path).name, finding.code) for finding in run.findings]
+    plan = runner.lint(filesystem.discover([str(tmp_path)]), configuration)
+    assert ("train.ipynb", "FSDP507") in [(Path(finding.path).name, finding.code) for finding in plan.findings]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

@@ -1,4 +1,4 @@
-"""Runs of the real linter over texts that are given."""
+"""Plans of the real linter over texts that are given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.report import Run
+from fsdp_migrate.report import Plan
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile, printable
 from fsdp_migrate.workspace.settings import Layer
@@ -27,7 +27,7 @@ HOSTILE = (
 )
 
 
-def linted(texts: Mapping[str, str | bytes], *, hints: bool = False, fail_on: Severity | None = None) -> Run:
+def linted(texts: Mapping[str, str | bytes], *, hints: bool = False, fail_on: Severity | None = None) -> Plan:
     """What lint finds in files of these names on torch>=2.1."""
     sources = [
         SourceFile(name, printable(name), text if isinstance(text, bytes) else text.encode())
