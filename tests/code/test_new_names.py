@@ -46,8 +46,8 @@ def test_the_spelling_of_the_file_is_used(imports: str, expected: str) -> None:
     [
         ("import os\n", "import os\nfrom torch.nn.utils import clip_grad_norm_\n"),
         (
-            "import torch.distributed as dist\nfrom torch.optim import SGD\n",
-            "import torch.distributed as dist\nfrom torch.nn.utils import clip_grad_norm_\nfrom torch.optim import SGD\n",
+            "import torch.fx as fx\nfrom torch.optim import SGD\n",
+            "import torch.fx as fx\nfrom torch.nn.utils import clip_grad_norm_\nfrom torch.optim import SGD\n",
         ),
         (
             "from torch.nn.utils import parametrize\n",

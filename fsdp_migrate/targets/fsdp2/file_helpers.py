@@ -1,0 +1,75 @@
+"""Small functions that a converted file defines for itself, where there is no generated module to take them from."""
+
+from __future__ import annotations
+
+import ast
+
+from fsdp_migrate.code.import_texts import fresh_name
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.targets.fsdp2.use import PACKAGE, Use
+
+_CONTEXT = "contextlib.contextmanager"
+_CLASS = f"{PACKAGE}.FSDPModule"
+
+# The text of each function: {name} is its name, the others are the names that it needs, by their full names.
+_TEXTS = {
+    "no_sync": (
+        (_CONTEXT,),
+        """\
+@{contextmanager}
+def {name}(model):
+    model.set_requires_gradient_sync(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)
+""",
+    ),
+    "unsharded": (
+        (_CONTEXT, _CLASS),
+        '''\
+@{contextmanager}
+def {name}(model):
+    """Has the parameters whole, to be read: what is written to them is lost."""
+    units = [module for module in model.modules() if isinstance(module, {FSDPModule})]
+    for unit in units:
+        unit.unshard()
+    try:
+        yield
+    finally:
+        for unit in units:
+            unit.reshard()
+''',
+    ),
+}
+
+
+def helper(use: Use, name: str) -> str | None:
+    """The name under which a function can be called at a use; the file gets it. None, and a wall, where it cannot."""
+    facts = use.facts
+    needs, text = _TEXTS[name]
+    place = _place(facts, use.node)
+    spelled = {path.rpartition(".")[2]: use.spelled(path, place) for path in needs}
+    if None in spelled.values():
+        return None
+    free = fresh_name(facts.structure.module, name, ())
+    use.replace(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")
+    return free
+
+
+def _place(facts: ModuleFacts, node: ast.AST) -> ast.stmt:
+    """The statement of the module that a function goes in front of: the first definition, or that of the use."""
+    for statement in facts.source.tree.body:
+        is_definition = isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        if is_definition or facts.source.span(statement).contains(facts.source.span(node)):
+            return statement
+    raise AssertionError("a use stands in no statement of its module")
+
+
+def _line_above(facts: ModuleFacts, statement: ast.stmt) -> int:
+    """Where the lines of a statement start, decorators and the comments right above it included."""
+    source = facts.source
+    start = source.line_start(facts.header(statement).start)
+    while start > 0 and source.data[source.line_start(start - 1) : start].startswith(b"#"):
+        start = source.line_start(start - 1)
+    return start

@@ -1,0 +1,116 @@
+"""What becomes of a model that is given to a function which is not of the project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from fsdp_migrate.facts.looked_up_names import look_up
+from fsdp_migrate.targets.fsdp2.accumulation import convert_looked_up
+from fsdp_migrate.targets.fsdp2.guards import also_ddp
+from fsdp_migrate.targets.fsdp2.instances import ask_instead, convert_isinstance
+from fsdp_migrate.targets.fsdp2.use import Use
+
+Handler = Callable[[Use, ast.Call], None]
+
+
+def convert_argument(use: Use, call: ast.Call) -> None:
+    """Convert the use of a model as an argument of `call`."""
+    named = use.facts.names.qualified(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+    handler = FUNCTIONS.get(named or "")
+    if handler is not None:
+        handler(use, call)
+    elif isinstance(call.func, ast.Attribute) and call.func.attr in _LOGGING and not _is_of_torch(named):
+        return
+    else:
+        _stop_at(use, call, named)
+
+
+def _is_of_torch(named: str | None) -> bool:
+    return named is not None and named.startswith("torch.")
+
+
+def _stop_at(use: Use, call: ast.Call, named: str | None) -> None:
+    function = ast.unparse(call.func)
+    package = (named or "").split(".")[0]
+    if package and package not in ("torch", "builtins"):
+        use.wall(f"`{function}` gives the model to {package}", f"see what {package} does for FSDP2, or use torch's own")
+    else:
+        use.wall(f"`{function}` gets the model", "look whether it works on FSDP2, and call it on what it needs")
+
+
+def _leave(use: Use, call: ast.Call) -> None:
+    """The function does the same with a model of FSDP2."""
+
+
+def _stop(reason: str, step: str) -> Handler:
+    def handler(use: Use, call: ast.Call) -> None:
+        use.wall(f"`{ast.unparse(call.func)}` {reason}", step, call)
+
+    return handler
+
+
+def _has(use: Use, call: ast.Call) -> None:
+    """`hasattr(model, "name")`."""
+    name = _string(call)
+    if name in _ONLY_FSDP:
+        ask_instead(use, call)
+    elif name == "no_sync":
+        if not also_ddp(use, name):
+            ask_instead(use, call)
+    elif name != "module":  # what a model without it needs no unwrapping for
+        _look_up(use, call, name)
+
+
+def _get(use: Use, call: ast.Call) -> None:
+    """`getattr(model, "name", default)`."""
+    found = look_up(call)
+    name = None if found is None else found.name
+    if name == "no_sync":
+        convert_looked_up(use, call)
+    elif name not in ("module", "_fsdp_wrapped_module") or len(call.args) != _WITH_DEFAULT:
+        _look_up(use, call, name)
+
+
+_WITH_DEFAULT = 3
+
+
+def _look_up(use: Use, call: ast.Call, name: str | None) -> None:
+    function = ast.unparse(call.func)
+    if name is None:
+        use.wall(f"`{function}` looks for a member of `{use.text}` whose name is not written here", "write it out")
+    else:
+        use.wall(f"`{function}` looks for `{name}` of `{use.text}`", f"write `{use.text}.{name}`, or ask a setting")
+
+
+def _string(call: ast.Call) -> str | None:
+    second = call.args[1] if len(call.args) > 1 else None
+    return second.value if isinstance(second, ast.Constant) and isinstance(second.value, str) else None
+
+
+# Members that FSDP1's class has, and no other module.
+_ONLY_FSDP = frozenset({"_fsdp_wrapped_module", "clip_grad_norm_", "summon_full_params", "_handle", "_handles"})
+_LOGGING = frozenset("debug info warning error critical log print write".split())
+
+_COPY = _stop("copies a sharded model, which fails", "build the copy before sharding, and shard it too")
+_PICKLED = _stop("pickles a sharded model", "save a full state dict")
+_WRAPPED = _stop("wraps a sharded model", "use a 2-D mesh: FSDP2 replicates and shards by itself")
+
+FUNCTIONS: Mapping[str, Handler] = {
+    "builtins.isinstance": convert_isinstance,
+    "builtins.hasattr": _has,
+    "builtins.getattr": _get,
+    "builtins.setattr": _stop("sets a member of a model after it is wrapped", "set it on the module before"),
+    "builtins.type": _stop("asks for the class of a model, which `fully_shard` changes", "use `isinstance`"),
+    **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
+    "copy.deepcopy": _COPY,
+    "copy.copy": _COPY,
+    "torch.optim.swa_utils.AveragedModel": _COPY,
+    "torch.save": _PICKLED,
+    "pickle.dump": _PICKLED,
+    "pickle.dumps": _PICKLED,
+    "torch.nn.parallel.DistributedDataParallel": _WRAPPED,
+    "torch.nn.parallel.distributed.DistributedDataParallel": _WRAPPED,
+    "torch.nn.DataParallel": _WRAPPED,
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.apply_activation_checkpointing": _leave,
+}

@@ -1,0 +1,92 @@
+"""Whether a use gets nothing but models of the closure, although the variable may hold others on other arms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.objects import Value
+from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.targets.fsdp2.use import Use
+
+_PARALLEL = "torch.nn.parallel."
+Test = tuple[str, bool]
+
+
+def also_ddp(use: Use, member: str) -> bool:
+    """Whether a member that DDP models have too is used of what may be one; there is a wall then."""
+    if not any(_may_be_ddp(other) for other in use.reference.others) or is_guarded(use):
+        return False
+    step = f"ask `isinstance({use.text}, FSDP)` in front of `{member}`, or keep the models in different variables"
+    use.wall(f"`{use.text}` may also be a DDP model here", step)
+    return True
+
+
+def is_guarded(use: Use) -> bool:
+    """Whether a test around the use says that it is an FSDP model: `isinstance`, or the test that it is built under."""
+    facts, node = use.facts, use.node
+    if isinstance(node, (ast.Name, ast.Attribute)) and facts.fsdp.is_tested(node):
+        return True
+    known = {test for one in use.closure.constructions for test in _tests(one.facts, one.call)}
+    known |= {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
+    return not known.isdisjoint(_tests(facts, node))
+
+
+def _tests(facts: ModuleFacts, node: ast.AST) -> Iterator[Test]:
+    """The conditions under which a node is evaluated in its function, as far as they are written around it."""
+    child = node
+    for parent in _around(facts, node):
+        if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
+            is_body = child is parent.body or (isinstance(parent.body, list) and child in parent.body)
+            yield from _parts(parent.test, is_body)
+        elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
+            for value in parent.values[: parent.values.index(child)]:  # type: ignore[arg-type]
+                yield from _parts(value, True)
+        child = parent
+
+
+def _around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
+    while node in facts.structure.parents:
+        node = facts.structure.parents[node]
+        yield node
+
+
+def _parts(test: ast.expr, outcome: bool) -> Iterator[Test]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not outcome)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is outcome:
+        for value in test.values:
+            yield from _parts(value, outcome)
+    else:
+        yield ast.unparse(test), outcome
+
+
+def _may_be_ddp(other: Value) -> bool:
+    """Whether a value may be a DDP model: not one that is built from a class of torch.nn or of the project."""
+    facts, node = other.facts, other.node
+    if isinstance(node, ast.Name):
+        node = facts.names.value(node) or node
+    if is_literal(node, None):
+        return False
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return True
+    qualified = facts.names.qualified(node.func) or ""
+    if qualified.startswith("torch.nn."):
+        return qualified.startswith(_PARALLEL)
+    return not _is_class_of_project(facts, node.func)
+
+
+def _is_class_of_project(facts: ModuleFacts, node: ast.expr) -> bool:
+    for meaning in facts.names.meanings(node):
+        binding = meaning.binding
+        if binding is None:
+            return False
+        if isinstance(binding.node, ast.ClassDef):
+            continue
+        found = facts.project.definition(binding.target) if facts.project and binding.target else None
+        is_class = found is not None and all(isinstance(one.node, ast.ClassDef) for one in found[1])
+        if binding.kind is not Kind.IMPORT or not is_class:
+            return False
+    return True

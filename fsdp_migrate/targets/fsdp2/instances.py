@@ -1,0 +1,54 @@
+"""`isinstance(model, FSDP)` and what else asks whether a module is an FSDP model."""
+
+from __future__ import annotations
+
+import ast
+
+from fsdp_migrate.targets.fsdp2.use import PACKAGE, Use
+
+FSDP_MODULE = f"{PACKAGE}.FSDPModule"
+
+
+def convert_isinstance(use: Use, call: ast.Call) -> None:
+    """Ask for FSDPModule where the class of FSDP1 stands, alone or among others; other classes stay."""
+    if len(call.args) != 2 or call.args[0] is not use.node:
+        use.wall(f"`{ast.unparse(call)}` is no plain test", "write `isinstance(model, FSDP)`")
+        return
+    convert_classes(use, call.args[1])
+
+
+def convert_classes(use: Use, classes: ast.expr) -> None:
+    """Put FSDPModule for the class of FSDP1 in the second argument of `isinstance`."""
+    facts = use.facts
+    for cls in _listed(classes):
+        if isinstance(cls, ast.Name) and isinstance(value := facts.names.value(cls), ast.Tuple):
+            convert_classes(use, value)
+        elif isinstance(cls, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(cls):
+            new = use.spelled(FSDP_MODULE, cls)
+            if new is not None:
+                span = facts.source.span(cls)
+                use.replace(span.start, span.end, new)
+                use.conversion.release(facts, cls)
+        elif isinstance(cls, ast.Starred):
+            use.wall(f"`{ast.unparse(cls)}` stands among the classes", "write them out")
+
+
+def _listed(classes: ast.expr) -> list[ast.expr]:
+    """The classes of a test, those of nested tuples and of unions (`A | B`) too."""
+    if isinstance(classes, ast.Tuple):
+        return [cls for one in classes.elts for cls in _listed(one)]
+    if isinstance(classes, ast.BinOp) and isinstance(classes.op, ast.BitOr):
+        return [*_listed(classes.left), *_listed(classes.right)]
+    return [classes]
+
+
+def ask_instead(use: Use, call: ast.Call) -> None:
+    """Put `isinstance(model, FSDPModule)` for a call that asks whether a model has a member of FSDP1's class."""
+    source = use.facts.source
+    if source.has_comment(source.span(call)):
+        use.wall(f"a comment stands inside `{ast.unparse(call)}`", "take it away")
+        return
+    new = use.spelled(FSDP_MODULE)
+    if new is not None:
+        span = source.span(call)
+        use.replace(span.start, span.end, f"isinstance({source.segment(use.node)}, {new})")

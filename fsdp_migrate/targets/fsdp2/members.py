@@ -1,0 +1,105 @@
+"""What becomes of each member of a model: the table, and the handlers of the short rows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
+from fsdp_migrate.targets.fsdp2.norms import convert_clipping
+from fsdp_migrate.targets.fsdp2.use import Member, Use
+
+Handler = Callable[[Use, Member], None]
+
+
+def leave(use: Use, member: Member) -> None:
+    """The member is the same in FSDP2."""
+
+
+def _stop(reason: str, step: str) -> Handler:
+    def handler(use: Use, member: Member) -> None:
+        use.wall(f"`{use.text}.{member.node.attr}` {reason}", step, member.node)
+
+    return handler
+
+
+def _forward(use: Use, member: Member) -> None:
+    """`model.forward(x)` of FSDP1 gathers the parameters; in FSDP2 the hooks do that, which only a call runs."""
+    if member.call is None:
+        use.wall(
+            f"`{use.text}.forward` is passed on: FSDP2 gathers parameters only where the model is called", "call it"
+        )
+        return
+    use.replace(member.end, use.facts.source.span(member.node).end, "")
+
+
+def _move(use: Use, member: Member) -> None:
+    """Moving a sharded model to the device that it is on already."""
+    call = member.call
+    arguments = [] if call is None else [*call.args, *(one.value for one in call.keywords)]
+    if call is None or any(_may_be_dtype(use, one) for one in arguments):
+        step = "cast the module before it is sharded, or say the dtype in `mixed_precision`"
+        use.wall(f"`{use.text}.{member.node.attr}` may cast parameters that are sharded", step)
+
+
+def _may_be_dtype(use: Use, node: ast.expr) -> bool:
+    """Whether an argument of `to` may be a dtype: not a device in so many words."""
+    if isinstance(node, ast.Constant):
+        return False
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        last = (node.id if isinstance(node, ast.Name) else node.attr).lower()
+        return not any(word in last for word in ("device", "rank", "gpu"))
+    named = (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, (ast.Name, ast.Attribute))
+        and use.facts.names.qualified(node.func)
+    )
+    return named not in ("torch.device", "torch.cuda.current_device", "builtins.int")
+
+
+def _cast(use: Use, member: Member) -> None:
+    step = "cast the module before it is sharded, or say the dtype in `mixed_precision`"
+    use.wall(f"`{use.text}.{member.node.attr}()` casts parameters that are sharded", step, member.node)
+
+
+def _apply(use: Use, member: Member) -> None:
+    step = "initialise the module before it is sharded, or write a loop over its modules"
+    use.wall(f"`{use.text}.apply` gathers parameters in FSDP1, and gives sharded ones in FSDP2", step, member.node)
+
+
+_PRIVATE = _stop("is a part of FSDP1 without a counterpart", "take it out")
+
+# Members of nn.Module that do the same, or whose results are looked at on their own.
+_ALIKE = """
+    train eval zero_grad requires_grad_ training children named_children modules named_modules buffers named_buffers
+    get_submodule get_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
+    register_full_backward_pre_hook extra_repr __call__ __len__ compile
+""".split()
+
+_PRIVATES = """
+    check_is_root rank world_size process_group sharding_strategy mixed_precision compute_device cpu_offload
+    backward_prefetch forward_prefetch limit_all_gathers params numel_padded_per_param
+    training_state _handle _handles _all_handles _flat_param _fsdp_state _state_dict_type _is_root _has_params
+    _use_orig_params _ignored_modules _fully_sharded_module_to_handle _all_fsdp_states _communication_hook
+    _gradient_predivide_factor _gradient_postdivide_factor _lazy_init _reset_lazy_init _unshard _reshard
+    _unshard_params _mixed_precision_enabled_for_params _zero_scalar _exec_order_data _device_handle
+""".split()
+
+MEMBERS: Mapping[str, Handler] = {
+    "clip_grad_norm_": convert_clipping,
+    "no_sync": convert_no_sync,
+    "forward": _forward,
+    "apply": _apply,
+    "to": _move,
+    "cuda": _move,
+    "cpu": _stop(
+        "moves parameters that are sharded away from where they are trained", "save a full state dict instead"
+    ),
+    **dict.fromkeys(("half", "float", "double", "bfloat16", "type"), _cast),
+    "register_comm_hook": _stop(
+        "changes how gradients travel, which FSDP2 has no such hook for",
+        "say `reduce_dtype` in `mixed_precision` for a hook that compresses; else keep FSDP1",
+    ),
+    **dict.fromkeys(_ALIKE, leave),
+    **dict.fromkeys(_PRIVATES, _PRIVATE),
+}

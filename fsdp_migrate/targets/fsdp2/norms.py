@@ -1,0 +1,31 @@
+"""`model.clip_grad_norm_(...)`: the function of `torch.nn.utils` does the same for parameters that are DTensors."""
+
+from __future__ import annotations
+
+from fsdp_migrate.edits import Argument, Replace, RewriteCall
+from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.source import Span
+from fsdp_migrate.targets.fsdp2.use import Member, Use, as_argument, is_result_used
+
+_CLIP = "torch.nn.utils.clip_grad_norm_"
+
+
+def convert_clipping(use: Use, member: Member) -> None:
+    """Clip the gradients by `torch.nn.utils`; a norm that somebody looks at is made whole."""
+    call = member.call
+    if call is None:
+        use.wall(f"`{use.text}.clip_grad_norm_` is passed on", "call it where the gradients are clipped")
+        return
+    function = use.spelled(_CLIP)
+    if function is None:
+        return
+    source, span = use.facts.source, use.facts.source.span(call)
+    if source.line_number(span.start) != source.line_number(span.end) and not use.has_others_inside(call):
+        model = source.segment(Span(member.start, member.end))
+        kept = (Argument(getattr(old, "arg", None), index) for index, old in enumerate(ordered_arguments(call)))
+        first = Argument(None, text=f"{model}.parameters()")
+        use.conversion.edit(use.facts, [RewriteCall(span, None, (first, *kept), callee=function)])
+    else:
+        as_argument(use, member, function, ".parameters()")
+    if is_result_used(use, call):
+        use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), ".full_tensor()")])

@@ -1,0 +1,61 @@
+"""What becomes of all that a project does with a model: one use at a time, by what stands around the reference."""
+
+from __future__ import annotations
+
+import ast
+
+from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
+from fsdp_migrate.targets.fsdp2.functions import convert_argument
+from fsdp_migrate.targets.fsdp2.members import MEMBERS
+from fsdp_migrate.targets.fsdp2.use import Use, member_of
+
+
+def convert_use(conversion: Conversion, closure: Closure, reference: Reference, options: Options) -> None:
+    """Add to `conversion` what one reference to a model of `closure` needs: edits, differences, or a wall."""
+    convert(Use(conversion, closure, reference, options))
+
+
+def convert(use: Use) -> None:
+    """Convert one use of a model, or of a module in one."""
+    parent = use.parent
+    if isinstance(parent, ast.Attribute):
+        _convert_member(use, parent)
+    elif isinstance(parent, ast.keyword):
+        call = use.facts.structure.parents[parent]
+        if isinstance(call, ast.Call):
+            convert_argument(use, call)
+    elif isinstance(parent, ast.Call):
+        if parent.func is not use.node:
+            convert_argument(use, parent)
+    elif not isinstance(parent, _HARMLESS):
+        use.wall(f"it is not clear what `{ast.unparse(parent)}` does with `{use.text}`", "write it in plain steps")
+
+
+# Looking at whether there is a model, showing it, and naming it without doing anything.
+_HARMLESS = (
+    ast.Compare,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.If,
+    ast.IfExp,
+    ast.While,
+    ast.Assert,
+    ast.FormattedValue,
+    ast.Expr,
+)
+
+
+def _convert_member(use: Use, attribute: ast.Attribute) -> None:
+    handler = MEMBERS.get(attribute.attr)
+    if not isinstance(attribute.ctx, ast.Load):
+        use.wall(
+            f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", "set it on the module before"
+        )
+    elif handler is None:
+        step = "use what the module's own class defines, or give the model to a function of yours"
+        use.wall(f"`{attribute.attr}` of `{use.text}` is not known", step, attribute)
+    else:
+        member = member_of(use)
+        if member is not None:
+            handler(use, member)

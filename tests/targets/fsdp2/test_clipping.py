@@ -1,0 +1,63 @@
+"""`model.clip_grad_norm_` becomes torch's own function; the norm is made whole where somebody looks at it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.targets.fsdp2.converted import check_becomes, check_wall
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model.clip_grad_norm_(1.0)", "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+        (
+            "norm = model.clip_grad_norm_(1.0)",
+            "norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()",
+        ),
+        (
+            "log(model.clip_grad_norm_(max_norm=c, norm_type=2).item())",
+            "log(nn.utils.clip_grad_norm_(model.parameters(), max_norm=c, norm_type=2).full_tensor().item())",
+        ),
+        ("model.clip_grad_norm_(*args, **more)", "nn.utils.clip_grad_norm_(model.parameters(), *args, **more)"),
+        ("( model ) .clip_grad_norm_( 1.0 )", "nn.utils.clip_grad_norm_(( model ).parameters(), 1.0 )"),
+        (
+            "if model.clip_grad_norm_(1.0) > 9: stop()",
+            "if nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor() > 9: stop()",
+        ),
+    ],
+)
+def test_a_call_becomes_that_of_the_function(before: str, after: str) -> None:
+    check_becomes(f"model = FSDP(Net())\n{before}\n", f"model = FSDP(Net())\n{after}\n")
+
+
+def test_the_layout_and_the_comments_of_a_long_call_stay() -> None:
+    check_becomes(
+        """
+        def step(self):
+            norm = self.trainer.model.clip_grad_norm_(
+                self.config.max_norm,  # from the paper
+                norm_type=2.0,
+            )
+            return norm
+        """,
+        """
+        def step(self):
+            norm = nn.utils.clip_grad_norm_(
+                self.trainer.model.parameters(),
+                self.config.max_norm,  # from the paper
+                norm_type=2.0,
+            ).full_tensor()
+            return norm
+        """,
+        "self.trainer.model",
+    )
+
+
+def test_a_method_of_another_class_is_not_touched() -> None:
+    program = "model = FSDP(Net())\naccelerator.clip_grad_norm_(params, 1.0)\n"
+    check_becomes(program, program)
+
+
+def test_a_bound_method_is_a_wall() -> None:
+    check_wall("model = FSDP(Net())\nclip = model.clip_grad_norm_\n", "is passed on")
