@@ -32,12 +32,14 @@ class Fix(NamedTuple):
     """The edits that fix one finding, applied all together or not at all.
 
     `releases` are the uses of imported names that they take away. `moves` are imports that the edits only bring up
-    to date: if the fixes of a pass leave all of them unused, the imports go and the edits are not needed.
+    to date: if the fixes of a pass leave all of them unused, the imports go and the edits are not needed. `comments`
+    are those that the edits write beside the old ones.
     """
 
     edits: tuple[Edit, ...]
     removed_uses: tuple[RemovedUse, ...] = ()
     moves: tuple[ImportBinding, ...] = ()
+    comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

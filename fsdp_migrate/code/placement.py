@@ -73,7 +73,7 @@ def place(
             moved.add(one)
         stirred = stirred or (one in moved and _stirs(facts, one, siblings))
     first = tuple(_named(facts, call, one) for one in (*earlier, *arguments) if one in moved)
-    indent, splits = _own_line(facts, statement)
+    indent, splits = own_line(facts, statement)
     return Placement(statement, _only_passed_on(facts, call, statement), indent, splits, first)
 
 
@@ -164,7 +164,7 @@ def _shortened(node: ast.AST, limit: int = 40) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Replace, ...]]:
+def own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Replace, ...]]:
     """The indentation of `statement` and the edits that put it on a line of its own."""
     source = facts.source
     block = _block(facts, statement)

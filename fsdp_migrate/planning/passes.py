@@ -224,6 +224,7 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
 
     changes: list[Replacement] = []
     comments: list[EditComment] = []
+    written: list[str] = []
     by_module: dict[Source, list[Fix]] = {}
     for fix in fixes:
         by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
@@ -231,13 +232,16 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
         edits = edits_of(module, own)
         changes += replacements(module, edits)
         comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
-    return NewText(*_checked(source, changes, comments, path), changes)
+        written += [text for fix in own for text in fix.comments]
+    return NewText(*_checked(source, changes, comments, written, path), changes)
 
 
 def _checked(
-    old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], path: str
+    old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], written: Sequence[str], path: str
 ) -> tuple[bytes, Source]:
     """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
+
+    Those `written` are new.
 
     No call may give an argument twice that was given once.
 
@@ -256,7 +260,7 @@ def _checked(
     if faults != [len(module.broken) for module in old.modules]:
         raise RewriteError("a cell of the new text does not parse")
     before.subtract(edit.old for edit in edited)
-    before.update(edit.text for edit in edited if edit.text)
+    before.update([*(edit.text for edit in edited if edit.text), *written])
     before = +before
     doubled = [text for text in after - before if not SILENCING.match(text)]
     for comment in [*(before - after), *doubled]:

@@ -67,10 +67,15 @@ class Conversion:
     differences: list[Difference] = field(default_factory=list)
     helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
+    comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:
         """Change the module of `facts`."""
         self.edits.setdefault(facts.path, []).extend(edits)
+
+    def comment(self, facts: ModuleFacts, texts: Iterable[str]) -> None:
+        """Note that edits write these comments."""
+        self.comments.setdefault(facts.path, []).extend(texts)
 
     def release(self, facts: ModuleFacts, node: ast.expr) -> None:
         """Note that an edit takes the use of an imported name away: the import goes with the last one."""

@@ -1,0 +1,99 @@
+"""What the arguments of FSDP1 are as arguments of `fully_shard`, where the program writes them out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import BindingError, bind, is_literal
+from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.targets.fsdp2.arguments import Given
+from fsdp_migrate.targets.fsdp2.policies import AtRunTime, Test, followed, read_policy, symbol
+from fsdp_migrate.targets.fsdp2.precision import Precision, read_precision
+
+_KEEPS_PARAMETERS = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")
+_ON_ONE_MESH = ("FULL_SHARD", "SHARD_GRAD_OP")
+_ON_MESHES = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
+OFFLOAD = f"{PACKAGE}.CPUOffloadPolicy"
+
+
+@dataclass
+class Literal:
+    """A construction that is written out.
+
+    `every` are keywords of every call, as texts; `test` says which modules are sharded below the root. `kept` are the
+    expressions that the new text has too.
+    """
+
+    every: list[str] = field(default_factory=list)
+    mesh: ast.expr | None = None
+    offloads: ast.expr | None = None
+    test: Test | None = None
+    precision: Precision | None = None
+    kept: list[ast.expr] = field(default_factory=list)
+
+
+def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Container[ast.Call]) -> Literal:
+    """Read what is written; `users` are the constructions that are read so.
+
+    Raises:
+        AtRunTime: something is decided while the program runs, or takes more than arguments.
+        Impossible: FSDP2 cannot do that.
+    """
+    values, found = given.values, Literal()
+    for name in ("process_group", "ignored_modules", "ignored_states", "param_init_fn"):
+        if name in values and not is_literal(values[name], None):
+            raise AtRunTime(f"`{name}`")
+    if not is_literal(values.get("sync_module_states", ast.Constant(False)), False):
+        raise AtRunTime("`sync_module_states`")
+    _read_strategy(facts, call, given, found)
+    _read_offload(facts, call, given, found)
+    if "auto_wrap_policy" in values:
+        found.test = read_policy(facts, values["auto_wrap_policy"], call)
+    precision = values.get("mixed_precision")
+    found.precision = read_precision(facts, precision, users)
+    found.kept += [] if found.test is None else found.test.names
+    if found.precision is not None and found.precision.name is not None and precision is not None:
+        found.kept.append(precision)
+    return found
+
+
+def _read_strategy(facts: ModuleFacts, call: ast.Call, given: Given, found: Literal) -> None:
+    strategy, mesh = given.values.get("sharding_strategy"), given.values.get("device_mesh")
+    name = "FULL_SHARD"
+    if strategy is not None and not is_literal(strategy, None):
+        known = symbol(facts, followed(facts, strategy, call))
+        if known is None or not known.startswith("ShardingStrategy."):
+            raise AtRunTime(f"the strategy `{ast.unparse(strategy)}`")
+        name = known.partition(".")[2]
+    if mesh is not None and not is_literal(mesh, None):
+        if not pure(mesh):
+            raise AtRunTime(f"the mesh `{ast.unparse(mesh)}`")
+        found.mesh = mesh
+        found.kept.append(mesh)
+        found.every.append(f"mesh={facts.source.segment(mesh)}")
+    if name not in (_ON_ONE_MESH if found.mesh is None else (*_ON_ONE_MESH, *_ON_MESHES)):
+        raise AtRunTime(f"the ranks of `{name}`")
+    if name in _KEEPS_PARAMETERS:
+        found.every.append("reshard_after_forward=False")
+
+
+def _read_offload(facts: ModuleFacts, call: ast.Call, given: Given, found: Literal) -> None:
+    offload = given.values.get("cpu_offload")
+    if offload is None or is_literal(offload, None):
+        return
+    made = followed(facts, offload, call)
+    if not isinstance(made, ast.Call) or symbol(facts, made.func) != "CPUOffload":
+        raise AtRunTime(f"`cpu_offload={ast.unparse(offload)}`")
+    try:
+        value = next((one.value for one in bind(made, ("offload_params",), 0).values()), None)
+    except BindingError:
+        raise AtRunTime(f"`cpu_offload={ast.unparse(offload)}`") from None
+    if value is None or is_literal(value, False):
+        return
+    if not is_literal(value, True):
+        raise AtRunTime(f"`cpu_offload={ast.unparse(offload)}`")
+    found.offloads = offload
