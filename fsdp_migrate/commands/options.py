@@ -18,7 +18,7 @@ from fsdp_migrate.report.output import FileOptionError, Output
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 from fsdp_migrate.workspace import filesystem, settings
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, SourceFile
-from fsdp_migrate.workspace.settings import TARGETS, ConfigError, ConfigFileError, Layer
+from fsdp_migrate.workspace.settings import CHECKPOINTS, HELPERS, TARGETS, ConfigError, ConfigFileError, Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 
@@ -100,7 +100,26 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
     click.option(
         "--target",
         type=click.Choice(list(TARGETS)),
-        help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type.",
+        help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type; "
+        "fsdp2: models from FSDP1 to fully_shard.",
+    ),
+    click.option(
+        "--fsdp2-helper",
+        type=click.Choice(HELPERS),
+        show_default=HELPERS[0],
+        help="With --target fsdp2: whether a generated module does what a program decides at run time.",
+    ),
+    click.option(
+        "--checkpoints",
+        type=click.Choice(CHECKPOINTS),
+        show_default=CHECKPOINTS[0],
+        help="With --target fsdp2: whether files of FSDP1 have to stay readable.",
+    ),
+    click.option(
+        "--all-parameters-used",
+        is_flag=True,
+        default=None,
+        help="With --target fsdp2: every trainable parameter gets a gradient on every rank in every step.",
     ),
     SELECT,
     click.option(
@@ -156,7 +175,8 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
     def read_options(**options: Any) -> None:
         take = options.pop
         show_ranges, unnamed = take("show_torch_range"), options["stdin_filename"] is None
-        configuration = _configuration(take, options.pop("unsafe_fixes", None))
+        rewriting = "unsafe_fixes" in options
+        configuration = _configuration(take, options.pop("unsafe_fixes", None), rewriting=rewriting)
         stdin, discovery = _discovery(take, configuration)
         request = Request(
             discovery=discovery,
@@ -214,7 +234,7 @@ def selected(values: tuple[str, ...]) -> tuple[str, ...]:
         raise click.UsageError(str(error)) from None
 
 
-def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Configuration:
+def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None, *, rewriting: bool) -> Configuration:
     select, ignore, fail_on = selected(take("select")), selected(take("ignore")), take("fail_on")
     only, isolated = take("config_file"), take("isolated")
     if only is not None and isolated:
@@ -223,6 +243,9 @@ def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Con
         options = Layer(
             torch=take("torch"),
             target=take("target"),
+            fsdp2_helper=take("fsdp2_helper"),
+            checkpoints=take("checkpoints"),
+            all_parameters_used=take("all_parameters_used"),
             select=select or None,
             ignore=ignore or None,
             unsafe_fixes=unsafe_fixes,
@@ -231,7 +254,7 @@ def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None) -> Con
             exclude=take("exclude") or None,
             baseline=_whole(take("baseline")),
         )
-        return Configuration(options, ConfigFiles(only, isolated=isolated))
+        return Configuration(options, ConfigFiles(only, isolated=isolated), rewriting=rewriting)
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     except ConfigError as error:

@@ -16,10 +16,10 @@ from fsdp_migrate.planning.parts import FilePlan, Part
 from fsdp_migrate.planning.passes import Draft, carried_out
 from fsdp_migrate.planning.selection import Claims
 from fsdp_migrate.planning.tracking import first_seen
-from fsdp_migrate.planning.transactions import NewText, Transaction
 from fsdp_migrate.source import SourceError
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.suppressions import Suppressions
+from fsdp_migrate.transactions import NewText, Transaction
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.workspace import Workspace

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.findings import FileReport, Finding
-    from fsdp_migrate.planning.transactions import Transaction
+    from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.filesystem import SourceFile
     from fsdp_migrate.workspace.settings import Settings
 

@@ -16,10 +16,10 @@ from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Sever
 from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
 from fsdp_migrate.planning.tracking import first_seen
-from fsdp_migrate.planning.transactions import NewText, Transaction
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
 from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.transactions import NewText, Transaction
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
 

@@ -15,9 +15,9 @@ from fsdp_migrate.workspace.settings import Project
 
 if TYPE_CHECKING:
     from fsdp_migrate.planning.parts import Change
-    from fsdp_migrate.planning.transactions import NewText, Transaction
     from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.torch_api import Statement
+    from fsdp_migrate.transactions import NewText, Transaction
 
 
 class Tally(NamedTuple):
@@ -118,7 +118,7 @@ class Plan:
 
     def transaction(self, finding: Finding) -> Transaction:
         """What solves a finding; it has no edits if nothing does."""
-        from fsdp_migrate.planning.transactions import Transaction  # most reports show no edits
+        from fsdp_migrate.transactions import Transaction  # most reports show no edits
 
         return next((one for one in self.across if one.finding == finding), Transaction.of(finding))
 

@@ -20,9 +20,9 @@ from fsdp_migrate.report.regions import Region, Regions
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:
-    from fsdp_migrate.planning.transactions import NewText
     from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.rules.card import RuleCard
+    from fsdp_migrate.transactions import NewText
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "%SRCROOT%"

@@ -98,6 +98,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP835", "composable-checkpoint", "targets.modernise.neighbours.checkpoint_implementation", ("_composable",), fixes=("safe",)),
     Entry("FSDP836", "checkpoint-wrapper-implementation", "targets.modernise.neighbours.checkpoint_implementation", ("checkpoint_wrapper",)),
     Entry("FSDP841", "load-weights-only", "targets.modernise.checkpoint.loading", ("torch.load",), scope="distributed"),
+    Entry("FSDP900", "fsdp1-model", "targets.fsdp2.model", fixes=("safe", "unsafe")),
     Entry("FSDP901", "optimizer-before-fully-shard", "targets.fsdp2.order", ("fully_shard",)),
     Entry("FSDP902", "meta-model-never-initialised", "targets.fsdp2.order", ("to_empty",)),
     Entry("FSDP905", "local-reduction-of-sharded-tensor", "targets.fsdp2.gradients", ("fully_shard",)),

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.planning.parts import Change, FilePlan, Part, RewriteResult
-    from fsdp_migrate.planning.transactions import Transaction
     from fsdp_migrate.runner.baseline import Baseline
     from fsdp_migrate.torch_api import Statement
+    from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.workspace import Workspace
 
 

@@ -45,7 +45,7 @@ def test_answer_has_everything_about_a_method() -> None:
         ("torch.distributed.fsdp.FlatParameter", ["FSDP301", "FSDP302", "FSDP303"]),
         ("torch.distributed._tensor", ["FSDP601", "FSDP603"]),
         ("torch.nn", []),
-        ("FSDP", []),
+        ("FSDP", ["FSDP900"]),
     ],
 )
 def test_rules_of_another_thing_with_that_name_are_not_listed(name: str, codes: list[str]) -> None:

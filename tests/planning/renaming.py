@@ -10,10 +10,10 @@ from pathlib import Path
 from fsdp_migrate import runner
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.planning.transactions import CreatedFile, Transaction
 from fsdp_migrate.report import Plan
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.transactions import CreatedFile, Transaction
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import SourceFile
 from fsdp_migrate.workspace.settings import Layer

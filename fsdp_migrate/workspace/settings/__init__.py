@@ -1,6 +1,8 @@
 """What a run is asked to do: options and configuration files, and what follows from them for each file."""
 
 from fsdp_migrate.workspace.settings.settings import (
+    CHECKPOINTS,
+    HELPERS,
     TARGETS,
     ConfigError,
     ConfigFileError,
@@ -10,4 +12,14 @@ from fsdp_migrate.workspace.settings.settings import (
     selectors,
 )
 
-__all__ = ["TARGETS", "ConfigError", "ConfigFileError", "Layer", "Project", "Settings", "selectors"]
+__all__ = [
+    "CHECKPOINTS",
+    "HELPERS",
+    "TARGETS",
+    "ConfigError",
+    "ConfigFileError",
+    "Layer",
+    "Project",
+    "Settings",
+    "selectors",
+]

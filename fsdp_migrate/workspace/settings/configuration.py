@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.workspace.settings.nearest import ConfigFile, ConfigFiles
-from fsdp_migrate.workspace.settings.settings import Layer, Settings, default_range
+from fsdp_migrate.workspace.settings.settings import (
+    ASKED_FOR_ONLY,
+    CHECKPOINTS,
+    HELPERS,
+    Layer,
+    Settings,
+    default_range,
+)
 
 if TYPE_CHECKING:
     from fsdp_migrate.workspace.filesystem import SourceFile
@@ -21,9 +28,13 @@ NOTHING = Layer()
 class Configuration:
     """The settings of a run's files. Everything a configuration file decides is worked out once."""
 
-    def __init__(self, options: Layer = NOTHING, files: ConfigFiles | None = None) -> None:
-        """`options` are those of the command line; their patterns start from the current folder."""
+    def __init__(self, options: Layer = NOTHING, files: ConfigFiles | None = None, *, rewriting: bool = False) -> None:
+        """`options` are those of the command line; their patterns start from the current folder.
+
+        A run that is `rewriting` takes a target that converts whole programs from the command line only.
+        """
         self.options = options
+        self.rewriting = rewriting
         self.files = files or ConfigFiles()
         self._settings: dict[str | None, Settings] = {}
         self._of_folder: dict[str, Settings] = {}
@@ -98,6 +109,8 @@ class Configuration:
             stated["ignore"] = options.ignore
         elif options.ignore is not None:
             stated["ignore"] = (*(config.layer.ignore or ()), *options.ignore)
+        if self.rewriting and options.target is None and config.layer.target in ASKED_FOR_ONLY:
+            stated["target"] = None
         return replace(config.layer, **stated)
 
     def _choice(self, config: ConfigFile | None) -> Choice | None:
@@ -133,4 +146,7 @@ def _settings(layer: Layer) -> Settings:
         fail_on=fail_on,
         baseline=layer.baseline,
         target=layer.target,
+        fsdp2_helper=layer.fsdp2_helper or HELPERS[0],
+        checkpoints=layer.checkpoints or CHECKPOINTS[0],
+        all_parameters_used=bool(layer.all_parameters_used),
     )

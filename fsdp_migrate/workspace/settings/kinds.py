@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsdp_migrate.findings import Applicability, Severity
-from fsdp_migrate.workspace.settings.settings import TARGETS, ConfigError, code_prefix
+from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS, TARGETS, ConfigError, code_prefix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,10 +128,9 @@ SEVERITY = OptionKind(
     {"enum": list(_SEVERITIES)},
     lambda value: Severity(_choice(value, _SEVERITIES)),
 )
-TARGET = OptionKind(
-    f"one of {', '.join(TARGETS)}",
-    {"enum": list(TARGETS)},
-    lambda value: _choice(value, tuple(TARGETS)),
+TARGET, HELPER, CHECKPOINT = (
+    OptionKind(f"one of {', '.join(known)}", {"enum": list(known)}, partial(_choice, known=tuple(known)))
+    for known in (TARGETS, HELPERS, CHECKPOINTS)
 )
 PATTERNS = OptionKind(
     "a list of patterns such as ['third_party/', '*_pb2.py']",

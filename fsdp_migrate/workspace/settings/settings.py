@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 _EVERY = "FSDP"
 # The targets, each with the torch range that it is for where nobody states one.
-TARGETS = {"dcp": ">=2.4"}
+TARGETS = {"dcp": ">=2.4", "fsdp2": ">=2.6"}
+# The targets that `rewrite` takes from the command line only, since they convert whole programs.
+ASKED_FOR_ONLY = ("fsdp2",)
+# What `fsdp2-helper` and `checkpoints` may say; the first is what holds where nobody says anything.
+HELPERS = ("auto", "always", "never")
+CHECKPOINTS = ("keep", "new")
 
 
 class ConfigError(ValueError):
@@ -54,6 +59,9 @@ class Layer:
 
     torch: TorchRange | None = None
     target: str | None = None
+    fsdp2_helper: str | None = None
+    checkpoints: str | None = None
+    all_parameters_used: bool | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] | None = None
@@ -73,7 +81,7 @@ class Settings(NamedTuple):
     what a user wrote); an empty `select` means all rules. `ignored_here` is for this file alone and always wins.
     `grades` say how far the fixes of some rules may be trusted, whatever the rules say themselves. `fail_on` is the
     least severe finding that makes the run fail; those that `baseline` lists do not. `target` is what code moves to
-    beyond a newer torch.
+    beyond a newer torch; the three after it say how the target `fsdp2` does that (`table.py` has their meaning).
     """
 
     torch: TorchRange
@@ -86,6 +94,9 @@ class Settings(NamedTuple):
     fail_on: Severity = Severity.DEPRECATED
     baseline: Path | None = None
     target: str | None = None
+    fsdp2_helper: str = HELPERS[0]
+    checkpoints: str = CHECKPOINTS[0]
+    all_parameters_used: bool = False
 
     def selected(self, code: str) -> bool:
         """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.

@@ -8,6 +8,7 @@ from typing import Any
 from fsdp_migrate.source import SUFFIXES
 from fsdp_migrate.workspace.settings import kinds
 from fsdp_migrate.workspace.settings.kinds import OptionKind
+from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,39 @@ SETTINGS: tuple[Setting, ...] = (
         kinds.TARGET,
         None,
         "What to move to beyond a newer torch. `dcp`: state dicts through `torch.distributed.checkpoint.state_dict` "
-        "instead of `FSDP.state_dict_type`, for torch 2.4 and newer where no range is stated.",
+        "instead of `FSDP.state_dict_type`, for torch 2.4 and newer where no range is stated. `fsdp2`: models from "
+        "FSDP1 to `fully_shard`, for torch 2.6 and newer; `rewrite` needs it on the command line.",
         "dcp",
         unset="no target",
         option="--target",
+    ),
+    Setting(
+        "fsdp2-helper",
+        kinds.HELPER,
+        HELPERS[0],
+        "How the target `fsdp2` writes what a program decides at run time. `auto`: as a call of a generated module "
+        "`fsdp2.py`, only where it is needed. `always`: all sharding goes through that module. `never`: such a model "
+        "is not converted.",
+        "never",
+        option="--fsdp2-helper",
+    ),
+    Setting(
+        "checkpoints",
+        kinds.CHECKPOINT,
+        CHECKPOINTS[0],
+        "What the target `fsdp2` loads. `keep`: also the files that the program wrote with FSDP1. `new`: only files "
+        "written after the conversion, with less code.",
+        "new",
+        option="--checkpoints",
+    ),
+    Setting(
+        "all-parameters-used",
+        kinds.BOOLEAN,
+        False,
+        "Tell the target `fsdp2` that every trainable parameter gets a gradient on every rank in every step. Without "
+        "it, that is a difference to accept before torch 2.13.",
+        True,
+        option="--all-parameters-used",
     ),
     Setting(
         "select",

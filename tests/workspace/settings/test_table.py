@@ -26,6 +26,9 @@ VALIDATOR = jsonschema.Draft202012Validator(json.loads(TEXT))
 BAD: dict[str, list[Any]] = {
     "torch": [2.1, None, [">=2.1"]],
     "target": ["fsdp3", True, ["dcp"]],
+    "fsdp2-helper": ["no", True],
+    "checkpoints": ["old", False],
+    "all-parameters-used": [1, "yes"],
     "select": ["FSDP1", ["FSDP999"], [1], ["no-such-rule"]],
     "ignore": [{}, [[]]],
     "per-file-ignores": [[], {"tests/": "FSDP1"}, {"tests/": ["x"]}],
