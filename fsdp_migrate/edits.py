@@ -112,8 +112,8 @@ class EditImport(NamedTuple):
 
     `add` are names as they are written (`StateDictType`, `StateDictType as FSDPStateDictType`), and are for
     `from ... import` only; `remove` are bound names (what the alias binds). `unit` is one level of this file's
-    indentation. `instead` are bound names with those of `add` that take their places and their comments. Edits of one
-    statement from several findings are united.
+    indentation. `instead` are bound names with those of `add` that take their places and their comments. `comments` are
+    those that go with the names that they follow. Edits of one statement from several findings are united.
     """
 
     span: Span
@@ -121,12 +121,13 @@ class EditImport(NamedTuple):
     remove: tuple[str, ...] = ()
     unit: str = "    "
     instead: tuple[tuple[str, str], ...] = ()
+    comments: tuple[str, ...] = ()
 
 
 class EditComment(NamedTuple):
     """Put `text` where `span` is, which holds the comment `old` and nothing else but blank space.
 
-    `text` is a comment too, or empty: this is the only edit that may take a comment away.
+    `text` is a comment too, or empty: but for `EditImport` this is the only edit that may take a comment away.
     """
 
     span: Span

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-from fsdp_migrate.edits import EditComment, touched
+from fsdp_migrate.edits import EditComment, EditImport, touched
 from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.planning.parts import RewriteResult
@@ -224,6 +224,7 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
 
     changes: list[Replacement] = []
     comments: list[EditComment] = []
+    gone: list[str] = []
     written: list[str] = []
     by_module: dict[Source, list[Fix]] = {}
     for fix in fixes:
@@ -232,14 +233,17 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
         edits = edits_of(module, own)
         changes += replacements(module, edits)
         comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
+        gone += [text for edit in dict.fromkeys(edits) if isinstance(edit, EditImport) for text in edit.comments]
         written += [text for fix in own for text in fix.comments]
-    return NewText(*_checked(source, changes, comments, written, path), changes)
+    gone += [edit.old for edit in comments]
+    written += [edit.text for edit in comments if edit.text]
+    return NewText(*_checked(source, changes, gone, written, path), changes)
 
 
 def _checked(
-    old: Source, changes: Sequence[Replacement], edited: Sequence[EditComment], written: Sequence[str], path: str
+    old: Source, changes: Sequence[Replacement], gone: Sequence[str], written: Sequence[str], path: str
 ) -> tuple[bytes, Source]:
-    """The bytes for the disk of the changed text, which has to parse and have all comments but for those edited.
+    """The bytes for the disk of the changed text, which has to parse and have all comments but for those `gone`.
 
     Those `written` are new.
 
@@ -259,8 +263,8 @@ def _checked(
         raise RewriteError(f"the new text does not parse ({' '.join(str(error).split())})") from None
     if faults != [len(module.broken) for module in old.modules]:
         raise RewriteError("a cell of the new text does not parse")
-    before.subtract(edit.old for edit in edited)
-    before.update([*(edit.text for edit in edited if edit.text), *written])
+    before.subtract(gone)
+    before.update(written)
     before = +before
     doubled = [text for text in after - before if not SILENCING.match(text)]
     for comment in [*(before - after), *doubled]:

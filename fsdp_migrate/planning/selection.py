@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fsdp_migrate.edits import (
     Edit,
@@ -23,6 +23,7 @@ from fsdp_migrate.edits import (
 )
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
+from fsdp_migrate.suppressions import SILENCING
 
 _OF_IMPORTS = (EditImport, ImportBehind, MoveImport)
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -256,29 +257,44 @@ def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
 def _without_comments(
     source: Source, removals: Iterable[EditImport], successors: Mapping[tuple[Span, str], str]
 ) -> list[EditImport]:
-    """The removals that take no comment out of its place: that of a name goes to its successor, if there is one."""
-    rows = {source.position(span.start).line for span, _ in source.comments}
+    """The removals with what becomes of comments: that of a name goes to its successor, or with its name.
+
+    A name stays for the sake of what silences a tool, and all do where a comment that is of none would be left alone.
+    """
     imports = {
         source.span(node): node for node in ast.walk(source.tree) if isinstance(node, (ast.Import, ast.ImportFrom))
     }
     found = []
     for removal in removals:
         node = imports[removal.span]
-        commented = [name for name in removal.remove if _has_comment(node, (name,), rows)]
+        behind, is_of_names = _comments_behind(source, node)
+        commented = [name for name in removal.remove if name in behind]
         joined = {name: new for name in removal.remove if (new := successors.get((removal.span, name))) is not None}
         heirs = {joined[name]: name for name in reversed(commented) if name in joined}  # one for each
+        rest = [name for name in removal.remove if not any(map(SILENCING.match, behind.get(name, ())))]
         if joined:  # the statement stays
-            rest = tuple(name for name in removal.remove if name not in commented)
-        else:
-            rest = () if _has_comment(node, removal.remove, rows) else removal.remove
+            rest = [name for name in rest if name not in commented]
+        elif len(rest) == len(node.names) and not is_of_names:
+            rest = []
+        gone = tuple(text for name in rest for text in behind.get(name, ()))
         if heirs or rest:
-            found.append(removal._replace(remove=rest, instead=tuple((name, new) for new, name in heirs.items())))
+            instead = tuple((name, new) for new, name in heirs.items())
+            found.append(removal._replace(remove=tuple(rest), instead=instead, comments=gone))
     return found
 
 
-def _has_comment(node: ast.Import | ast.ImportFrom, names: Container[str], rows: set[int]) -> bool:
-    """Whether a comment belongs to one of the `names` that go, or to the statement if all of its names go."""
-    going = [alias for alias in node.names if (alias.asname or alias.name) in names]
-    if len(going) == len(node.names):
-        return not rows.isdisjoint(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return node.end_lineno != node.lineno and not rows.isdisjoint(alias.lineno for alias in going)
+def _comments_behind(source: Source, node: ast.Import | ast.ImportFrom) -> tuple[dict[str, list[str]], bool]:
+    """The comments behind the names of an import, on the line of each, and whether it has no others on its lines."""
+    last = {alias.end_lineno: alias.asname or alias.name for alias in node.names}
+    is_spread = node.end_lineno != node.lineno
+    found: dict[str, list[str]] = {}
+    whole = source.span(node)
+    is_complete = True
+    for span, text in source.comments:
+        row = source.position(span.start).line
+        if node.lineno <= row <= (node.end_lineno or node.lineno):
+            name = last.get(row) if is_spread and whole.contains(span) else None
+            is_complete = is_complete and name is not None
+            if name is not None:
+                found.setdefault(name, []).append(text)
+    return found, is_complete

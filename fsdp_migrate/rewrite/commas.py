@@ -81,7 +81,7 @@ class CommaList:
         Those inside of it are the caller's.
         """
         self.items[index] = ""
-        before, gap = self.lead if index == 0 else self.gaps[index - 1].after, self.gaps[index]
+        before = self.lead if index == 0 else self.gaps[index - 1].after
         trailing, lines = _split(before)
         above = _COMMENT.findall(lines)
         if above:
@@ -90,12 +90,18 @@ class CommaList:
                 self.lead = before
             else:
                 self.gaps[index - 1] = self.gaps[index - 1]._replace(after=before)
+        behind = self.forget(index)
+        self.remove(index)
+        return above, behind
+
+    def forget(self, index: int) -> list[str]:
+        """Take away the comments that the item at `index` has behind it on its line."""
+        gap = self.gaps[index]
         trailing, lines = _split(gap.after if gap.comma else gap.before)
         behind = _COMMENT.findall((gap.before if gap.comma else "") + trailing)
         if behind:
             self.gaps[index] = Gap(gap.plain.before, True, lines) if gap.comma else Gap(lines, False)
-        self.remove(index)
-        return above, behind
+        return behind
 
     def insert(self, index: int, item: str) -> None:
         """Put `item` at `index`, laid out like its neighbours."""

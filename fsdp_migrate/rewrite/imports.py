@@ -224,7 +224,8 @@ def _united(span: Span, edits: Sequence[EditImport]) -> EditImport:
     add = tuple(dict.fromkeys(name for edit in edits for name in edit.add))
     remove = tuple(dict.fromkeys(name for edit in edits for name in edit.remove))
     instead = tuple(dict.fromkeys(pair for edit in edits for pair in edit.instead))
-    return EditImport(span, add, remove, edits[0].unit if edits else "", instead)
+    comments = tuple(text for edit in edits for text in edit.comments)
+    return EditImport(span, add, remove, edits[0].unit if edits else "", instead, comments)
 
 
 def _new_text(source: Source, edit: EditImport, statement: _Import) -> str | None:
@@ -239,7 +240,10 @@ def _new_text(source: Source, edit: EditImport, statement: _Import) -> str | Non
     for index, name in _places(names.items, new):
         names.insert(index, name)
     for name in going:
-        names.remove(names.items.index(name))
+        index = names.items.index(name)
+        if edit.comments:
+            names.forget(index)
+        names.remove(index)
     multi_line = NEWLINE.search(text) is not None
     result = f"{statement.head}{names}{statement.tail}"
     if multi_line and not statement.tail:  # by backslashes

@@ -150,7 +150,7 @@ def _rows(source: Source, spans: list[Span]) -> set[int]:
 def _check_text(before: str, after: str, result: RewriteResult) -> None:
     """The new text is a program where the old one was, with its comments, and without names that nobody defines."""
     assert _compiles(after) or not _compiles(before), "the new text does not compile"
-    _check_comments(_comments(before), _comments(after), result)
+    _check_comments(_comments(before) - _gone_with_names(before, after), _comments(after), result)
     staying = _mentioned(before)
     old, new = _complaints(before), _complaints(after, staying)
     if not old.undefined.isdisjoint(old.imported):
@@ -189,10 +189,24 @@ def _check_comments(before: Counter[str], after: Counter[str], result: RewriteRe
 
 
 def _comments(text: str) -> Counter[str]:
+    return Counter(text for _, text in _placed_comments(text))
+
+
+def _placed_comments(text: str) -> Iterator[tuple[int, str]]:
     # Universal newlines make all of Python's line ends the one that tokenize knows.
     lines = io.StringIO(text, newline=None).readline
     tokens = tokenize.generate_tokens(lines)
-    return Counter(token.string.rstrip() for token in tokens if token.type == tokenize.COMMENT)
+    yield from ((token.start[0], token.string.rstrip()) for token in tokens if token.type == tokenize.COMMENT)
+
+
+def _gone_with_names(before: str, after: str) -> Counter[str]:
+    """The comments behind names, in imports over several lines, that the new text imports no more."""
+    old, new = (
+        {alias for alias in ast.walk(ast.parse(text)) if isinstance(alias, ast.alias)} for text in (before, after)
+    )
+    kept = {alias.asname or alias.name for alias in new}
+    rows = {alias.lineno for alias in old if (alias.asname or alias.name) not in kept}
+    return Counter(text for row, text in _placed_comments(before) if row in rows)
 
 
 @dataclass

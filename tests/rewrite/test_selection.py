@@ -142,12 +142,25 @@ def test_a_fix_waits_too_where_the_name_goes_with_an_assignment() -> None:
     assert edits_of(source, [fix])[1:] == [EditImport(a.statement, remove=("A",)), RemoveStatement(c.statement)]
 
 
-def test_an_import_with_a_comment_of_its_own_stays() -> None:
+def test_the_comment_behind_a_name_goes_with_it_and_those_of_others_stay() -> None:
     source = Source(SOURCE.encode())
-    assert unused_bindings(source, [fixed(binding(source, "A"), 0, 1)]) == []
-    assert unused_bindings(source, [fixed(binding(source, "B"), 0)]) == [
-        EditImport(binding(source, "B").statement, remove=("B",))
-    ]
+    a, b = binding(source, "A"), binding(source, "B")
+    assert unused_bindings(source, [fixed(a, 0, 1)]) == [EditImport(a.statement, remove=("A",), comments=("# a",))]
+    assert unused_bindings(source, [fixed(b, 0)]) == [EditImport(b.statement, remove=("B",))]
+    source = Source(SOURCE.replace("  # all", "").encode())
+    a, b = binding(source, "A"), binding(source, "B")
+    both = unused_bindings(source, [fixed(a, 0, 1), fixed(b, 0)])
+    assert both == [EditImport(a.statement, remove=("A", "B"), comments=("# a",))]
+
+
+def test_what_silences_a_tool_keeps_a_name_and_a_comment_of_no_name_keeps_the_statement() -> None:
+    source = Source(b"from m import (\n    A,  # noqa: F401\n    B,\n)\nx(A, B)\n")
+    a, b = binding(source, "A"), binding(source, "B")
+    assert unused_bindings(source, [fixed(a, 0), fixed(b, 0)]) == [EditImport(a.statement, remove=("B",))]
+    source = Source(b"from m import (\n    # one\n    A,\n    B,\n)\nx(A, B)\n")
+    a, b = binding(source, "A"), binding(source, "B")
+    assert unused_bindings(source, [fixed(a, 0), fixed(b, 0)]) == []
+    assert unused_bindings(source, [fixed(a, 0)]) == [EditImport(a.statement, remove=("A",))]
     line = Source(b"from m import (A, B)  # noqa\nx(A, B)\n")
     assert unused_bindings(line, [fixed(binding(line, "A"), 0), fixed(binding(line, "B"), 0)]) == []
     assert len(unused_bindings(line, [fixed(binding(line, "A"), 0)])) == 1

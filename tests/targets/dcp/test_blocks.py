@@ -230,6 +230,32 @@ def save(model, rank, path):
     )
 
 
+def test_comments_of_other_names_in_an_import_keep_no_unused_ones() -> None:
+    text = """\
+import torch
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel as FSDP,
+    StateDictType,
+    FullStateDictConfig,  # the whole model
+    LocalStateDictConfig,  # flat parameters
+    # ShardedStateDictConfig,
+)
+
+policy = FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+print(LocalStateDictConfig)
+
+
+def save(model, rank, path):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, policy):
+        state = model.state_dict()
+    if rank == 0:
+        torch.save(state, path)
+"""
+    after = rewritten(text)
+    kept = "    LocalStateDictConfig,  # flat parameters\n    # ShardedStateDictConfig,\n"
+    assert f"from torch.distributed.fsdp import (\n{kept})\n\nprint(Local" in after
+
+
 def test_a_config_and_imports_with_other_uses_stay() -> None:
     text = """\
 import torch
