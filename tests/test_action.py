@@ -102,7 +102,7 @@ def test_findings_are_written_as_sarif_and_fail_the_job_after_the_upload(tmp_pat
     (job.checkout / "a.py").write_text(LEGACY)
     result = linted(job, program)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("Found 1 finding in 1 of 1 file: 1 fixable.\n")
+    assert result.stdout.startswith("Found 1 finding in 1 of 1 file: 1 fixable;")
     assert job.outputs == {"exit-code": "1", "sarif": str(job.temporary / "fsdp-migrate.sarif")}
     (run,) = json.loads(Path(job.outputs["sarif"]).read_text())["runs"]
     assert [found["ruleId"] for found in run["results"]] == ["FSDP101"]

@@ -2,7 +2,7 @@
 
     python -m tools.build_rule_index
 
-Run it whenever a rule is added or changes its code, name, words, names, scope or grades of fixes.
+Run it whenever a rule is added or changes its code, name, words, names, scope, grades of fixes or severity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import fsdp_migrate
-from fsdp_migrate.findings import Applicability
+from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.rules.card import Rule
 from fsdp_migrate.rules.changed_names import changed_names
 
@@ -104,6 +104,8 @@ def row(rule: Rule, module: str) -> str:
     fixes = tuple(grade.value for grade in _GRADES if re.search(rf"\b{grade.value}\b", rule.card.applicability))
     if fixes:
         fields.append(f"fixes={_literal(fixes)}")
+    if rule.card.severity is Severity.HINT:
+        fields.append("hint=True")
     return f"Entry({', '.join(fields)})"
 
 

@@ -30,10 +30,13 @@ _COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
 class ModuleFacts:
     """The facts of one module for one torch range.
 
-    `path` is what findings name; `project` answers for other modules of the project (none by default).
+    `path` is what findings name; `project` answers for other modules of the project (none by default). Without `hints`
+    rules need not look for any.
     """
 
-    def __init__(self, source: Source, path: str, torch: TorchRange, project: ProjectModules | None = None) -> None:
+    def __init__(
+        self, source: Source, path: str, torch: TorchRange, project: ProjectModules | None = None, *, hints: bool = True
+    ) -> None:
         """Parse `source`.
 
         Raises:
@@ -43,6 +46,7 @@ class ModuleFacts:
         self.path = path
         self.torch = torch
         self.project = project
+        self.hints = hints
         self.structure: Structure = build(source.tree)
         self.names = Names(self.structure, project)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)

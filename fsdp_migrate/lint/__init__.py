@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
-from fsdp_migrate.screen import Screen
+from fsdp_migrate.screen import Screen, may_be_unused
 from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, lines_of
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.reading import read_source
@@ -142,12 +142,14 @@ class FileCheck:
             from fsdp_migrate.lint.module_check import ModuleCheck
 
             assert self.source is not None
-            settings, rules = self._settings, selected_rules(self._settings)
-            self._checks = [
-                ModuleCheck(module, self._path, settings, rules, self._project)
-                for module in self.source.modules
-                if module is self.source or self._passes(module.written)
-            ]
+            modules = (m for m in self.source.modules if m is self.source or self._passes(m.written))
+            self._checks = []
+            for module in modules:
+                settings = self._settings
+                if may_be_unused(module.data, selected_rules(settings)):
+                    settings = settings._replace(hints=True)  # A comment that silences a hint is of use.
+                rules = selected_rules(settings)
+                self._checks.append(ModuleCheck(module, self._path, settings, rules, self._project))
         return self._checks
 
     def _passes(self, code: bytes) -> bool:
@@ -171,4 +173,5 @@ def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     of_target = {entry.code: entry for entry in OF_TARGETS.get(settings.target or "", ())}
     entries = (of_target.get(entry.code, entry) for entry in ENTRIES if settings.selected(entry.code))
+    entries = (entry for entry in entries if settings.seeks_hints or not entry.hint)
     return tuple(e._replace(scope="fsdp") if e.is_neighbour and settings.asked_for(e.code) else e for e in entries)

@@ -37,7 +37,7 @@ class ModuleCheck:
         self.settings = settings
         self.rules = tuple(rules)
         self.project = project
-        self.facts = ModuleFacts(source, path, settings.torch, project)
+        self.facts = ModuleFacts(source, path, settings.torch, project, hints=settings.seeks_hints)
         self.suppressions = Suppressions(source)
 
     def close(self) -> None:

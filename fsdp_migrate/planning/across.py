@@ -230,7 +230,7 @@ class Across:
 
     def _findings(self, workspace: Workspace, path: str) -> Sequence[Finding]:
         file = self._files[path]
-        settings = workspace.settings(file, used=False)
+        settings = workspace.settings(file, used=False)._replace(hints=True)
         view = workspace.view(file, settings)
         with closing(FileCheck(workspace.read(file), path, settings, view)) as check:
             return check.report().findings

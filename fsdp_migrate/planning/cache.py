@@ -209,7 +209,7 @@ def default_folder() -> str:
 @lru_cache(maxsize=16)
 def _rules_key(settings: Settings) -> str:
     """What of the settings chooses among the rules."""
-    return digest(repr((settings.select, settings.ignore)).encode())
+    return digest(repr((settings.select, settings.ignore, settings.seeks_hints)).encode())
 
 
 def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Settings]) -> str:
@@ -258,7 +258,7 @@ def _modules_in(folder: str) -> list[str]:
 def _key(file: SourceFile, settings: Settings) -> str:
     chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades, settings.target)
     torch = (str(settings.torch), settings.torch.assumed, settings.torch.stated)
-    return digest(repr((file.shown, torch, chosen)).encode())
+    return digest(repr((file.shown, torch, chosen, settings.seeks_hints)).encode())
 
 
 def _digest_of(path: str) -> str:

@@ -62,7 +62,7 @@ class Plan:
     failures: tuple[Failure, ...] = ()
     files_checked: int = 0
     suppressed: int = 0
-    hidden_hints: int = 0
+    without_hints: bool = False
     fixed: tuple[Finding, ...] = ()
     changes: tuple[Change, ...] = field(default=(), repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)

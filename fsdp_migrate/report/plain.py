@@ -125,7 +125,7 @@ def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
 def baseline_summary(plan: Plan) -> list[str]:
     """The closing line of a run that wrote a baseline."""
     head = "; ".join(f"Wrote {known.path} with {_count(known.findings, 'finding')}" for known in plan.known)
-    return [_sentence(head, replace(plan, known=()))]
+    return [_sentence(head, replace(plan, known=(), without_hints=False))]
 
 
 def notes(plan: Plan) -> list[str]:
@@ -185,8 +185,8 @@ def _sentence(head: str, plan: Plan, *, hints: bool = True) -> str:
         parts.append(f"{plan.suppressed} suppressed by comments")
     if hints and plan.tally.hints:
         parts.append(_count(plan.tally.hints, "hint"))
-    if plan.hidden_hints:
-        parts.append(f"{_count(plan.hidden_hints, 'hint')} hidden (--hints shows them)")
+    if plan.without_hints:
+        parts.append("hints were not looked for (--hints)")
     failed = len({failure.path for failure in plan.failures})
     if failed:
         parts.append(f"{_count(failed, 'file')} failed")

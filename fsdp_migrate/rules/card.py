@@ -41,7 +41,8 @@ class RuleCard(NamedTuple):
 
     `explanation` is Markdown. `deprecated` and `removed` are the first torch releases that warn and that fail, None
     where there is none; `floor` the lowest release on which the rewritten code does what the old code does, None if
-    that is any release. `severity` overrides what `deprecated` and `removed` say for a supported range.
+    that is any release. `severity` overrides what `deprecated` and `removed` say for a supported range;
+    a rule whose card says hint finds nothing else, and runs only where hints are asked for.
     """
 
     code: str

@@ -13,7 +13,7 @@ class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule, by its name in the package.
 
     `words`, `names` and `scope` are the rule's own; `names` is None where all names that changed between releases can
-    trigger it. `fixes` are the grades that its fixes can have.
+    trigger it. `fixes` are the grades that its fixes can have, `hint` says that it finds hints only.
     """
 
     code: str
@@ -23,6 +23,7 @@ class Entry(NamedTuple):
     names: tuple[str, ...] | None = ()
     scope: Scope = "fsdp"
     fixes: tuple[str, ...] = ()
+    hint: bool = False
 
     @property
     def is_neighbour(self) -> bool:

@@ -39,7 +39,7 @@ class Gathered:
     stated: dict[str, Statement] = field(default_factory=dict)
     files_checked: int = 0
     suppressed: int = 0
-    hidden_hints: int = 0
+    without_hints: bool = False
 
     def take(self, part: Part) -> None:
         """Take the plan of some files: without hints that are not wanted, and without what their baseline knows.
@@ -71,7 +71,7 @@ class Gathered:
         shown = [finding for finding in findings if settings.hints or finding.severity is not Severity.HINT]
         self.files_checked += result.error is None
         self.findings += sorted(shown, key=lambda finding: finding.place)
-        self.hidden_hints += len(findings) - len(shown)
+        self.without_hints |= not settings.hints
         self.suppressed += result.suppressed
         if shown:
             self.sources[path] = result.raw
@@ -110,7 +110,7 @@ class Gathered:
             failures=tuple(self.failures),
             files_checked=self.files_checked,
             suppressed=self.suppressed,
-            hidden_hints=self.hidden_hints,
+            without_hints=self.without_hints,
             fixed=tuple(self.fixed),
             changes=tuple(self.changes),
             sources=self.sources,

@@ -53,7 +53,7 @@ def test_lint_prints_one_line_a_finding_and_a_summary(run: Run) -> None:
         "a.py:3:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]",
         "b.py:2:5: FSDP101 `SAFE` is old [deprecated, fixable]",
         "Found 4 findings in 2 of 3 files: 2 fixable, 1 unsafe to fix, 1 manual; "
-        "1 suppressed by comments; 1 hint hidden (--hints shows them).",
+        "1 suppressed by comments; hints were not looked for (--hints).",
         "`fsdp-migrate rewrite` fixes 2, with --unsafe-fixes 1 more; add --diff for a preview.",
     ]
     assert result.stderr == ""
@@ -62,7 +62,7 @@ def test_lint_prints_one_line_a_finding_and_a_summary(run: Run) -> None:
 def test_lint_of_clean_files_says_so(run: Run) -> None:
     write(a="x = 1\n", b="x = 2\n")
     result = run("lint", ".")
-    assert (result.exit_code, result.stdout) == (0, "No findings in 2 files.\n")
+    assert (result.exit_code, result.stdout) == (0, "No findings in 2 files; hints were not looked for (--hints).\n")
 
 
 def test_lint_says_what_a_clean_run_passed_over(run: Run) -> None:
@@ -70,7 +70,7 @@ def test_lint_says_what_a_clean_run_passed_over(run: Run) -> None:
     result = run("lint", "a.py")
     assert (result.exit_code, result.stdout) == (
         0,
-        "No findings in 1 file; 1 suppressed by comments; 1 hint hidden (--hints shows them).\n",
+        "No findings in 1 file; 1 suppressed by comments; hints were not looked for (--hints).\n",
     )
 
 
@@ -269,7 +269,7 @@ def test_one_bad_file_does_not_keep_the_others_from_being_done(run: Run, monkeyp
     assert result.stdout.splitlines()[:3] == [
         "b.py:1:1: FSDP001 `BROKEN` is old [breaks, manual: fix the syntax error]",
         "e.py:1:5: FSDP101 `SAFE` is old [deprecated, fixable]",
-        "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; 3 files failed.",
+        "Found 2 findings in 2 of 2 files: 1 fixable, 1 manual; hints were not looked for (--hints); 3 files failed.",
     ]
     a, c, d = result.stderr.splitlines()
     assert a.startswith(
@@ -352,7 +352,7 @@ def test_rewrite_writes_and_lists_what_was_fixed_and_what_is_left(run: Run) -> N
         "a.py:3:5: FSDP104 `MANUAL` is old [deprecated, manual: no optimizer in `load`]",
         "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
         "Fixed 2 findings in 2 of 3 files; 2 findings left: 1 unsafe to fix, 1 manual; "
-        "1 suppressed by comments; 1 hint hidden (--hints shows them).",
+        "1 suppressed by comments; hints were not looked for (--hints).",
         "Read the reasons of the unsafe fixes; `fsdp-migrate rewrite --unsafe-fixes` fixes 1 more.",
     ]
 
@@ -362,7 +362,10 @@ def test_rewrite_exits_with_0_when_nothing_is_left_and_a_second_run_changes_noth
     assert run("rewrite").exit_code == 0
     before = os.stat("a.py")
     again = run("rewrite")
-    assert (again.exit_code, again.stdout) == (0, "Nothing to rewrite in 1 file; 1 hint hidden (--hints shows them).\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        "Nothing to rewrite in 1 file; hints were not looked for (--hints).\n",
+    )
     after = os.stat("a.py")
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -400,7 +403,10 @@ def test_diff_prints_what_would_change_and_writes_nothing(run: Run) -> None:
     result = run("rewrite", "--diff")
     assert result.exit_code == 1
     assert result.stdout == "--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n x = 1\n-y = SAFE\n+y = DONE\n z = MANUAL\n"
-    assert result.stderr == "Would fix 1 finding in 1 of 2 files; 2 findings left: 2 manual.\n"
+    assert (
+        result.stderr
+        == "Would fix 1 finding in 1 of 2 files; 2 findings left: 2 manual; hints were not looked for (--hints).\n"
+    )
     assert Path("a.py").read_text() == "x = 1\ny = SAFE\nz = MANUAL\n"
     assert run("rewrite", "--diff", "-q").stderr == ""
 
@@ -409,7 +415,9 @@ def test_diff_and_check_exit_with_0_when_nothing_would_change(run: Run) -> None:
     write(a="x = MANUAL\n")
     diff = run("rewrite", "--diff")
     assert (diff.exit_code, diff.stdout) == (0, "")
-    assert diff.stderr == "Nothing to rewrite in 1 file; 1 finding left: 1 manual.\n"
+    assert (
+        diff.stderr == "Nothing to rewrite in 1 file; 1 finding left: 1 manual; hints were not looked for (--hints).\n"
+    )
     check = run("rewrite", "--check")
     assert (check.exit_code, check.stdout, check.stderr) == (0, "", "")
 
@@ -490,7 +498,7 @@ def test_a_file_that_changes_during_the_run_is_left_as_it_now_is(run: Run, monke
     assert result.stderr == "error: a.py: not rewritten: it changed while fsdp-migrate was running; run again\n"
     assert result.stdout.splitlines() == [
         "b.py:1:5: FSDP101 `SAFE` is old [fixed]",
-        "Fixed 1 finding in 1 of 1 file; 1 file failed.",
+        "Fixed 1 finding in 1 of 1 file; hints were not looked for (--hints); 1 file failed.",
     ]
     assert sorted(os.listdir()) == [".git", "a.py", "b.py"]
 

@@ -14,7 +14,10 @@ from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.report.output import LINT_FORMATS
 from tests import stub_engine
 
-SUMMARY = "Found 1 finding in 1 of 1 file: 1 fixable.\n`fsdp-migrate rewrite` fixes 1; add --diff for a preview.\n"
+SUMMARY = (
+    "Found 1 finding in 1 of 1 file: 1 fixable"
+    "; hints were not looked for (--hints).\n`fsdp-migrate rewrite` fixes 1; add --diff for a preview.\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +90,10 @@ def test_rewrite_reports_what_is_left(name: str) -> None:
     Path("a.py").write_text("x = SAFE\ny = MANUAL\n")
     result = run("rewrite", "--output-format", name, "--output-file", "report")
     assert result.exit_code == 1
-    assert result.stdout == "Fixed 1 finding in 1 of 1 file; 1 finding left: 1 manual.\n"
+    assert (
+        result.stdout
+        == "Fixed 1 finding in 1 of 1 file; 1 finding left: 1 manual; hints were not looked for (--hints).\n"
+    )
     assert "FSDP104" in Path("report").read_text()
     assert Path("a.py").read_text() == "x = DONE\ny = MANUAL\n"
 

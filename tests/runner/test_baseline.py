@@ -13,8 +13,9 @@ from fsdp_migrate.commands.cli import cli
 HEAD = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 FULL = "state = FSDP.full_optim_state_dict(model, optim)\n"
 SHARDED = "shard = FSDP.sharded_optim_state_dict(model, optim)\n"
-# A hint: `FSDP.state_dict_type` warns, and nothing takes that away yet.
+# Hints: `FSDP.state_dict_type` warns, and nothing takes that away yet; a rule that finds nothing but hints.
 HINT = "FSDP.set_state_dict_type(model, kind, one, two)\n"
+ONLY_HINTS = "import torch\n\nif torch.__version__ < '2.0':\n    pass\n"
 BASELINE = "known.json"
 
 Run = Callable[..., Result]
@@ -56,7 +57,7 @@ def test_only_new_findings_are_reported_and_fail() -> None:
     assert entries() == [("a.py", "FSDP101", 1, FULL.strip())]
     known = lint()
     assert (known.exit_code, known.stderr) == (0, "")
-    assert known.stdout == "No new findings in 1 file; 1 known from known.json.\n"
+    assert known.stdout == "No new findings in 1 file; 1 known from known.json; hints were not looked for (--hints).\n"
     write("a.py", FULL, SHARDED)
     new = lint("-q")
     assert (new.exit_code, new.stdout.split(" `")[0]) == (1, "a.py:3:9: FSDP102")
@@ -144,19 +145,20 @@ def test_paths_start_from_the_baseline_wherever_the_run_starts(monkeypatch: pyte
     assert run("lint", "--baseline", str(link / BASELINE), str(link / "src" / "a.py")).exit_code == 0
 
 
-def test_hints_are_known_where_they_are_wanted_and_never_take_an_entry_away() -> None:
-    write("a.py", HINT)
+@pytest.mark.parametrize(("text", "code"), [(HINT, "FSDP210"), (ONLY_HINTS, "FSDP690")])
+def test_hints_are_known_where_they_are_wanted_and_never_take_an_entry_away(text: str, code: str) -> None:
+    write("a.py", text)
     renew()
     assert entries() == []
-    assert "1 hint hidden" in lint().stdout
+    assert "hints were not looked for" in lint().stdout
     renew("--hints")
-    assert [row[1] for row in entries()] == ["FSDP210"]
+    assert [row[1] for row in entries()] == [code]
     for options in ([], ["--hints"], ["--fail-on", "hint"]):
         result = lint(*options)
         assert (result.exit_code, result.stderr) == (0, "")
-        assert "FSDP210" not in result.stdout
+        assert code not in result.stdout
     renew()
-    assert [row[1] for row in entries()] == ["FSDP210"]
+    assert [row[1] for row in entries()] == [code]
 
 
 def test_a_file_that_does_not_parse_is_never_known_and_keeps_its_entries() -> None:
@@ -178,7 +180,7 @@ def test_rewriting_mends_what_is_known_and_reports_only_what_is_not() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
         result.stdout.splitlines()[-1]
-        == "Fixed 1 finding in 1 of 1 file; 1 known from known.json; 1 hint hidden (--hints shows them)."
+        == "Fixed 1 finding in 1 of 1 file; 1 known from known.json; hints were not looked for (--hints)."
     )
     assert "FSDP.optim_state_dict" in Path("a.py").read_text()
     write("b.py", manual)
@@ -193,7 +195,8 @@ def test_a_configured_baseline_is_used_for_its_own_part_of_the_tree() -> None:
     result = run("lint")
     assert (result.exit_code, result.stdout) == (
         0,
-        "No new findings in 2 files; 1 known from one/known.json; 1 known from two/known.json.\n",
+        "No new findings in 2 files; 1 known from one/known.json; 1 known from two/known.json"
+        "; hints were not looked for (--hints).\n",
     )
     write("two/a.py", FULL, SHARDED)
     assert run("lint", "-q").stdout.startswith("two/a.py:3:9: FSDP102")

@@ -112,9 +112,15 @@ def test_the_same_size_and_time_with_other_contents_is_told_apart(project: Proje
 
 def test_options_that_choose_what_is_shown_find_everything_known(project: Project) -> None:
     project.write("a.py", LEGACY + "\nFSDP.set_state_dict_type(m, t)\n")
-    assert project.lint().hidden_hints == 1
     assert [finding.severity.value for finding in project.lint(hints=True).findings] == ["deprecated", "hint"]
+    assert len(project.lint(hints=True, unsafe_fixes=True).findings) == 2
     assert project.linted == []
+
+
+def test_hints_are_looked_for_where_an_earlier_run_did_not(project: Project) -> None:
+    project.write("a.py", LEGACY + "\nFSDP.set_state_dict_type(m, t)\n")
+    assert [finding.severity.value for finding in project.lint().findings] == ["deprecated"]
+    assert [finding.severity.value for finding in project.lint(hints=True).findings] == ["deprecated", "hint"]
 
 
 def test_other_rules_are_another_question(project: Project) -> None:

@@ -98,6 +98,11 @@ class Settings(NamedTuple):
     checkpoints: str = CHECKPOINTS[0]
     all_parameters_used: bool = False
 
+    @property
+    def seeks_hints(self) -> bool:
+        """Whether hints are looked for: a baseline may know some, whether they are shown or not."""
+        return self.hints or self.baseline is not None
+
     def selected(self, code: str) -> bool:
         """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.
 

@@ -30,7 +30,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if is_handle and any(release >= _INTERFACE for release in facts.gates.alive(call)):
             message = f"`{_HANDLE}` takes no arguments since torch 2.6: it is only the type that `unshard` returns"
             verdict = manual("call `module.unshard(async_op=True)`, which returns a handle")
-            yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.BREAKS)
+            yield finding(facts, card, call.func, facts.statement(call), message, verdict)
 
 
 def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def _groups(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if any(release >= _SEVERAL for release in facts.gates.alive(node)):
             message = f"`{_GROUP}` fails since torch 2.12 if a module has several groups in `{_GROUP}s`"
             verdict = manual(f"use `{_GROUP}s` if it exists")
-            yield finding(facts, card, node, facts.statement(node), message, verdict)
+            yield finding(facts, card, node, facts.statement(node), message, verdict, Severity.HINT)
 
 
 _IMPORT = "from torch.distributed.fsdp import UnshardHandle, fully_shard\n\n"
@@ -63,7 +63,7 @@ are used.
 `UnshardHandle` is the type of the result of `unshard(async_op=True)`. torch 2.4 and 2.5 allowed building one from a
 parameter group. Since 2.6 it takes no arguments.""",
         applicability="manual",
-        severity=Severity.HINT,
+        severity=Severity.BREAKS,
         flags=(
             Example(before=_IMPORT + f"group = fully_shard.state(model).{_GROUP}\n", torch=">=2.6"),
             Example(before=_IMPORT + f"handle = {_HANDLE}(group)\n", torch=">=2.6"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from packaging.version import Version
@@ -68,10 +69,12 @@ class _Lack(NamedTuple):
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports, attribute chains and looked-up strings whose name some supported release lacks."""
     lacks = [*_imported(facts), *_chained(facts), *_starred(facts), *_looked_up(facts), *_read_off_models(facts)]
+    if not facts.hints:
+        lacks = [lack for lack in lacks if _severity(facts, lack) is not Severity.HINT]
     told: set[tuple[str, tuple[Version, ...]]] = set()
     for together in _grouped([lack for lack in lacks if not is_claimed(facts, lack.place)]):
         lack = together[0]
-        grade = severity(facts, lack.node, lack.missing, lack.releases)
+        grade = _severity(facts, lack)
         if (lack.path, lack.missing) in told and not lack.gone:
             continue  # What the file fails with when it is imported is said once.
         if grade is Severity.BREAKS and runs_on_import(facts, lack.node):
@@ -88,6 +91,10 @@ def _grouped(lacks: Sequence[_Lack]) -> list[list[_Lack]]:
         owner = lack.path.rpartition(".")[0] if isinstance(lack.place, ast.alias) else lack.place
         groups[(lack.node, owner, lack.missing, presence(lack.path, lack.missing))].append(lack)
     return list(groups.values())
+
+
+def _severity(facts: ModuleFacts, lack: _Lack) -> Severity:
+    return severity(facts, lack.node, lack.missing, lack.releases)
 
 
 def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.AST) -> _Lack | None:
@@ -239,12 +246,17 @@ def _verdict(facts: ModuleFacts, together: Sequence[_Lack]) -> Verdict:
 
 def namesakes(path: str, release: Version) -> list[str]:
     """Where `release` defines something of the same name."""
-    ending = f".{path.rpartition('.')[2]}"
-    return sorted(
-        name
-        for name in data.names("torch.distributed")
-        if name.endswith(ending) and data.exists(name, release) and data.target(name, release) is None
-    )
+    called = _by_last_name().get(path.rpartition(".")[2], ())
+    return [name for name in called if data.exists(name, release) and data.target(name, release) is None]
+
+
+@cache
+def _by_last_name() -> dict[str, list[str]]:
+    """The names of torch.distributed in order, by their last part."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(data.names("torch.distributed")):
+        found[name.rpartition(".")[2]].append(name)
+    return found
 
 
 RULE = Rule(

@@ -67,8 +67,12 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if isinstance(made.seen.func, ast.Attribute) and lacking(callee.path, releases):
             continue  # The name is missing, which another rule says.
         misfits = _misfits(callee, made, releases)
-        if misfits and _fits_somewhere(callee, made) and not _is_left_to_others(facts, made, misfits, releases):
-            yield _finding(facts, card, callee, made, misfits, releases)
+        if not misfits or not _fits_somewhere(callee, made):
+            continue
+        grade = severity(facts, made.call, tuple(misfits), releases)
+        wanted = facts.hints or grade is not Severity.HINT
+        if wanted and not _is_left_to_others(facts, made, misfits, releases):
+            yield _finding(facts, card, callee, made, misfits, releases, grade)
 
 
 def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str]) -> _Callee | None:
@@ -148,15 +152,14 @@ def _finding(
     made: Made,
     misfits: Mapping[Version, Misfit],
     releases: frozenset[Version],
+    grade: Severity,
 ) -> Finding:
-    missing = tuple(misfits)
-    shown = missing[-1]
+    shown = list(misfits)[-1]
     misfit = misfits[shown]
     same = [release for release, other in misfits.items() if other.text == misfit.text]
     place = made.seen.func if misfit.argument is None else misfit.argument
     message = f"`{callee.path.rpartition('.')[2]}` of torch {span_of(same)} {misfit.text}"
     verdict = _verdict(facts, callee, misfits, releases)
-    grade = severity(facts, made.call, missing, releases)
     node = place.value if isinstance(place, ast.keyword) else place  # one from a dict is no node of the file
     return finding(facts, card, place, facts.statement(node), message, verdict, grade)
 

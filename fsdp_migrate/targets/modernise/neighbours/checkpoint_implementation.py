@@ -75,7 +75,7 @@ def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             if spans and all(keyword.arg is not None for keyword in call.keywords):
                 message = f"the default of `{_IMPL}` is REENTRANT before torch 2.2 and NO_REENTRANT since"
                 verdict = manual(f"pass `{_IMPL}=` for the same behaviour on all releases; prefer NO_REENTRANT")
-                yield finding(facts, card, call.func, facts.statement(call), message, verdict)
+                yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.HINT)
         elif (place := choice(facts, chosen, _OLD_IMPL)) is not None:
             warned = [release for release in releases if _WARNS <= release < _SILENT]
             if warned and place not in told:
@@ -149,7 +149,7 @@ The default of `checkpoint_wrapper` is `CheckpointImpl.REENTRANT` up to torch 2.
 a hint while both are supported: results are equal, but the reentrant implementation accepts no keyword arguments and
 needs an input with a gradient. An explicit `REENTRANT` is deprecated from 2.1 to 2.10.""",
         applicability="manual",
-        severity=Severity.HINT,
+        severity=Severity.DEPRECATED,
         flags=(
             Example(before=_WRAP + "layer = checkpoint_wrapper(layer)\n"),
             Example(before=_WRAP + "layer = checkpoint_wrapper(layer, CheckpointImpl.REENTRANT)\n"),
