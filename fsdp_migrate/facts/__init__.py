@@ -172,6 +172,13 @@ class Use(NamedTuple):
     shown: str
 
 
+class Reads(NamedTuple):
+    """Where other modules read a name; more places may be `hidden` in a file that cannot be parsed."""
+
+    uses: Sequence[Use]
+    hidden: bool
+
+
 class ProjectModules(ImportedNames, Protocol):
     """Answers for the other modules of a project."""
 
@@ -214,3 +221,9 @@ class ProjectModules(ImportedNames, Protocol):
 
     def uses(self, name: str) -> Sequence[Use] | None:
         """Where other modules read the asking module's `name`, None when there may be more such places."""
+
+    def reads(self, name: str) -> Reads:
+        """Where other modules may read the asking module's top-level `name`."""
+
+    def writing(self, word: str) -> Sequence[ModuleFacts]:
+        """The other modules of the project that read an attribute of this name off something but their own `self`."""

@@ -115,9 +115,10 @@ def _names(test: ast.expr, name: str) -> bool:
 
 
 def _is_target(target: ast.expr | None, name: str) -> bool:
-    return target is not None and any(
-        isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store) for part in ast.walk(target)
-    )
+    """Whether a name, or an attribute where it is dotted, is among those that a target assigns."""
+    kind = ast.Attribute if "." in name else ast.Name
+    parts = () if target is None else (part for part in ast.walk(target) if isinstance(part, kind))
+    return any(isinstance(part.ctx, ast.Store) and ast.unparse(part) == name for part in parts)
 
 
 def _parameters(function: ast.AST) -> set[str]:

@@ -19,6 +19,7 @@ _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set sorted reversed iter".split())
+_SAME = (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)
 _MODULES = "fsdp_modules"
 _MOST_STEPS = 10
 _MOST_CALLS = 2
@@ -36,8 +37,13 @@ class Narrowing:
         is_model_class: Callable[[ast.expr], bool],
         is_model: Callable[[ast.expr], bool],
         checks: Checks,
+        is_other_class: Callable[[ast.expr], bool] = lambda _cls: False,
     ) -> None:
-        """`is_model_class` knows FSDP and its subclasses, `is_model` what holds an FSDP model; `checks` is a memory."""
+        """`is_model_class` knows FSDP and its subclasses, `is_model` what holds an FSDP model; `checks` is a memory.
+
+        `is_other_class` knows classes that no FSDP model is of.
+        """
+        self.is_other_class = is_other_class
         self._checks = checks
         self.names = names
         self.structure = names.structure
@@ -78,11 +84,22 @@ class Narrowing:
             root = root.value
         return isinstance(root, ast.Name) and _Walk(self, node, root).holds()
 
+    def excludes(self, node: ast.Name | ast.Attribute) -> bool:
+        """Whether what is around or above `node` says that it holds no FSDP model."""
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        return isinstance(root, ast.Name) and _Walk(self, node, root, wanted=False).holds()
+
 
 class _Walk:
     """A walk from one node outwards, up to where its name belongs."""
 
-    def __init__(self, narrowing: Narrowing, node: ast.Name | ast.Attribute, root: ast.Name) -> None:
+    def __init__(
+        self, narrowing: Narrowing, node: ast.Name | ast.Attribute, root: ast.Name, *, wanted: bool = True
+    ) -> None:
+        """`wanted` asks whether it holds a model, else whether it certainly holds none."""
+        self.wanted = wanted
         self.narrowing = narrowing
         self.structure = narrowing.structure
         self.node = node
@@ -151,6 +168,8 @@ class _Walk:
     def _looped(self, loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[Place]:
         """A loop over FSDP models, numbered or not."""
         target, collection = loop.target, loop.iter
+        if not self.wanted:
+            return
         if isinstance(target, ast.Tuple) and isinstance(collection, ast.Call) and collection.args:
             if self.narrowing.names.qualified(collection.func) != "builtins.enumerate":
                 return
@@ -164,7 +183,7 @@ class _Walk:
         if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
             names.add(pattern.name or "")
             pattern = pattern.pattern
-        is_model = isinstance(pattern, ast.MatchClass) and self.narrowing.is_model_class(pattern.cls)
+        is_model = isinstance(pattern, ast.MatchClass) and self._are_meant(pattern.cls, True)
         if is_model and self.text in names:
             yield _end(case.pattern)
         if case.guard is not None and child is not case.guard:
@@ -191,12 +210,14 @@ class _Walk:
         if isinstance(test, ast.Call):
             if self.narrowing.names.qualified(test.func) != "builtins.isinstance" or len(test.args) != 2:
                 return self._is_answered(test, outcome, text, steps)
-            return outcome and _is_object(test.args[0], text) and self._are_models(test.args[1])
+            return _is_object(test.args[0], text) and self._are_meant(test.args[1], outcome)
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return False
         subject = instance_of_class(test.left)
         same = isinstance(test.ops[0], (ast.Is, ast.Eq)) if outcome else isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
-        return same and subject is not None and _is_object(subject, text) and self._are_models(test.comparators[0])
+        if subject is None or not _is_object(subject, text) or not isinstance(test.ops[0], _SAME):
+            return False
+        return self._are_meant(test.comparators[0], same)
 
     def _is_answered(self, call: ast.Call, outcome: bool, text: str, steps: int) -> bool:
         """The same where a function of this file returns the test of its parameter, and does nothing else."""
@@ -210,10 +231,14 @@ class _Walk:
         parameter = function.args.args[0].arg
         return is_asked and answer.value is not None and self._implies(answer.value, outcome, parameter, steps - 1)
 
-    def _are_models(self, classes: ast.expr) -> bool:
-        """Whether every class of a test is FSDP or a subclass of it."""
+    def _are_meant(self, classes: ast.expr, outcome: bool) -> bool:
+        """Whether an object is of one of these classes, or is not, says what is wanted to be known."""
         listed = classes.elts if isinstance(classes, ast.Tuple) else [classes]
-        return bool(listed) and all(self.narrowing.is_model_class(cls) for cls in listed)
+        if self.wanted:
+            return outcome and bool(listed) and all(map(self.narrowing.is_model_class, listed))
+        if outcome:
+            return bool(listed) and all(map(self.narrowing.is_other_class, listed))
+        return any(map(self.narrowing.is_model_class, listed))
 
 
 def _is_object(node: ast.expr, text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
 if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.workspace.modules import Modules
     from fsdp_migrate.workspace.modules.view import View
     from fsdp_migrate.workspace.projects import Projects
@@ -105,6 +106,23 @@ class Workspace:
         from fsdp_migrate.workspace.modules import Modules
 
         return Modules(self.files, self.discovery.folders, noting=self._noting, read=self.read)
+
+    def modules_with(self, words: Sequence[bytes]) -> tuple[list[ModuleFacts], list[str]]:
+        """The facts of the modules that have one of some words, and what to call those that cannot be parsed.
+
+        They are to be pinned for as long as anything in them is looked at.
+        """
+        found, unreadable = [], []
+        for file in self.files:
+            path = os.path.abspath(file.path)
+            raw = self.modules.texts.glance(path) if file.raw is None else b""
+            if any(word in raw for word in words):
+                facts = self.modules.facts(path, self.settings(file, used=False).torch)
+                if facts is None:
+                    unreadable.append(file.shown)
+                else:
+                    found.append(facts)
+        return found, unreadable
 
     def view(self, file: SourceFile, settings: Settings) -> View | None:
         """What a file can learn of the others of its project; a text from stdin belongs where its name says."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.facts import Use
+from fsdp_migrate.facts import Reads, Use
 from fsdp_migrate.workspace.filesystem import printable
 from fsdp_migrate.workspace.modules.sketch import Sketch, split, stem
 from fsdp_migrate.workspace.modules.texts import Index
@@ -110,23 +110,34 @@ class Importers:
 
         None when one of them cannot be parsed, so that more uses may be out of sight.
         """
-        found: list[Use] = []
+        reads = self.reads(path, name, torch)
+        certain = (use for use in reads.uses if use.facts.names.qualified(use.node) is not None)
+        return None if reads.hidden else tuple(certain)
+
+    def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
+        """Where other files may read the top-level `name` of the module at `path`, imports left out."""
+        found, hidden = [], False
         called = self._names(path)
         for other in self._readers(path, name):
-            if name.encode() not in self._texts.glance(other):
+            sketch = self._texts.sketch(other) if name.encode() in self._texts.glance(other) else None
+            facts = None if sketch is None else self._modules.facts(other, torch)
+            if facts is None or sketch is None:
+                hidden = hidden or sketch is not None
                 continue
-            sketch = self._texts.sketch(other)
-            if sketch is None:
-                continue
-            facts = self._modules.facts(other, torch)
-            if facts is None:
-                return None
             view = self._modules.view_at(other, torch)
             for node in _uses(facts, name, sketch):
-                qualified = facts.names.qualified(node)
-                if qualified is not None and view.origin(qualified) == (path, name):
+                symbols = facts.names.symbols(node)
+                if any(symbol is not None and view.origin(symbol) == (path, name) for symbol in symbols):
                     found.append(Use(facts, node, called(other)))
-        return tuple(found)
+        return Reads(tuple(found), hidden)
+
+    def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
+        """The other files of the project that read an attribute of this name off something but their own `self`."""
+        attribute = re.compile(rf"(?<!\bself)\.{word}\b|[\"']{word}[\"']".encode())
+        for other in sorted(self._texts.writers(path, word)):
+            facts = self._modules.facts(other, torch) if attribute.search(self._texts.glance(other)) else None
+            if facts is not None:
+                yield facts
 
     def _names(self, path: str) -> Callable[[str], str]:
         """How a report on the file at `path` calls files: those that the run does not look at as it calls that one."""

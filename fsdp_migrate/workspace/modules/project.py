@@ -44,6 +44,7 @@ class Modules:
         self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
         self._views: dict[tuple[str, TorchRange], View] = {}
         self._active: set[object] = set()
+        self._pins = 0
 
     def view(self, path: str, torch: TorchRange) -> View:
         """What the file at `path` can learn of the others, for a torch range."""
@@ -76,18 +77,28 @@ class Modules:
         except (SourceError, SyntaxError, RecursionError):
             return None
 
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Keep all texts and parsed modules meanwhile: what is asked about them belongs together."""
+        self._pins += 1
+        try:
+            yield
+        finally:
+            self._pins -= 1
+
     def trim(self, room: int = 0) -> None:
         """Let go of texts and of parsed modules once they are many; whoever was given one must be done with it.
 
         What was answered stays known, and a text that is asked for again is read again. `room` as in `trim_parsed`.
         """
-        self.texts.trim()
-        self.trim_parsed(room)
+        if not self._pins:
+            self.texts.trim()
+            self.trim_parsed(room)
 
     def trim_parsed(self, room: int = 0) -> None:
         """Let go of parsed modules if there are many of them for a run that parses a file of `room` bytes next."""
         held = [facts for facts in self._facts.values() if facts is not None]
-        if sum(len(facts.source.data) for facts in held) + room < _MOST_PARSED:
+        if self._pins or sum(len(facts.source.data) for facts in held) + room < _MOST_PARSED:
             return
         for facts in held:
             facts.close()

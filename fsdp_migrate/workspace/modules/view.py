@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fsdp_migrate.facts import Use
+from fsdp_migrate.facts import Reads, Use
 from fsdp_migrate.facts.class_members import all_members, members_behind
 from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.other_modules import ForeignClass
@@ -36,6 +36,12 @@ class Importing(Protocol):
 
     def uses(self, path: str, name: str, torch: TorchRange) -> Sequence[Use] | None:
         """Where other files read the top-level `name` of the module; None when there may be more such places."""
+
+    def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
+        """Where other files may read the top-level `name` of the module."""
+
+    def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
+        """The other files of the project that read an attribute of this name off something but their own `self`."""
 
     def patcher(self, path: str, name: str, old: str) -> str | None:
         """The file that patches `name`, torch's `old`, in torch or in the module; None without one."""
@@ -412,6 +418,16 @@ class View:
         """See `ProjectModules.uses`."""
         self.asked_all = True
         return self.modules.importers.uses(self.path, name, self.torch)
+
+    def reads(self, name: str) -> Reads:
+        """See `ProjectModules.reads`."""
+        self.asked_all = True
+        return self.modules.importers.reads(self.path, name, self.torch)
+
+    def writing(self, word: str) -> Sequence[ModuleFacts]:
+        """See `ProjectModules.writing`."""
+        self.asked_all = True
+        return tuple(self.modules.importers.writing(self.path, word, self.torch))
 
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module that a full name goes through, and the name in it; None outside the project."""

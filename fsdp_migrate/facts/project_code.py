@@ -1,0 +1,823 @@
+"""Functions and classes of a project: what an expression is made from, who calls what, which class is kept where."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdp_migrate.facts.class_members import is_super
+from fsdp_migrate.facts.names import LOCAL, STAR
+from fsdp_migrate.facts.reaching import Reaching
+from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+
+if TYPE_CHECKING:
+    from fsdp_migrate.facts import ModuleFacts
+
+FunctionKind = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_MOST_DEPTH = 12
+PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "abc.abstractproperty"})
+_PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
+# Functions outside the project whose result may be an object of a class of the project.
+_GIVING_BACK = frozenset(
+    """
+    instantiate prepare copy deepcopy load loads getattr next vars pop get cast locate import_string partial wrap
+    """.split()
+)
+# Builtins that get at the names of a scope, and whether they do so from the functions in it.
+_SPYING = {"locals": False, "vars": False, "globals": True, "exec": True, "eval": True}
+_FIELDS_OF = frozenset({"dataclasses.dataclass", "attr.s", "attrs.define", "attr.define", "attrs.frozen"})
+_NAMED_TUPLES = frozenset({"typing.NamedTuple"})
+
+
+class Value(NamedTuple):
+    """An expression that gives a value, in the module of `facts`."""
+
+    facts: ModuleFacts
+    node: ast.expr
+
+
+class Function(NamedTuple):
+    """A function or lambda in the module of `facts`."""
+
+    facts: ModuleFacts
+    node: FunctionKind
+
+
+class Class(NamedTuple):
+    """A class in the module of `facts`."""
+
+    facts: ModuleFacts
+    node: ast.ClassDef
+
+
+class Sort(Enum):
+    """What an expression is, as far as its project tells."""
+
+    FUNCTION = "function"
+    CLASS = "class"
+    INSTANCE = "instance"  # of a class of the project
+    ELSEWHERE = "elsewhere"  # something that other packages define or return
+    VALUE = "value"  # what is written out: a constant, a display, an operation
+    UNKNOWN = "unknown"
+
+
+class Origin(NamedTuple):
+    """One thing that an expression may be: a node in the module of `facts`, or a full `name` of another package.
+
+    A method that is `bound` was read off an instance.
+    """
+
+    sort: Sort
+    facts: ModuleFacts
+    node: ast.AST
+    name: str | None = None
+    bound: bool = False
+
+
+class Site(NamedTuple):
+    """A call of a function; `skipped` parameters have their values from elsewhere.
+
+    The `shift` first arguments are not for the function (that of `partial`).
+    """
+
+    facts: ModuleFacts
+    call: ast.Call
+    skipped: int
+    shift: int = 0
+
+
+class Callers(NamedTuple):
+    """Where a function is called; `elsewhere` are the reads of it that are not called on the spot."""
+
+    sites: tuple[Site, ...]
+    elsewhere: tuple[Value, ...]
+    hidden: bool  # a file that may call it cannot be parsed
+
+
+class Code:
+    """Answers about the functions and classes of a project, each found once."""
+
+    def __init__(self) -> None:
+        self._reaching: dict[ModuleFacts, Reaching] = {}
+        self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
+        self._active: set[ast.AST] = set()
+        self._cut = 0
+        self._callers: dict[ast.AST, Callers] = {}
+        self._families: dict[ast.ClassDef, dict[ast.ClassDef, Class]] = {}
+        self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
+        self._stores: dict[tuple[ast.ClassDef, str], tuple[Value, ...]] = {}
+        self._reads: dict[tuple[ast.ClassDef, str], tuple[tuple[Value, bool], ...]] = {}
+        self._spies: dict[ast.ClassDef, tuple[Value, ...]] = {}
+
+    # Names.
+
+    def reaching(self, facts: ModuleFacts) -> Reaching:
+        """What may reach what in a module."""
+        if facts not in self._reaching:
+            self._reaching[facts] = Reaching(facts.structure.parents)
+        return self._reaching[facts]
+
+    def bindings(self, facts: ModuleFacts, name: ast.Name) -> list[Binding]:
+        """The bindings in this module that a name may have where it is read."""
+        scope = facts.scope(name)
+        home = scope.lookup(name.id)
+        if home is None:
+            return []
+        found = home.bindings[name.id]
+        return [one for one in found if self.may_reach(facts, one, found, name)]
+
+    def may_reach(self, facts: ModuleFacts, one: Binding, found: Sequence[Binding], name: ast.Name) -> bool:
+        """Whether one of the bindings of a name may be in force where it is read."""
+        home = one.scope
+        if len(found) == 1 and one.kind is not Kind.ASSIGNMENT:
+            return True
+        if not _is_evaluated_in(facts.scope(name), home):
+            return True
+        inside = [other.node for other in found if not isinstance(other.node, ast.arg) and _is_in(other, facts)]
+        reaching = self.reaching(facts)
+        if isinstance(one.node, ast.arg):
+            return not any(reaching.dominates(k, name, name.id) for k in inside)
+        if one.node not in inside:
+            return True  # bound by a function that declares it global
+        return reaching.may_reach(one.node, name, name.id, inside)
+
+    def loads(self, home: Scope, name: str) -> Iterator[ast.Name]:
+        """Where a name of a scope is read in its module."""
+        for scope in home.users.get(name, ()):
+            if scope.lookup(name) is home:
+                yield from scope.uses[name]
+
+    def spying(self, facts: ModuleFacts, home: Scope) -> Iterator[ast.Call]:
+        """The calls by which code may get at the names of a scope without writing them."""
+        for name, inside in _SPYING.items():
+            scopes = home.users.get(name, ()) if inside or home.is_module else (home,)
+            for scope in scopes:
+                for load in scope.uses.get(name, ()) if scope.lookup(name) is None else ():
+                    call = facts.structure.parents.get(load)
+                    if isinstance(call, ast.Call) and call.func is load and _spies(name, call):
+                        yield call
+
+    def readers(self, facts: ModuleFacts, name: str) -> tuple[list[Value], bool]:
+        """Where other modules read a top-level name, and whether a file that may do so cannot be parsed."""
+        if facts.project is None:
+            return [], False
+        reads = facts.project.reads(name)
+        return [Value(use.facts, use.node) for use in reads.uses], reads.hidden
+
+    # What an expression is.
+
+    def origins(self, facts: ModuleFacts, node: ast.expr) -> tuple[Origin, ...]:
+        """All that an expression may be; `UNKNOWN` among them where it may be anything."""
+        known = self._origins.get(node)
+        if known is not None:
+            return known
+        if node in self._active or len(self._active) > _MOST_DEPTH:
+            self._cut += 1
+            return () if node in self._active else (Origin(Sort.UNKNOWN, facts, node),)
+        self._active.add(node)
+        cut = self._cut
+        try:
+            found = tuple(dict.fromkeys(self._found(facts, node)))
+        finally:
+            self._active.discard(node)
+        if cut == self._cut or not self._active:
+            self._origins[node] = found
+        return found
+
+    def _found(self, facts: ModuleFacts, node: ast.expr) -> Iterator[Origin]:
+        if isinstance(node, ast.Name):
+            yield from self._of_name(facts, node)
+        elif isinstance(node, ast.Attribute):
+            yield from self._of_attribute(facts, node)
+        elif isinstance(node, ast.Call):
+            yield from self._of_call(facts, node)
+        elif isinstance(node, ast.IfExp):
+            yield from (*self.origins(facts, node.body), *self.origins(facts, node.orelse))
+        elif isinstance(node, ast.BoolOp):
+            for value in node.values:
+                yield from self.origins(facts, value)
+        elif isinstance(node, (ast.NamedExpr, ast.Await)):
+            yield from self.origins(facts, node.value)
+        elif isinstance(node, ast.Subscript):
+            yield from self._of_item(facts, node)
+        elif isinstance(node, ast.Lambda):
+            yield Origin(Sort.FUNCTION, facts, node)
+        else:
+            yield Origin(Sort.VALUE, facts, node)
+
+    def _of_name(self, facts: ModuleFacts, node: ast.Name) -> Iterator[Origin]:
+        bindings = self.bindings(facts, node)
+        if not bindings:
+            for symbol in facts.names.symbols(node):
+                yield from self._of_symbol(facts, node, symbol)
+            return
+        for binding in bindings:
+            yield from self._of_binding(facts, binding)
+
+    def _of_symbol(self, facts: ModuleFacts, node: ast.AST, symbol: str | None) -> Iterator[Origin]:
+        """What a full name of another module is."""
+        unbound = symbol is not None and symbol.startswith("builtins.") and not hasattr(builtins, symbol[9:])
+        if symbol is None or unbound or symbol.startswith((STAR, LOCAL)):
+            yield Origin(Sort.UNKNOWN, facts, node)
+            return
+        found = None
+        if facts.project is not None and not symbol.startswith(("torch.", "builtins.")):
+            found = facts.project.definition(symbol)
+        if found is None:
+            yield Origin(Sort.ELSEWHERE, facts, node, symbol)
+            return
+        for binding in found[1]:
+            yield from self._of_binding(found[0], binding)
+        if not found[1]:
+            yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _of_binding(self, facts: ModuleFacts, binding: Binding) -> Iterator[Origin]:
+        node = binding.node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield Origin(Sort.FUNCTION, facts, node)
+        elif isinstance(node, ast.ClassDef):
+            yield Origin(Sort.CLASS, facts, node)
+        elif binding.kind is Kind.IMPORT:
+            for target in facts.names.targets(binding):
+                yield from self._of_symbol(facts, node, target)
+        elif isinstance(node, ast.arg):
+            yield from self._of_parameter(facts, node)
+        elif binding.value is not None:
+            yield from self.origins(facts, binding.value)
+        else:
+            yield from self._of_target(facts, node)
+
+    def _of_target(self, facts: ModuleFacts, node: ast.AST) -> Iterator[Origin]:
+        """What a name is that a loop or `with` binds."""
+        parent = facts.structure.parents.get(node)
+        if isinstance(parent, ast.withitem):
+            yield from (one for one in self.origins(facts, parent.context_expr) if one.sort is not Sort.FUNCTION)
+            return
+        if isinstance(parent, (ast.For, ast.comprehension)) and isinstance(parent.iter, (ast.Tuple, ast.List)):
+            for element in parent.iter.elts:
+                yield from self.origins(facts, element)
+            return
+        yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _of_parameter(self, facts: ModuleFacts, node: ast.arg) -> Iterator[Origin]:
+        function = _function_of(facts, node)
+        cls = self.class_of(Function(facts, function))
+        if cls is not None and node is first_parameter(function) and not self.is_static(Function(facts, function)):
+            sort = Sort.CLASS if self.is_class_method(Function(facts, function)) else Sort.INSTANCE
+            yield Origin(sort, cls.facts, cls.node)
+            return
+        annotated = [c for c in self._annotated(facts, node) if c is not None]
+        if annotated:
+            yield from (Origin(Sort.INSTANCE, cls.facts, cls.node) for cls in annotated)
+            return
+        if node in (function.args.vararg, function.args.kwarg):
+            yield Origin(Sort.UNKNOWN, facts, node)
+            return
+        callers = self.callers(Function(facts, function))
+        given = [self.argument(site, Function(facts, function), node) for site in callers.sites]
+        for value in given:
+            if value is None:
+                yield Origin(Sort.UNKNOWN, facts, node)
+            else:
+                yield from self.origins(value.facts, value.node)
+        if not given or callers.elsewhere or callers.hidden:
+            yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _annotated(self, facts: ModuleFacts, node: ast.arg) -> Iterator[Class | None]:
+        """The classes of the project that an annotation names."""
+        binding = Binding(node.arg, Kind.PARAMETER, node, facts.structure.starts[node])
+        for option in facts.fsdp.object_classes.of_binding(binding):
+            if isinstance(option, (ast.Name, ast.Attribute)) and option in facts.structure.parents:
+                found = [one for one in self._of_type(facts, option) if one.sort is Sort.CLASS]
+                yield from (Class(one.facts, one.node) for one in found if isinstance(one.node, ast.ClassDef))
+
+    def _of_type(self, facts: ModuleFacts, node: ast.expr) -> tuple[Origin, ...]:
+        try:
+            return self.origins(facts, node)
+        except KeyError:  # an annotation in quotes has no scope of its own
+            return ()
+
+    def _of_attribute(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
+        symbols = facts.names.symbols(node)
+        if symbols and not any(one is None or one.startswith((LOCAL, STAR)) for one in symbols):
+            for symbol in symbols:
+                yield from self._of_symbol(facts, node, symbol)
+            return
+        if is_super(node.value):
+            yield from self._of_super(facts, node)
+            return
+        for owner in self.origins(facts, node.value):
+            if owner.sort in (Sort.INSTANCE, Sort.CLASS):
+                assert isinstance(owner.node, ast.ClassDef)
+                yield from self._of_member(Class(owner.facts, owner.node), node.attr, owner.sort, facts, node)
+            elif owner.sort is Sort.UNKNOWN:
+                yield Origin(Sort.UNKNOWN, facts, node)
+            else:
+                yield Origin(Sort.ELSEWHERE, facts, node)
+
+    def _of_super(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
+        around = facts.class_around(node)
+        found = False
+        for base in () if around is None else self.ancestors(Class(facts, around))[1:]:
+            method = next(iter(self.own_methods(base, node.attr)), None)
+            if method is not None:
+                yield Origin(Sort.FUNCTION, method.facts, method.node, bound=True)
+                found = True
+                break
+        if not found:
+            yield Origin(Sort.ELSEWHERE, facts, node)
+
+    def _of_member(
+        self, cls: Class, name: str, sort: Sort, facts: ModuleFacts, node: ast.Attribute
+    ) -> Iterator[Origin]:
+        """What instances of a class, or of those that derive from it, have under a name."""
+        methods = self.methods(cls, name)
+        for method in methods:
+            if self.is_property(method):
+                for value in returned(method):
+                    yield from self.origins(method.facts, value)
+            else:
+                is_bound = sort is Sort.INSTANCE or self.is_class_method(method)
+                yield Origin(Sort.FUNCTION, method.facts, method.node, bound=is_bound and not self.is_static(method))
+        stores = self.stores(cls, name)
+        for store in stores:
+            yield from self.origins(store.facts, store.node)
+        if not methods and not stores:
+            outside = any(self.bases(one)[1] for one in self.family(cls).values())
+            yield Origin(Sort.ELSEWHERE if outside else Sort.UNKNOWN, facts, node)
+
+    def _of_call(self, facts: ModuleFacts, node: ast.Call) -> Iterator[Origin]:
+        for callee in self.origins(facts, node.func):
+            if callee.sort is Sort.CLASS:
+                yield callee._replace(sort=Sort.INSTANCE)
+            elif callee.sort is Sort.FUNCTION:
+                assert isinstance(callee.node, FunctionNode)
+                function = Function(callee.facts, callee.node)
+                values = list(returned(function))
+                for value in values:
+                    yield from self.origins(function.facts, value)
+                if not values:
+                    yield Origin(Sort.VALUE, facts, node)
+            elif callee.sort is Sort.ELSEWHERE:
+                if callee.name in _PARTIAL and node.args:
+                    yield from self.origins(facts, node.args[0])
+                    continue
+                last = callee.name.rpartition(".")[2] if callee.name else getattr(node.func, "attr", "")
+                sort = Sort.UNKNOWN if last in _GIVING_BACK else Sort.ELSEWHERE
+                yield Origin(sort, facts, node, callee.name)
+            elif callee.sort is Sort.INSTANCE:
+                assert isinstance(callee.node, ast.ClassDef)
+                called = self.methods(Class(callee.facts, callee.node), "__call__")
+                yield from (origin for m in called for v in returned(m) for origin in self.origins(m.facts, v))
+                if not called:
+                    yield Origin(Sort.UNKNOWN, facts, node)
+            else:
+                yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _of_item(self, facts: ModuleFacts, node: ast.Subscript) -> Iterator[Origin]:
+        for owner in self.origins(facts, node.value):
+            elements: Sequence[ast.expr] = ()
+            if isinstance(owner.node, ast.Dict):
+                elements = owner.node.values
+            elif isinstance(owner.node, (ast.List, ast.Tuple)):
+                elements = owner.node.elts
+            for element in elements:
+                yield from self.origins(owner.facts, element)
+            if not elements:
+                yield Origin(Sort.UNKNOWN, facts, node)
+
+    # Classes.
+
+    def class_of(self, function: Function) -> Class | None:
+        """The class whose method a function is."""
+        parents = function.facts.structure.parents
+        parent = parents.get(function.node)
+        while isinstance(parent, (ast.If, ast.Try)):
+            parent = parents.get(parent)
+        is_method = isinstance(parent, ast.ClassDef) and not isinstance(function.node, ast.Lambda)
+        return Class(function.facts, parent) if is_method and isinstance(parent, ast.ClassDef) else None
+
+    def is_static(self, function: Function) -> bool:
+        """Whether a method is a `staticmethod`."""
+        return function_name(function) != "__new__" and "builtins.staticmethod" in self.decorators(function)
+
+    def is_class_method(self, function: Function) -> bool:
+        """Whether a method is a `classmethod`."""
+        special = ("__new__", "__init_subclass__", "__class_getitem__")
+        return function_name(function) in special or "builtins.classmethod" in self.decorators(function)
+
+    def is_property(self, function: Function) -> bool:
+        """Whether a method is called by reading an attribute."""
+        return not PROPERTIES.isdisjoint(self.decorators(function))
+
+    def decorators(self, function: Function) -> frozenset[str | None]:
+        """The full names of the decorators of a function, None for one that has none."""
+        found = getattr(function.node, "decorator_list", ())
+        names = function.facts.names
+        bare = (one.func if isinstance(one, ast.Call) else one for one in found)
+        return frozenset(names.qualified(one) for one in bare)
+
+    def bases(self, cls: Class) -> tuple[tuple[Class, ...], tuple[str | None, ...]]:
+        """The classes of the project that a class derives from directly, and the names of those of other packages."""
+        if cls.node not in self._bases:
+            self._bases[cls.node] = ((), ())
+            inside: list[Class] = []
+            outside: list[str | None] = []
+            for base in cls.node.bases:
+                plain = base.value if isinstance(base, ast.Subscript) else base
+                for origin in self.origins(cls.facts, plain):
+                    if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
+                        inside.append(Class(origin.facts, origin.node))
+                    elif origin.name not in ("builtins.object", "typing.Generic", "abc.ABC", "typing.Protocol"):
+                        outside.append(origin.name)
+            self._bases[cls.node] = (tuple(inside), tuple(outside))
+        return self._bases[cls.node]
+
+    def ancestors(self, cls: Class) -> list[Class]:
+        """A class and those of the project that it derives from, about in the order in which Python looks."""
+        found: dict[ast.ClassDef, Class] = {}
+        waiting = [cls]
+        while waiting:
+            current = waiting.pop(0)
+            if current.node not in found:
+                found[current.node] = current
+                waiting += self.bases(current)[0]
+        return list(found.values())
+
+    def descendants(self, cls: Class) -> list[Class]:
+        """A class and those of the project that derive from it."""
+        found: dict[ast.ClassDef, Class] = {}
+        waiting = [cls]
+        while waiting:
+            current = waiting.pop()
+            if current.node in found:
+                continue
+            found[current.node] = current
+            waiting += self._derived(current)
+        return list(found.values())
+
+    def _derived(self, cls: Class) -> Iterator[Class]:
+        for read in self.reads_of(cls.facts, cls.node)[0]:
+            parents = read.facts.structure.parents
+            child: ast.AST = read.node
+            parent = parents.get(child)
+            if isinstance(parent, ast.Subscript) and child is parent.value:
+                child, parent = parent, parents.get(parent)
+            if isinstance(parent, ast.ClassDef) and child in parent.bases:
+                yield Class(read.facts, parent)
+
+    def family(self, cls: Class) -> dict[ast.ClassDef, Class]:
+        """The classes whose methods may see an instance of this class, or of one derived from it, as `self`."""
+        if cls.node not in self._families:
+            below = self.descendants(cls)
+            found = {one.node: one for low in below for one in self.ancestors(low)}
+            self._families[cls.node] = found
+        return self._families[cls.node]
+
+    def own_methods(self, cls: Class, name: str) -> Iterator[Function]:
+        """The functions of this name in the body of a class."""
+        bodies = [cls.node.body]
+        while bodies:
+            for statement in bodies.pop():
+                if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name == name:
+                    yield Function(cls.facts, statement)
+                elif isinstance(statement, (ast.If, ast.Try)):
+                    bodies += [statement.body, statement.orelse]
+
+    def methods(self, cls: Class, name: str) -> list[Function]:
+        """The methods that a call on an instance of a class, or of one derived from it, may run."""
+        found = [method for low in self.descendants(cls) for method in self.own_methods(low, name)]
+        for above in self.ancestors(cls)[1:]:
+            if any(True for _ in self.own_methods(cls, name)):
+                break
+            inherited = list(self.own_methods(above, name))
+            found += inherited
+            if inherited:
+                break
+        return list(dict.fromkeys(found))
+
+    def stores(self, cls: Class, name: str) -> tuple[Value, ...]:
+        """What is assigned to an attribute of the instances of a class, as far as the project says that plainly."""
+        key = (cls.node, name)
+        if key not in self._stores:
+            self._stores[key] = ()
+            self._stores[key] = tuple(self._found_stores(cls, name))
+        return self._stores[key]
+
+    def _found_stores(self, cls: Class, name: str) -> Iterator[Value]:
+        for one in self.family(cls).values():
+            scope = one.facts.structure.starts.get(one.node.body[0])
+            for binding in () if scope is None else scope.bindings.get(name, ()):
+                if binding.value is not None:
+                    yield Value(one.facts, binding.value)
+            for store in one.facts.structure.stores:
+                if store.attr == name and self.is_self(one, store.value):
+                    value = stored_value(one.facts, store)
+                    yield Value(one.facts, value if value is not None else store)
+            if name in self.fields(one):
+                for site in self.constructions(one):
+                    given = self.field_argument(one, site, name)
+                    if given is not None:
+                        yield given
+
+    def is_self(self, cls: Class, node: ast.expr) -> bool:
+        """Whether an expression is the first parameter of a method of this very class."""
+        if not isinstance(node, ast.Name):
+            return False
+        home = cls.facts.scope(node).lookup(node.id)
+        if home is None or not isinstance(home.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        function = Function(cls.facts, home.node)
+        first = first_parameter(home.node)
+        if first is None or first.arg != node.id or self.is_static(function):
+            return False
+        around = self.class_of(function)
+        return around is not None and around.node is cls.node
+
+    def fields(self, cls: Class) -> list[str]:
+        """The fields that the constructor of a dataclass or named tuple takes, in order."""
+        decorators = getattr(cls.node, "decorator_list", ())
+        bare = [one.func if isinstance(one, ast.Call) else one for one in decorators]
+        plain = any(cls.facts.names.qualified(one) in _FIELDS_OF for one in bare)
+        plain = plain or any(cls.facts.names.qualified(base) in _NAMED_TUPLES for base in cls.node.bases)
+        if not plain or next(iter(self.own_methods(cls, "__init__")), None) is not None:
+            return []
+        inherited = [field for base in self.bases(cls)[0] for field in self.fields(base)]
+        own = [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+        return list(dict.fromkeys([*inherited, *own]))
+
+    def constructions(self, cls: Class) -> Iterator[Value]:
+        """The calls of a class."""
+        for read in self.reads_of(cls.facts, cls.node)[0]:
+            parent = read.facts.structure.parents.get(read.node)
+            if isinstance(parent, ast.Call) and parent.func is read.node:
+                yield Value(read.facts, parent)
+
+    def field_argument(self, cls: Class, site: Value, name: str) -> Value | None:
+        """What a call of a dataclass gives to a field."""
+        call = site.node
+        assert isinstance(call, ast.Call)
+        fields = self.fields(cls)
+        for number, argument in enumerate(call.args):
+            if number < len(fields) and fields[number] == name:
+                return Value(site.facts, argument)
+        return next((Value(site.facts, k.value) for k in call.keywords if k.arg == name), None)
+
+    # Reads of attributes.
+
+    def attribute_reads(self, cls: Class, name: str) -> tuple[tuple[Value, bool], ...]:
+        """Where an attribute of instances of a class may be read, each with whether the class is certain.
+
+        `getattr(x, "name")` counts.
+        """
+        key = (cls.node, name)
+        known = self._reads.get(key)
+        if known is None:
+            known = self._reads[key] = tuple(self._found_reads(cls, name))
+        return known
+
+    def _found_reads(self, cls: Class, name: str) -> Iterator[tuple[Value, bool]]:
+        family = self.family(cls)
+        modules = {one.facts: None for one in family.values()}
+        if cls.facts.project is not None:
+            modules.update(dict.fromkeys(cls.facts.project.writing(name)))
+        for facts in modules:
+            for node, owner in attribute_reads(facts, name):
+                certain = self.is_instance(facts, owner, family)
+                if certain is not False:
+                    yield Value(facts, node), bool(certain)
+
+    def is_instance(self, facts: ModuleFacts, node: ast.expr, family: dict[ast.ClassDef, Class]) -> bool | None:
+        """Whether an expression is an instance of (or is) a class of a family; None where nothing tells."""
+        origins = self.origins(facts, node)
+        if any(one.sort in (Sort.INSTANCE, Sort.CLASS) and one.node in family for one in origins):
+            return True
+        return None if not origins or any(one.sort is Sort.UNKNOWN for one in origins) else False
+
+    def spies(self, cls: Class) -> tuple[Value, ...]:
+        """Where attributes of instances of a class are read by names that are made at run time."""
+        if cls.node not in self._spies:
+            family = self.family(cls)
+            found = []
+            for facts in {one.facts: None for one in family.values()}:
+                for call in facts.structure.calls:
+                    is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1
+                    is_made = is_getattr and not isinstance(call.args[1], ast.Constant)
+                    if is_made and self.is_instance(facts, call.args[0], family):
+                        found.append(Value(facts, call))
+            self._spies[cls.node] = tuple(found)
+        return self._spies[cls.node]
+
+    def stores_in(self, facts: ModuleFacts, function: ast.AST) -> list[ast.Attribute]:
+        """The attributes that a function assigns."""
+        known = facts.memo(Code.stores_in, lambda: _stores_by_function(facts))
+        return known.get(function, [])
+
+    def handed_out(self, facts: ModuleFacts, function: ast.AST, name: str) -> Iterator[ast.Name]:
+        """Where a function gives the object in a name away, or calls one of its methods."""
+        scope = facts.structure.starts.get(function.body[0])  # type: ignore[attr-defined]
+        for load in () if scope is None else scope.uses.get(name, ()):
+            parent = facts.structure.parents[load]
+            call = facts.structure.parents[parent]
+            if not isinstance(parent, ast.Attribute) or (isinstance(call, ast.Call) and call.func is parent):
+                yield load
+
+    # Calls.
+
+    def reads_of(self, facts: ModuleFacts, definition: ast.AST) -> tuple[list[Value], bool]:
+        """Where a function or class is read by its name, in all modules."""
+        scope = facts.scope(definition)
+        name: str = definition.name  # type: ignore[attr-defined]
+        found = [Value(facts, load) for load in self.loads(scope, name) if self._means(facts, load, definition)]
+        if not scope.is_module:
+            return found, False
+        others, hidden = self.readers(facts, name)
+        return [*found, *others], hidden
+
+    def _means(self, facts: ModuleFacts, load: ast.Name, definition: ast.AST) -> bool:
+        return any(one.node is definition for one in self.bindings(facts, load))
+
+    def callers(self, function: Function) -> Callers:
+        """Where a function is called."""
+        if function.node not in self._callers:
+            self._callers[function.node] = Callers((), (), hidden=False)
+            self._callers[function.node] = self._found_callers(function)
+        return self._callers[function.node]
+
+    def _found_callers(self, function: Function) -> Callers:
+        if isinstance(function.node, ast.Lambda):
+            return self._called(function, [Value(function.facts, function.node)], hidden=False)
+        cls = self.class_of(function)
+        if cls is None:
+            reads, hidden = self.reads_of(function.facts, function.node)
+            return self._called(function, reads, hidden=hidden)
+        if function.node.name == "__init__":
+            sites = [Site(one.facts, one.node, 1) for one in self._built(cls) if isinstance(one.node, ast.Call)]
+            reads = [read for read, _ in self.attribute_reads(cls, "__init__")]
+            found = self._called(function, reads, hidden=False)
+            return found._replace(sites=(*sites, *found.sites))
+        return self._called(function, [read for read, _ in self.attribute_reads(cls, function.node.name)], hidden=False)
+
+    def _built(self, cls: Class) -> Iterator[Value]:
+        """The calls of a class, and of those that inherit its constructor."""
+        for low in self.descendants(cls):
+            if low.node is cls.node or next(iter(self.own_methods(low, "__init__")), None) is None:
+                yield from self.constructions(low)
+
+    def _called(self, function: Function, reads: Sequence[Value], *, hidden: bool) -> Callers:
+        sites, elsewhere = [], []
+        for read in reads:
+            parent = read.facts.structure.parents.get(read.node)
+            if isinstance(parent, ast.Call) and parent.func is read.node:
+                sites.append(Site(read.facts, parent, self._skipped(function, read)))
+            elif isinstance(parent, ast.Call) and parent.args and parent.args[0] is read.node:
+                if read.facts.names.qualified(parent.func) in _PARTIAL:
+                    sites.append(Site(read.facts, parent, self._skipped(function, read), 1))
+                else:
+                    elsewhere.append(read)
+            elif not self._is_harmless(read, parent):
+                elsewhere.append(read)
+        return Callers(tuple(sites), tuple(elsewhere), hidden)
+
+    def _is_harmless(self, read: Value, parent: ast.AST | None) -> bool:
+        """Whether reading a function does not lead to a call of it: a class that is a base or tested for."""
+        return isinstance(parent, (ast.ClassDef, ast.Attribute, ast.Compare))
+
+    def _skipped(self, function: Function, read: Value) -> int:
+        """How many parameters of a function have their values before its call: 1 for a bound method."""
+        if self.class_of(function) is None or self.is_static(function):
+            return 0
+        if self.is_class_method(function) or not isinstance(read.node, ast.Attribute):
+            return 1
+        owners = self.origins(read.facts, read.node.value)
+        return 0 if owners and all(one.sort is Sort.CLASS for one in owners) else 1
+
+    def argument(self, site: Site, function: Function, parameter: ast.arg) -> Value | None:
+        """What a call gives to a parameter, its default included; None where that is not to be seen."""
+        arguments = function.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        for keyword in site.call.keywords:
+            if keyword.arg == parameter.arg:
+                return Value(site.facts, keyword.value)
+        given = site.call.args[site.shift :]
+        if parameter in positional:
+            number = positional.index(parameter) - site.skipped
+            if any(isinstance(one, ast.Starred) for one in given[: max(0, number) + 1]):
+                return None
+            if 0 <= number < len(given):
+                return Value(site.facts, given[number])
+        if any(keyword.arg is None for keyword in site.call.keywords):
+            return None
+        default = default_of(function.node, parameter)
+        return None if default is None else Value(function.facts, default)
+
+
+def function_name(function: Function) -> str:
+    """The name of a function, none for a lambda."""
+    return getattr(function.node, "name", "")
+
+
+def first_parameter(function: FunctionKind) -> ast.arg | None:
+    """The first positional parameter."""
+    return next(iter([*function.args.posonlyargs, *function.args.args]), None)
+
+
+def default_of(function: FunctionKind, parameter: ast.arg) -> ast.expr | None:
+    """The default of a parameter."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(reversed(positional), reversed(arguments.defaults)))
+    defaults.update((a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults) if d is not None)
+    return defaults.get(parameter)
+
+
+def own_nodes(function: FunctionKind | ast.Module) -> Iterator[ast.AST]:
+    """The nodes in the body of a function, those of functions and classes inside it left out."""
+    body = function.body if isinstance(function.body, list) else [function.body]
+    waiting: list[ast.AST] = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*FunctionNode, ast.ClassDef)):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def returned(function: Function) -> Iterator[ast.expr]:
+    """The expressions whose values a function returns."""
+    if isinstance(function.node, ast.Lambda):
+        yield function.node.body
+        return
+    for node in own_nodes(function.node):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node.value
+
+
+def stored_value(facts: ModuleFacts, store: ast.Attribute) -> ast.expr | None:
+    """What is assigned to an attribute, None where it is a part of something."""
+    parent = facts.structure.parents.get(store)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        return parent.value
+    if isinstance(parent, (ast.Tuple, ast.List)):
+        statement = facts.structure.parents.get(parent)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parent.elts):
+            return value.elts[parent.elts.index(store)]
+    return None
+
+
+def attribute_reads(facts: ModuleFacts, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Where a module reads an attribute of this name, each with what it is read off; by `getattr` too."""
+    known = facts.memo(attribute_reads, lambda: _by_name(facts))
+    yield from known.get(name, ())
+
+
+def _by_name(facts: ModuleFacts) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+    found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
+    for node in facts.structure.attributes:
+        if isinstance(node.ctx, ast.Load):
+            found.setdefault(node.attr, []).append((node, node.value))
+    for text in facts.structure.strings:
+        call = facts.structure.parents.get(text)
+        is_getattr = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "getattr"
+        if isinstance(text.value, str) and is_getattr and len(call.args) > 1 and call.args[1] is text:  # type: ignore[union-attr]
+            found.setdefault(text.value, []).append((call, call.args[0]))  # type: ignore[union-attr,arg-type]
+    return found
+
+
+def _spies(name: str, call: ast.Call) -> bool:
+    """Whether a call of a builtin that may get at any name really does."""
+    if name == "vars":
+        return not call.args
+    return name not in ("eval", "exec") or not all(isinstance(one, ast.Constant) for one in call.args[:1])
+
+
+def _stores_by_function(facts: ModuleFacts) -> dict[ast.AST, list[ast.Attribute]]:
+    found: dict[ast.AST, list[ast.Attribute]] = {}
+    for store in facts.structure.stores:
+        if isinstance(store.ctx, ast.Store):
+            found.setdefault(facts.function(store), []).append(store)
+    return found
+
+
+def _function_of(facts: ModuleFacts, node: ast.arg) -> FunctionKind:
+    function = facts.structure.parents[facts.structure.parents[node]]
+    assert isinstance(function, FunctionNode)
+    return function
+
+
+def _is_evaluated_in(scope: Scope | None, home: Scope) -> bool:
+    """Whether what a scope reads is read while `home` runs: it is that, or comprehensions in it."""
+    while scope is not None and scope is not home:
+        if not isinstance(scope.node, _COMPREHENSIONS):
+            return False
+        scope = scope.parent
+    return scope is home
+
+
+def _is_in(binding: Binding, facts: ModuleFacts) -> bool:
+    """Whether a binding stands in the function, class or module whose name it binds."""
+    return _is_evaluated_in(facts.scope(binding.node), binding.scope)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+
+from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
+from fsdp_migrate.targets.fsdp2.conversion import Closure
+from fsdp_migrate.workspace.filesystem import discover
+from fsdp_migrate.workspace.workspace import Workspace
+
+IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+
+
+def found_in(root: Path, tree: Mapping[str, str]) -> list[Closure]:
+    """The closures of a project of some files."""
+    for name, text in {"pyproject.toml": "", **tree}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(dedent(text))
+    workspace = Workspace(discover([str(root)]))
+    return closures(*workspace.modules_with(WORDS))
+
+
+def program(text: str) -> str:
+    return IMPORT + dedent(text)
+
+
+def uses(closure: Closure) -> list[str]:
+    """What is done with the models, in the order of the text."""
+    parents = [(one.facts.structure.parents[one.node], one.node) for one in closure.references]
+    return sorted(ast.unparse(parent if isinstance(parent, ast.expr) else node) for parent, node in parents)
+
+
+def test_a_program_in_two_files(tmp_path: Path) -> None:
+    tree = {
+        "main.py": program(
+            """
+            from tools import clip
+            model = FSDP(build())
+            clip(model)
+            model.eval()
+            """
+        ),
+        "tools.py": "def clip(model):\n    model.clip_grad_norm_(1.0)\n",
+    }
+    (one,) = found_in(tmp_path, tree)
+    assert uses(one) == ["model.clip_grad_norm_", "model.eval"]
+    assert one.escapes == ()
+
+
+def test_two_models_by_one_function_are_one_closure(tmp_path: Path) -> None:
+    text = """
+        def wrap(m):
+            return FSDP(m)
+        one, two = wrap(a()), wrap(b())
+        one.eval()
+        two.train()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert uses(one) == ["one.eval", "two.train"]
+
+
+def test_models_that_never_meet_are_two_closures(tmp_path: Path) -> None:
+    text = "one = FSDP(a())\ntwo = FSDP(b())\none.eval()\ntwo.train()\n"
+    one, two = found_in(tmp_path, {"main.py": program(text)})
+    assert (uses(one), uses(two)) == (["one.eval"], ["two.train"])
+
+
+def test_models_that_one_function_uses_are_one_closure(tmp_path: Path) -> None:
+    text = "def use(m):\n    m.eval()\nuse(FSDP(a()))\nuse(FSDP(b()))\n"
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert len(one.constructions) == 2
+
+
+def test_methods_that_return_the_model(tmp_path: Path) -> None:
+    (one,) = found_in(tmp_path, {"main.py": program("model = FSDP(a()).eval().to(0)\nmodel.clip_grad_norm_(1)\n")})
+    assert "model.clip_grad_norm_" in uses(one)
+
+
+def test_a_test_of_the_class(tmp_path: Path) -> None:
+    text = """
+        model = FSDP(a()) if args.fsdp else a()
+        if isinstance(model, FSDP):
+            model.one()
+        else:
+            model.two()
+        if not isinstance(model, FSDP):
+            raise ValueError
+        model.three()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert uses(one) == ["isinstance(model, FSDP)", "isinstance(model, FSDP)", "model.one", "model.three"]
+    assert all(not one.others for one in one.references if ast.unparse(one.node) == "model" and one.node.lineno > 8)
+
+
+def test_an_arm_for_another_wrapper(tmp_path: Path) -> None:
+    text = """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        model = FSDP(a()) if args.fsdp else DDP(a())
+        if isinstance(model, DDP):
+            model.module.one()
+        model.two()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert uses(one) == ["isinstance(model, DDP)", "model.two"]
+
+
+def test_a_file_that_names_fsdp_and_cannot_be_parsed(tmp_path: Path) -> None:
+    (one,) = found_in(tmp_path, {"main.py": program("model = FSDP(a())\n"), "bad.py": program("def (\n")})
+    assert [escape.reason for escape in one.escapes] == [f"{tmp_path}/bad.py names FSDP, and cannot be parsed"]
