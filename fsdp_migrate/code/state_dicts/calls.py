@@ -127,17 +127,20 @@ class Reading:
     def _of_model(self, call: ast.Call, owner: ast.expr, name: str) -> StateCall:
         text = ast.unparse(owner)
         if "_orig_mod" in text:
-            raise NotUnderstood(f"`{text}` is a compiled model, whose names change: strip `_orig_mod.` by hand")
+            raise NotUnderstood(
+                f"`{text}` is a compiled model, and the new functions leave `_orig_mod.` out of its names: change it "
+                "by hand"
+            )
         if name == "state_dict":
             if call.args or call.keywords:
-                raise NotUnderstood(f"`{ast.unparse(call)}` has arguments, which the new function does not take")
+                raise NotUnderstood(f"`{ast.unparse(call)}` has arguments that the new function does not accept")
             return StateCall(SAVE_MODEL, call, owner)
         try:
             bound = bind(call, ("state_dict", "strict", "assign"), 1)
         except BindingError as error:
             raise NotUnderstood(f"`{text}.load_state_dict` {error}") from None
         if "assign" in bound and not is_literal(bound["assign"].value, False):
-            raise NotUnderstood("`assign=` has no successor")
+            raise NotUnderstood("the new function has no `assign=`: change it by hand")
         strict = bound.get("strict")
         return StateCall(
             LOAD_MODEL, call, owner, state=bound["state_dict"].value, strict=None if strict is None else strict.value
@@ -160,21 +163,25 @@ class Reading:
         group = bound.get("group")
         if group is not None and not is_literal(group.value, None):
             raise NotUnderstood(
-                f"`{name}` is for the group `{ast.unparse(group.value)}`, and its successor for all ranks"
+                f"`{name}` gets the group `{ast.unparse(group.value)}`, but the new function needs all ranks"
             )
         if name == _SAVE:
             given = bound.get("optim_state_dict")
             if given is not None and not self._is_own_state(given.value, optimizer):
-                raise NotUnderstood(f"`{ast.unparse(given.value)}` is not what the optimizer holds by itself")
+                raise NotUnderstood(
+                    f"`{ast.unparse(given.value)}` is not the optimizer's own state dict, which the new function uses"
+                )
             self._known.update([] if given is None else [given.value])
             return StateCall(SAVE_OPTIMIZER, call, model, optimizer)
         named, directly = bound.get("is_named_optimizer"), bound.get("load_directly")
         if named is not None and not is_literal(named.value, False):
-            raise NotUnderstood("a `NamedOptimizer` is loaded here, which the new functions do not know")
+            raise NotUnderstood("a `NamedOptimizer` is loaded here, which the new functions do not support")
         state = bound["optim_state_dict"].value
         if directly is not None and not is_literal(directly.value, False):
             if not is_literal(directly.value, True) or not isinstance(self.facts.structure.parents[call], ast.Expr):
-                raise NotUnderstood("whether the optimizer is loaded here is not visible")
+                raise NotUnderstood(
+                    "it is not visible whether this call loads the optimizer: write `load_directly=True` or `False`"
+                )
             return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state)
         return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state, load=self._loading(call, optimizer))
 
@@ -196,7 +203,7 @@ class Reading:
         if (group is not None and not is_literal(group.value, None)) or (
             given is not None and has_effect(self.facts, given.value)
         ):
-            raise NotUnderstood(f"`{method.name}` has arguments without a successor")
+            raise NotUnderstood(f"`{method.name}` has arguments that the new function does not have")
         self._known.update(node for one in (given,) if one is not None for node in ast.walk(one.value))
         wanted = Wanted(True, bool(method.rank0_only if rank0_only is None else rank0_only.value.value))  # type: ignore[attr-defined]
         own = InForce(method.type_name, wanted, wanted if method.rank0_only is not None else Wanted(True, False))
@@ -210,14 +217,14 @@ class Reading:
     def _check_optimizer(self, optimizer: ast.expr) -> None:
         for told in self._told_classes(optimizer):
             if "Wrapper" in told:
-                raise NotUnderstood(f"`{told}` is no `torch.optim.Optimizer`, which the new functions ask for")
+                raise NotUnderstood(f"`{told}` is not a `torch.optim.Optimizer`, which the new functions require")
         made = self.facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
         for meaning in self.facts.names.meanings(made.func) if isinstance(made, ast.Call) else ():
             cls = None if meaning.binding is None else meaning.binding.node
             if isinstance(cls, ast.ClassDef) and not any(
                 "Optim" in ast.unparse(b) or _is_torch_optim(self.facts, b) for b in cls.bases
             ):
-                raise NotUnderstood(f"`{cls.name}` is no `torch.optim.Optimizer`, which the new functions ask for")
+                raise NotUnderstood(f"`{cls.name}` is not a `torch.optim.Optimizer`, which the new functions require")
 
     def _told_classes(self, optimizer: ast.expr) -> list[str]:
         """The classes that an annotation or an `isinstance` gives an optimizer."""
@@ -253,8 +260,8 @@ class Reading:
                 if isinstance(statement, ast.Expr) and statement.value is load and self._follows(parent, statement):
                     return load
         raise NotUnderstood(
-            "the converted optimizer state goes elsewhere than straight into `load_state_dict` of the optimizer: "
-            "`set_optimizer_state_dict` loads by itself and returns nothing"
+            "`load_state_dict` of the optimizer is not the only use of the converted state: "
+            "`set_optimizer_state_dict` loads it and returns nothing"
         )
 
     def _follows(self, one: ast.stmt, two: ast.stmt) -> bool:
@@ -297,12 +304,14 @@ class Reading:
         """
         if isinstance(node, ast.Yield) and self._is_entered_by_others(node):
             name = self.facts.function_name(node)
-            raise NotUnderstood(f"{name} sets the type for whoever enters it: let them call the new functions")
+            raise NotUnderstood(f"{name} sets the type for its callers: call the new functions there")
         if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)):
-            raise NotUnderstood(f"others run while the type is set, at the `{_keyword(node)}` in line {node.lineno}")
+            raise NotUnderstood(
+                f"other code runs while the type is set, at the `{_keyword(node)}` in line {node.lineno}"
+            )
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and self._mentions(node):
             name = getattr(node, "name", "a lambda")
-            raise NotUnderstood(f"`{name}` is defined under the type and uses the model: move it out of the block")
+            raise NotUnderstood(f"`{name}` is defined in the block and uses the model: move it out")
         if isinstance(node, ast.Call) and node not in self._known:
             self._check_call(node)
         elif isinstance(node, (ast.Name, ast.Attribute)) and (self._is_model(node) or self._is_stored(node)):
@@ -321,15 +330,17 @@ class Reading:
     def _check_model(self, node: ast.Name | ast.Attribute) -> None:
         parent = self.facts.structure.parents[node]
         if not isinstance(node.ctx, ast.Load):
-            raise NotUnderstood(f"`{ast.unparse(node)}` is another model from line {node.lineno} on")
+            raise NotUnderstood(
+                f"line {node.lineno} assigns another model to `{ast.unparse(node)}`: use another name for it"
+            )
         passed = isinstance(parent, (ast.Attribute, ast.Call, ast.keyword, ast.Subscript, ast.Compare))
         if not passed and not isinstance(parent, ast.FormattedValue):
             text = " ".join(ast.unparse(self.facts.statement(node)).split())[:60]
-            raise NotUnderstood(f"the model is handed on under the type (`{text}`)")
+            raise NotUnderstood(f"the model is passed on while the type is set (`{text}`)")
 
     def _check_call(self, call: ast.Call) -> None:
         if self.facts.fsdp.setting(call) is not None:
-            raise NotUnderstood("another type is set inside of the block: take the two apart")
+            raise NotUnderstood("another type is set inside the block: split the block")
         qualified = self.facts.names.qualified(call.func)
         name = name_of(call.func)
         text = f"`{_short(call)}`"
@@ -361,8 +372,8 @@ class Reading:
                 raise NotUnderstood(f"{text} may ask the model for a state dict of this type")
         elif func.attr == "state_dict" and is_called_optimizer(owner):
             raise NotUnderstood(
-                f"{text} is the optimizer's own state, by number and in flat shards, whatever the type: "
-                "`get_optimizer_state_dict` gives another file, so choose by hand"
+                f"{text} has parameter numbers and flat shards, whatever the type is, and `get_optimizer_state_dict` "
+                "gives another file: choose by hand"
             )
         elif (
             (ast.dump(owner) in self._owners or is_super(owner))
@@ -370,10 +381,10 @@ class Reading:
             and called(self.facts, func) is None
         ):
             raise NotUnderstood(
-                f"{text} is called on what holds the model, and may ask it for a state dict of this type"
+                f"{text} is a method of what holds the model, and may ask it for a state dict of this type"
             )
         elif func.attr == "state_dict" and not has_own_state(owner) and self._may_be_model(owner):
-            raise NotUnderstood(f"{text} may be of a model that this type is set for too")
+            raise NotUnderstood(f"{text} may be a model that this type is set for, too")
 
     def _may_be_model(self, owner: ast.expr) -> bool:
         return self.facts.fsdp.is_instance(owner) or name_of(owner) == name_of(self.model)
@@ -382,7 +393,7 @@ class Reading:
         function = called(self.facts, call.func)
         asking = None if function is None else _asks_for_state(function, self.model, _MOST_STEPS)
         if asking is not None:
-            raise NotUnderstood(f"{text} runs under the type and asks for state (`{asking}`): move it out of the block")
+            raise NotUnderstood(f"{text} asks for state while the type is set (`{asking}`): move it out of the block")
 
 
 def _asks_for_state(function: Function, model: ast.expr, depth: int) -> str | None:

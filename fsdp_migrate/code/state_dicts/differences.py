@@ -32,11 +32,11 @@ def check_flow(facts: ModuleFacts, node: ast.AST) -> None:
     where = compiled(facts, node)
     if where is not None:
         raise NotUnderstood(
-            f"{where} may have made the model: the new functions leave `_orig_mod.` out of all names, so that "
-            "files have other keys than before"
+            f"the model may come from {where}: the new functions leave `_orig_mod.` out of all names, so files get "
+            "other keys"
         )
     if runs_on_rank_0_only(facts, node):
-        raise NotUnderstood("only rank 0 gets here, and the new functions need all ranks: move the calls out")
+        raise NotUnderstood("only rank 0 reaches this code, and the new functions need all ranks: move the calls out")
 
 
 def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
@@ -58,7 +58,7 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> str | None:
             what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
             reasons.append(f"ranks other than 0 get {what}: {use}")
         if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
-            reasons.append(f"an optimizer that has not stepped gets a state with one step in it: {early}")
+            reasons.append(f"an optimizer that has not stepped gets a state that counts one step: {early}")
         if old.function == LOAD_MODEL and _FULL_OPTION in row.options:
             reasons += _differences_of_full_load(facts, old)
     return "; ".join(dict.fromkeys(reasons)) or None
@@ -69,7 +69,7 @@ _FULL_OPTION = "full_state_dict=True"
 
 def _differences_of_full_load(facts: ModuleFacts, call: StateCall) -> Iterator[str]:
     if call.strict is not None and not is_literal(call.strict, True):
-        yield "names that the dict lacks are no longer listed, and with `use_orig_params=False` are an error"
+        yield "missing keys are no longer returned, and raise with `use_orig_params=False`"
     if (use := _used_again(facts, call)) is not None:
         yield use
 

@@ -31,10 +31,10 @@ class Row(NamedTuple):
     pairs: str = ""
 
 
-_NO_STATE = "a parameter without optimizer state in the dict is an error, which was one on some releases only"
+_NO_STATE = "a parameter without state in the dict raises on every release; it raised on some only"
 _LOADING = (
     "an optimizer that has not stepped performs a step with learning rate 0 first, which runs its hooks; "
-    "other numbers of parameter groups than in the dict are no error any more; " + _NO_STATE
+    "another number of parameter groups than in the dict no longer raises; " + _NO_STATE
 )
 
 # By function, type, offload and rank0_only; None stands for either.
@@ -57,15 +57,20 @@ _ROWS: dict[tuple[str, str, bool | None, bool | None], Row] = {
 }
 _WITHOUT = {
     (SAVE_MODEL, True, False): (
-        "a full state dict on the CPU of every rank has no successor (`cpu_offload` leaves it on rank 0 only): ask for "
-        "`rank0_only=True`, or take `get_model_state_dict(..., StateDictOptions(full_state_dict=True))` and move it"
+        "the new functions give no full state dict on the CPU of every rank (`cpu_offload` gives it to rank 0 only): "
+        "use `rank0_only=True`, or move the result of "
+        "`get_model_state_dict(..., StateDictOptions(full_state_dict=True))`"
     ),
     (
         SAVE_MODEL,
         False,
         True,
-    ): "a full state dict on the device of rank 0 has no successor: ask for `offload_to_cpu=True`",
-    (SAVE_OPTIMIZER, False, True): "a full optimizer state on the device of rank 0 has no successor: offload it",
+    ): "the new functions give no full state dict on the device of rank 0 alone: use `offload_to_cpu=True`",
+    (
+        SAVE_OPTIMIZER,
+        False,
+        True,
+    ): "the new functions give no full optimizer state on the device of rank 0 alone: use `offload_to_cpu=True`",
 }
 
 
@@ -87,4 +92,4 @@ def row_for(function: str, settings: InForce) -> Row:
 def on_every_rank(settings: InForce, use: str) -> Row:
     """The row for a full optimizer state that other ranks than 0 use: they have it, but not on the CPU [07]."""
     row = row_for(SAVE_OPTIMIZER, settings._replace(optimizer=Wanted(False, False)))
-    return row._replace(unsafe=f"the full optimizer state is on the device of every rank, no more on the CPU; {use}")
+    return row._replace(unsafe=f"every rank gets the full optimizer state on its device instead of the CPU; {use}")

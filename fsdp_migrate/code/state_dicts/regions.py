@@ -33,7 +33,7 @@ def region_of(facts: ModuleFacts, setting: TypeSetting) -> Region:
     if isinstance(parent, ast.withitem):
         block = facts.structure.parents[parent]
         if not isinstance(block, ast.With) or parent.optional_vars is not None:
-            raise NotUnderstood("only a plain `with` can be taken away")
+            raise NotUnderstood("only a plain `with` without `as` can be removed")
         return Region(block, block.body, block, parent)
     if isinstance(parent, ast.Expr) and getattr(setting.call.func, "attr", "") == "set_state_dict_type":
         return _set_for_good(facts, setting, parent)
@@ -41,8 +41,8 @@ def region_of(facts: ModuleFacts, setting: TypeSetting) -> Region:
         return _on_stack(facts, parent)
     if isinstance(parent, ast.Return):
         name = facts.function_name(parent)
-        raise NotUnderstood(f"{name} gives the context to its callers: let them call the new functions")
-    raise NotUnderstood("the type is set elsewhere than where the context is made: enter it by `with` here")
+        raise NotUnderstood(f"{name} returns the context to its callers: call the new functions there")
+    raise NotUnderstood("the context is not entered where it is created: use `with` here")
 
 
 def _set_for_good(facts: ModuleFacts, setting: TypeSetting, statement: ast.Expr) -> Region:
@@ -53,19 +53,17 @@ def _set_for_good(facts: ModuleFacts, setting: TypeSetting, statement: ast.Expr)
     is_own = bool(made) and all(facts.function(one.node) is function and one.value is not None for one in made)
     others = _others_asking(facts, setting)
     if others:
-        raise NotUnderstood(
-            f"the type stays set, and {others} may read it too: set it there, or call the new functions"
-        )
+        raise NotUnderstood(f"the type stays set, and {others} may use it, too: call the new functions there")
     if not is_own:
         text = ast.unparse(model)
         raise NotUnderstood(
-            f"`{text}` comes from elsewhere, where the type stays set: call the new functions there too"
+            f"`{text}` is not created here, and the type stays set for other code: call the new functions there, too"
         )
     if statement not in body:
-        raise NotUnderstood("the type is set under a condition: set it where the model is made")
+        raise NotUnderstood("the type is set under a condition: set it where the model is created")
     rest = body[body.index(statement) + 1 :]
     if not rest:
-        raise NotUnderstood("nothing under the type asks the model for state in sight")
+        raise NotUnderstood("no visible code asks the model for state after this")
     return Region(statement, rest, None)
 
 
@@ -91,11 +89,11 @@ def _on_stack(facts: ModuleFacts, entering: ast.Call) -> Region:
     block, func = facts.structure.parents[statement], entering.func
     is_entering = isinstance(func, ast.Attribute) and func.attr == "enter_context" and len(entering.args) == 1
     if not is_entering or not isinstance(block, ast.With) or statement not in block.body:
-        raise NotUnderstood("the context goes elsewhere than into a `with`: enter it here")
+        raise NotUnderstood("the context is not entered here: use `with` here")
     stacks = [item for item in block.items if item.optional_vars is not None]
     if ast.unparse(func.value) not in [ast.unparse(item.optional_vars) for item in stacks if item.optional_vars]:  # type: ignore[attr-defined]
-        raise NotUnderstood("the stack that the context is entered on ends elsewhere")
+        raise NotUnderstood("the stack that the context is entered on is not created by this `with`: use `with` here")
     rest = block.body[block.body.index(statement) + 1 :]
     if not rest:
-        raise NotUnderstood("nothing under the type asks the model for state in sight")
+        raise NotUnderstood("no visible code asks the model for state after this")
     return Region(statement, rest, None)

@@ -105,7 +105,7 @@ def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten:
     receiver = facts.fsdp.receiver(call.func, model)
     calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
     if not calls:
-        raise NotUnderstood(f"`{ast.unparse(call.func)}` is not of the model")
+        raise NotUnderstood(f"`{ast.unparse(call.func)}` does not belong to the model")
     if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
         check_kind(facts)
     check_flow(facts, call)
@@ -147,7 +147,7 @@ def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) ->
     """
     calls = Reading(facts, statements, model).calls
     if not calls:
-        raise NotUnderstood("nothing under the type asks the model for state in sight: what it is set for is elsewhere")
+        raise NotUnderstood("no visible code asks the model for state here: call the new functions where it does")
     check_kind(facts)
     return calls
 
@@ -159,18 +159,20 @@ def check_kind(facts: ModuleFacts) -> None:
         NotUnderstood: the file has another.
     """
     if any(node.attr == "_metadata" for node in facts.structure.attributes):
-        raise NotUnderstood("`_metadata` of a state dict is read here, which a full one has no more")
+        raise NotUnderstood(
+            "the file reads `_metadata` of a state dict, which a full one of the new functions does not have"
+        )
     for method in ("state_dict", "load_state_dict"):
         cls = facts.fsdp.overriding(method)
         if cls is not None:
-            raise NotUnderstood(f"`{cls}` has its own `{method}`, which the new functions would go through")
+            raise NotUnderstood(f"`{cls}` defines its own `{method}`, which the new functions would call")
 
 
 def _instead(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> Edit:
     """What stands in the place of a statement that sets a type."""
     span = facts.source.span(statement)
     if facts.source.has_comment(span):
-        raise NotUnderstood("a comment stands inside the call: move it out")
+        raise NotUnderstood("a comment is inside the call: move the comment")
     indent = facts.indentation(statement)
     return Replace(span, f"\n{indent}".join(lines)) if lines else RemoveStatement(span)
 
@@ -190,9 +192,9 @@ def _unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap
     if body is None:  # on the line of the `with`
         body, old = Span(source.span(block.body[0]).start, line_end(facts, statement.end)), indent
         if facts.statement(block.body[-1]).lineno != facts.statement(block.body[0]).lineno:
-            raise NotUnderstood("the statements of the block share lines: put each on its own")
+            raise NotUnderstood("the statements of the block share a line: put each on its own line")
     if text_before(facts, statement.start) != indent:
-        raise NotUnderstood("the `with` shares its line with other code: put it on its own")
+        raise NotUnderstood("the `with` shares its line with other code: put it on its own line")
     whole = Span(statement.start, max(line_end(facts, statement.end), body.end))
     header = Span(whole.start, body.start)
     comments = [text for span, text in source.comments if header.contains(span)]
@@ -217,7 +219,7 @@ def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> 
         return []
     start, indent = facts.source.span(statement).start, facts.indentation(statement)
     if text_before(facts, start) != indent or facts.source.data.startswith(b"elif", start):
-        raise NotUnderstood(f"there is no place for a line in front of line {statement.lineno}")
+        raise NotUnderstood(f"no line can be added before line {statement.lineno}")
     return [Replace(Span(start, start), "".join(f"{line}\n{indent}" for line in lines))]
 
 

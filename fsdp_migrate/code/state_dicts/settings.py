@@ -50,15 +50,17 @@ def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
         NotUnderstood: its type or a config is not written out where it can be seen, or has no successor.
     """
     if not is_written_out(setting.call):
-        raise NotUnderstood("the call passes `*args` or `**kwargs`: write its arguments out")
+        raise NotUnderstood("the call passes `*args` or `**kwargs`: write out the arguments")
     if setting.type_name is None:
         raise NotUnderstood(
-            "the type is decided at run time: call `get_model_state_dict` with "
-            "`StateDictOptions(full_state_dict=True, cpu_offload=True)` where it is FULL_STATE_DICT for rank 0, and "
-            "without options where it is SHARDED_STATE_DICT"
+            "the type is chosen at run time: call `get_model_state_dict` with "
+            "`StateDictOptions(full_state_dict=True, cpu_offload=True)` for FULL_STATE_DICT on rank 0, and "
+            "without options for SHARDED_STATE_DICT"
         )
     if setting.type_name not in _CLASSES:
-        raise NotUnderstood(f"`{setting.type_name}` has no successor: save SHARDED_STATE_DICT, which can be resharded")
+        raise NotUnderstood(
+            f"the new functions have no `{setting.type_name}`: use SHARDED_STATE_DICT, which can be resharded"
+        )
     model_class, optimizer_class = _CLASSES[setting.type_name]
     model, optimizer = _DEFAULTS[setting.type_name]
     return InForce(
@@ -74,9 +76,9 @@ def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted
     text = " ".join(ast.unparse(node).split())
     config = facts.fsdp.config(node)
     if config is None:
-        raise NotUnderstood(f"what `{text}` holds is decided elsewhere: write the config where the type is set")
+        raise NotUnderstood(f"the fields of `{text}` are not visible: create the config where the type is set")
     if config.cls != cls:
-        raise NotUnderstood(f"`{config.cls}` is not the config of this type, which takes exactly `{cls}`")
+        raise NotUnderstood(f"this type does not accept `{config.cls}`: it needs `{cls}`")
     offload = _flag(config.fields.get("offload_to_cpu"), default.offload, text)
     return Wanted(offload, _flag(config.fields.get("rank0_only"), default.rank0_only, text))
 
@@ -86,4 +88,4 @@ def _flag(node: ast.expr | None, default: bool, text: str) -> bool:
         return default
     if is_literal(node, True) or is_literal(node, False):
         return bool(getattr(node, "value"))  # noqa: B009 - a constant, by `is_literal`
-    raise NotUnderstood(f"`{ast.unparse(node)}` in `{text}` is decided at run time: write True or False")
+    raise NotUnderstood(f"`{ast.unparse(node)}` in `{text}` is only known at run time: write True or False")

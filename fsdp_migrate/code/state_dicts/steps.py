@@ -30,10 +30,10 @@ def _before_step(facts: ModuleFacts, node: ast.AST, through: tuple[ast.AST, ...]
     if any(_precedes(facts, step, node, function) for step in steps):
         return None
     if steps or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function in through:
-        return f"not every way to line {getattr(node, 'lineno', 0)} leads through an `optimizer.step()`"
+        return f"`optimizer.step()` has not run on every path to line {getattr(node, 'lineno', 0)}"
     callers = calls_of(facts, function) if len(through) < _MOST_STEPS else ()
     if not callers:
-        return f"whether an optimizer has stepped before `{function.name}` runs is not visible"
+        return f"it is not visible whether the optimizer has stepped before `{function.name}` runs"
     for caller in callers:
         reason = _before_step(caller.facts, caller.call, (*through, function))
         if reason is not None:

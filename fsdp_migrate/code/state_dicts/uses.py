@@ -43,7 +43,7 @@ class _Following:
             return None
         self.seen.add(node)
         if depth > _MOST_STEPS:
-            return "what becomes of the dict is hard to follow"
+            return "the dict passes through too many functions to be followed"
         parent = facts.structure.parents[node]
         if isinstance(parent, (ast.Expr, ast.Delete)):
             return None
@@ -87,7 +87,7 @@ class _Following:
             return self._name(facts, target.value, depth)
         if isinstance(target, ast.Name):
             return self._name(facts, target, depth)
-        return f"`{ast.unparse(target)}` keeps the dict, and what becomes of it there is not followed"
+        return f"`{ast.unparse(target)}` keeps the dict, and other code may read it there"
 
     def _name(self, facts: ModuleFacts, target: ast.Name, depth: int) -> str | None:
         """What is done with a name, or with a container of that name, behind where it gets the value."""
@@ -116,7 +116,7 @@ class _Following:
             return "a lambda gives the dict to its callers"
         callers = calls_of(facts, function)
         if not callers:
-            return f"`{function.name}` returns the dict to callers that are not visible"
+            return f"`{function.name}` returns the dict, and its callers are not visible"
         for caller in callers:
             reason = self.used(caller.facts, caller.call, depth + 1)
             if reason is not None:
@@ -175,5 +175,7 @@ def _told(facts: ModuleFacts, node: ast.AST) -> str:
     text = text if len(text) <= 50 else f"{text[:47]}..."
     part = tested_in_part(facts, node)
     if part is not None:
-        return f"line {getattr(node, 'lineno', 0)} uses the dict where `{part}`, which one rank of every group is"
-    return f"line {getattr(node, 'lineno', 0)} (`{text}`) uses the dict on every rank, as far as its conditions tell"
+        return (
+            f"line {getattr(node, 'lineno', 0)} uses the dict under `{part}`, which is true on one rank of every group"
+        )
+    return f"line {getattr(node, 'lineno', 0)} (`{text}`) uses the dict on every rank"

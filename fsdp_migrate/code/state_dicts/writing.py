@@ -157,11 +157,13 @@ class _Writer:
     def _check_evaluated_once(self, module: ast.expr) -> None:
         inner = [node for node in ast.walk(module) if isinstance(node, ast.Call)]
         if not all(is_reading(node, self.facts.names) for node in inner):
-            raise NotUnderstood(f"`{ast.unparse(module)}` would be evaluated once instead of twice: name it first")
+            raise NotUnderstood(
+                f"`{ast.unparse(module)}` would be evaluated once instead of twice: assign it to a variable first"
+            )
 
     def _check_comments(self, node: ast.expr) -> None:
         if self.facts.source.has_comment(self.facts.source.span(node)):
-            raise NotUnderstood(f"a comment stands inside the call in line {node.lineno}: move it out")
+            raise NotUnderstood(f"a comment is inside the call in line {node.lineno}: move the comment")
 
     def _rewritten(self, old: StateCall, options: str | None) -> RewriteCall:
         arguments = ordered_arguments(old.call)
@@ -218,7 +220,7 @@ class _Writer:
         above = source.data[:start].rstrip(b"\r\n")
         if source.data[start : span.start].strip(b" \t") or len(above) == start:
             raise NotUnderstood(
-                f"line {statement.lineno} holds more than `{ast.unparse(statement)}`: put it on its own"
+                f"`{ast.unparse(statement)}` shares line {statement.lineno} with other code: put it on its own line"
             )
         return Replace(Span(len(above), span.end), "")
 

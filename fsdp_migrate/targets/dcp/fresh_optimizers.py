@@ -39,10 +39,10 @@ def check_saved(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if _is_fresh(facts, optimizer, new.call) and _is_saved(facts, new):
             message = (
-                f"`{optimizer.id}` has not stepped yet: `{new.function}` performs a step to make its state, "
-                "and training goes on from step 1"
+                f"`{optimizer.id}` has no state before its first step: `{new.function}` performs a step to create it, "
+                "and training continues at step 1"
             )
-            way = f"save the optimizer only where it has state (`if {optimizer.id}.state:`)"
+            way = f"save the optimizer only if it has state (`if {optimizer.id}.state:`)"
             yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
@@ -66,9 +66,9 @@ def _nothing_restored(
     facts: ModuleFacts, card: RuleCard, call: ast.Call, optimizer: ast.expr, severity: Severity | None
 ) -> Finding:
     name = ast.unparse(optimizer)
-    sure = "has no state" if severity is None else "has no state before its first step"
-    message = f"`{name}` {sure}, so `dcp.load` finds nothing to load into: its state is not restored, without an error"
-    way = f"take the state of `{name}` with `get_optimizer_state_dict(model, {name})`, which makes what is to be loaded"
+    sure = "has no state yet" if severity is None else "has no state before its first step"
+    message = f"`{name}` {sure}: `dcp.load` restores nothing of it, and raises no error"
+    way = f"pass `get_optimizer_state_dict(model, {name})`, which creates the state that `dcp.load` fills"
     return finding(facts, card, call, facts.statement(call), message, manual(way), severity)
 
 

@@ -29,10 +29,13 @@ def check_empty(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if _may_be_empty_or_not(facts, given):
             message = (
-                f"`{ast.unparse(given)}` may be empty: `set_state_dict` then leaves the model out, "
-                "and rank 0 broadcasts it to nobody: the job hangs"
+                f"`{ast.unparse(given)}` may be empty: a rank with an empty dict skips the model while rank 0 "
+                "broadcasts it, and the job hangs"
             )
-            way = "call `set_model_state_dict` and `set_optimizer_state_dict`, which take an empty dict on other ranks"
+            way = (
+                "call `set_model_state_dict` and `set_optimizer_state_dict`: they accept an empty dict on the other "
+                "ranks"
+            )
             yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
@@ -94,8 +97,11 @@ def check_unchecked(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if is_literal(fields.get("strict"), False) and isinstance(facts.structure.parents[new.call], ast.Expr):
             continue  # whoever asked for no check, and reads no result, gets what was asked for
         if any(release >= _COMPLETED_SINCE for release in facts.gates.alive(new.call)):
-            message = "keys that the full state dict lacks go unnoticed since torch 2.5: the model keeps its own values"
-            way = f"pass `{_BROADCAST}=True`, which keeps the check (torch 2.4), or compare the keys before"
+            message = (
+                "missing keys of a full state dict are no error since torch 2.5: the model keeps its own values for "
+                "them"
+            )
+            way = f"pass `{_BROADCAST}=True` (since torch 2.4), with which they raise, or compare the keys before"
             yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
@@ -109,11 +115,11 @@ EMPTY = Rule(
         name="broadcast-of-empty-dict",
         summary="`set_state_dict` with `broadcast_from_rank0=True` and no model dict on the other ranks",
         explanation="""\
-With `broadcast_from_rank0=True` only rank 0 needs the state, so the other ranks like to pass `{}`. `set_state_dict`
-takes an empty `model_state_dict` for "the optimizer only": those ranks skip the model, rank 0 broadcasts it, and the
-job hangs or breaks off (seen on torch 2.4 to 2.13).
+With `broadcast_from_rank0=True` only rank 0 needs the state, so the other ranks often pass `{}`. `set_state_dict` reads
+an empty `model_state_dict` as "only the optimizer". Those ranks skip the model while rank 0 broadcasts it, and the job
+hangs or fails (seen on torch 2.4 to 2.13).
 
-`set_model_state_dict` and `set_optimizer_state_dict` take `{}` on the other ranks.""",
+`set_model_state_dict` and `set_optimizer_state_dict` accept `{}` on the other ranks.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(
@@ -141,11 +147,11 @@ UNCHECKED = Rule(
         summary="a full model state dict that is loaded with `full_state_dict=True` alone",
         explanation="""\
 Since torch 2.5 `set_model_state_dict` completes a full state dict with the model's own tensors before it loads it.
-Keys that the file lacks are no error then, with `strict=True` either, and `missing_keys` is empty: a part of the model
-keeps the values that it was built with. Unexpected keys still raise.
+Missing keys are then no error, even with `strict=True`, and `missing_keys` is empty: a part of the model keeps its
+initial values. Unexpected keys still raise.
 
-With `broadcast_from_rank0=True` missing keys raise. The other ranks' dicts are ignored then, so only rank 0 needs one.
-That is a hint, since nothing is wrong with a file that has all keys.""",
+With `broadcast_from_rank0=True` missing keys raise. The dicts of the other ranks are ignored, so only rank 0 needs one.
+This is a hint, because a file with all keys loads correctly.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

@@ -33,10 +33,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         spans = any(r < Version("2.7") for r in releases) and any(r >= _WITH for r in releases)
         if spans and any(templates):
             message = (
-                f"AdamW's groups in files of torch 2.4 to {_WITHOUT} lack `{_ADDED_KEY}`: loading such a file raises "
-                f"on torch {_WITH}"
+                f"files of torch 2.4 to {_WITHOUT} have no `{_ADDED_KEY}` in AdamW's parameter groups: loading one "
+                f"raises on torch {_WITH}"
             )
-            way = "pass `planner=DefaultLoadPlanner(allow_partial_load=True)` for them, which lets missing keys pass"
+            way = "pass `planner=DefaultLoadPlanner(allow_partial_load=True)`, which ignores missing keys"
             yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
@@ -66,13 +66,13 @@ RULE = Rule(
     RuleCard(
         code="FSDP715",
         name="optimizer-file-of-older-torch",
-        summary="`dcp.load` of AdamW's state that cannot read files of torch 2.4 to 2.6",
+        summary="`dcp.load` of AdamW's state, which cannot read files of torch 2.4 to 2.6",
         explanation=f"""\
-`dcp.load` asks the file for every key of the dict that it fills. AdamW's parameter groups have `{_ADDED_KEY}` in newer
-releases (seen on 2.9 and 2.13) and not in files that torch 2.4 to 2.6 wrote: "Missing key in checkpoint state_dict".
+`dcp.load` needs every key of the dict that it fills. AdamW's parameter groups have `{_ADDED_KEY}` in newer releases
+(seen on 2.9 and 2.13), but not in files that torch 2.4 to 2.6 wrote: "Missing key in checkpoint state_dict".
 
-`DefaultLoadPlanner(allow_partial_load=True)` (torch 2.4) reads them; it lets any other missing key pass too. A hint,
-and only where both kinds of releases are supported.""",
+`DefaultLoadPlanner(allow_partial_load=True)` (since torch 2.4) reads these files, but ignores any other missing key,
+too. This is a hint, and only given if both kinds of releases are supported.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_IMPORT + _LOAD + ")\n", torch=">=2.4"),),

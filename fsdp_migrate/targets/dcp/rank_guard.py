@@ -40,12 +40,10 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         guard = _guard(facts, new)
         if guard is None:
             continue
-        message = (
-            f"`{new.function}` takes all ranks, and only some get here ({guard}): it waits for the others for ever"
-        )
-        way = "call it on every rank, and keep only what one rank does with the result under the test"
+        message = f"`{new.function}` needs all ranks, but only some reach it ({guard}): they wait for the others"
+        way = "call it on every rank; only what one rank does with the result belongs under the test"
         if new.function in _STORING:
-            way = "call it on every rank, or pass `no_dist=True` (torch 2.7) where one process is to do it alone"
+            way = "call it on every rank, or pass `no_dist=True` (torch 2.7) if one process does it alone"
         yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
@@ -75,18 +73,18 @@ def _guard(facts: ModuleFacts, new: NewCall) -> str | None:
             other = parent.orelse if child in parent.body else parent.body
             rest = _behind(parents, parent) if _leaves(parent.body) else ()
             if not _has_counterpart(facts, new, (*other, *rest)):
-                return f"line {parent.lineno}: `{ast.unparse(parent.test)}`"
+                return f"under `if {ast.unparse(parent.test)}` in line {parent.lineno}"
             return None
         if isinstance(child, ast.stmt):
             for before in _before(parent, child):
                 leaves = isinstance(before, ast.If) and not before.orelse and _leaves(before.body)
                 if leaves and isinstance(before, ast.If) and _tells(facts, before.test):
                     if not _has_counterpart(facts, new, before.body):
-                        return f"line {before.lineno}: `{ast.unparse(before.test)}` leaves"
+                        return f"after `if {ast.unparse(before.test)}` in line {before.lineno}"
                     return None
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             only = (one for one in parent.decorator_list if _last_name(one) in _ONLY_ONE)
-            return next((f"line {one.lineno}: `@{ast.unparse(one)}`" for one in only), None)
+            return next((f"under `@{ast.unparse(one)}` in line {one.lineno}" for one in only), None)
         if isinstance(parent, (ast.Lambda, ast.ClassDef)):
             return None
         child = parent
@@ -178,15 +176,15 @@ RULE = Rule(
     RuleCard(
         code="FSDP713",
         name="checkpoint-on-some-ranks",
-        summary="a checkpoint function that takes all ranks, under a test of the rank",
+        summary="a checkpoint function that needs all ranks, under a test of the rank",
         explanation="""\
-`dcp.save`, `dcp.load` and `dcp.async_save` plan together. `get_model_state_dict`, `get_optimizer_state_dict` and
-`get_state_dict` with `full_state_dict=True` gather a sharded model, and `set_*_state_dict` with
-`broadcast_from_rank0=True` broadcasts, whatever the model is. Under `if rank == 0` the one rank that makes the call
-waits for the others until the group's timeout, or takes their next collective for its own.
+`dcp.save`, `dcp.load` and `dcp.async_save` communicate with all ranks. `get_model_state_dict`,
+`get_optimizer_state_dict` and `get_state_dict` with `full_state_dict=True` gather a sharded model. `set_*_state_dict`
+with `broadcast_from_rank0=True` broadcasts, whether or not the model is sharded. Under `if rank == 0` the rank that
+makes the call waits for the others until the group's timeout, or is paired with their next collective.
 
-Make the call on every rank and put the write under the test. Where one process is meant to read or write alone, tell
-`dcp` so: `no_dist=True` (torch 2.7; torch 2.2 had it too, between them there is none).""",
+Make the call on every rank, and put only the write under the test. If one process reads or writes alone, pass
+`no_dist=True` to `dcp` (torch 2.2 and since 2.7; the releases between do not have it).""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -31,8 +31,11 @@ def check_local(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         root = _root(reduced)
         if root is not None and _is_parameter(facts, root) and not _is_whole(reduced):
-            message = f"`{ast.unparse(call)}` is this rank's part only: a sharded tensor's `{reduction}` is not reduced"
-            way = "reduce it over the ranks first: `.full_tensor()` in front of `.item()`"
+            message = (
+                f"`{ast.unparse(call)}` is the number of this rank alone: `{reduction}` of a DTensor is not reduced "
+                "over the ranks"
+            )
+            way = "call `.full_tensor()` on the result first, on every rank: it reduces over the ranks"
             yield finding(facts, card, call, facts.statement(call), message, manual(way))
 
 
@@ -91,7 +94,7 @@ def check_sync(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         return
     for call in calls:
         if facts.reached(call):
-            message = f"`{_SYNC}(False)` is never undone: `grad` stays None, and `step()` moves nothing"
+            message = f"`{_SYNC}(False)` is never undone: `grad` stays None, and `step()` changes nothing"
             way = f"call `{_SYNC}(True)` before the backward pass of the last micro-batch"
             yield finding(facts, card, call, facts.statement(call), message, manual(way))
 
@@ -117,13 +120,13 @@ LOCAL = Rule(
     RuleCard(
         code="FSDP905",
         name="local-reduction-of-sharded-tensor",
-        summary="a number that is read off a reduction of one sharded parameter or gradient",
+        summary="a number read from a reduction of one sharded parameter or gradient",
         explanation="""\
-Parameters and gradients of a model under `fully_shard` are DTensors. `norm()`, `sum()` and their like give a DTensor
-whose parts are still to be added up, and `.item()` or `float()` reads this rank's part: every rank has another number,
-and none is right. `.full_tensor()` adds them up; all ranks have to call it.
+Parameters and gradients of a model under `fully_shard` are DTensors. `norm()`, `sum()` and other reductions of one
+give a DTensor that is not yet reduced over the ranks. `.item()` and `float()` read the part of this rank: every rank
+gets another number, and none is right. `.full_tensor()` reduces it; all ranks have to call it.
 
-The result of `torch.nn.utils.clip_grad_norm_` is right, and left alone.""",
+The result of `torch.nn.utils.clip_grad_norm_` is right, and not reported.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

@@ -42,7 +42,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         is_new = any(release >= Version(_CHANGED) for release in facts.gates.alive(call))
         message = (
             f"without `reduce_dtype` gradients are reduced in `{ast.unparse(dtype)}` up to torch 2.14, "
-            f"and in their parameter's own dtype since {_CHANGED}"
+            f"and in the dtype of their parameter since {_CHANGED}"
         )
         severity = Severity.CHANGES if is_new else Severity.HINT
         yield finding(facts, card, call, facts.statement(call), message, _verdict(facts, call, dtype), severity)
@@ -50,7 +50,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def _verdict(facts: ModuleFacts, call: ast.Call, dtype: ast.expr) -> Verdict:
     if not pure(dtype):
-        return manual(f"bind `{ast.unparse(dtype)}` to a name, and pass it as `reduce_dtype=` too")
+        return manual(f"assign `{ast.unparse(dtype)}` to a variable, and pass that as `reduce_dtype=`, too")
     kept = [
         Argument(one.arg if isinstance(one, ast.keyword) else None, index)
         for index, one in enumerate(ordered_arguments(call))
@@ -61,10 +61,10 @@ def _verdict(facts: ModuleFacts, call: ast.Call, dtype: ast.expr) -> Verdict:
         return Verdict(Fix((RewriteCall(facts.source.span(call), None, arguments),)))
     only_new = all(release >= Version(_CHANGED) for release in facts.gates.alive(call))
     if only_new:
-        return manual("say which is meant: `reduce_dtype=torch.float32`, or the dtype of the parameters as before 2.15")
+        return manual(f"pass `reduce_dtype=`: `torch.float32`, or `{ast.unparse(dtype)}` as before torch {_CHANGED}")
     return Verdict(
         Fix((RewriteCall(facts.source.span(call), None, arguments),)),
-        unsafe=f"on torch {_CHANGED} gradients are then reduced as on the releases before",
+        unsafe=f"on torch {_CHANGED} gradients are then reduced as on older releases",
     )
 
 
@@ -76,12 +76,13 @@ RULE = Rule(
         name="reduce-dtype-not-given",
         summary="`MixedPrecisionPolicy` with `param_dtype` and without `reduce_dtype`",
         explanation="""\
-Up to torch 2.14 FSDP2 reduces gradients in `param_dtype` where the policy has no `reduce_dtype`. Since torch 2.15 it
-reduces them in the dtype of the parameter's gradient, which is float32 for float32 parameters: other values, and twice
+Up to torch 2.14 FSDP2 reduces gradients in `param_dtype` if the policy has no `reduce_dtype`. Since torch 2.15 it
+reduces them in the dtype of the parameter's gradient. For float32 parameters that is float32: other values, and twice
 the traffic of bfloat16.
 
-The fix writes down what the releases up to 2.14 do. It is unsafe where torch 2.15 is supported, whose own choice is
-another, and there is none where only 2.15 and later are: nobody sees then which of the two is meant.""",
+The fix writes what the releases up to 2.14 do. It is unsafe if torch 2.15 is supported, because it changes what that
+release does. If only torch 2.15 and newer are supported, the finding is manual: the code does not show which dtype is
+meant.""",
         applicability="safe, unsafe or manual",
         severity=Severity.CHANGES,
         flags=(

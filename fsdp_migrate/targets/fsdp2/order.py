@@ -38,9 +38,9 @@ def check_optimizer(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             if not _is_renewed(facts, optimizer, built, shard) and not _is_rebound(facts, shard, built):
                 message = (
                     f"`{optimizer}` holds the parameters that `{model}` had before `fully_shard` "
-                    f"(line {shard.lineno}): it moves none of the new ones, without an error"
+                    f"(line {shard.lineno}): its steps change nothing, without an error"
                 )
-                way = "build the optimizer below `fully_shard`"
+                way = "create the optimizer after `fully_shard`"
                 yield finding(facts, card, built, facts.statement(built), message, manual(way))
                 break
 
@@ -120,10 +120,10 @@ def check_meta(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         run = _first_run(facts, model, empty)
         if run is not None and not _may_be_filled(facts, model, empty, run):
             message = (
-                f"`to_empty` leaves what the memory held, and nothing initialises or loads `{text}` "
-                f"before it runs in line {run.lineno}"
+                f"`to_empty` sets no values, and nothing initialises or loads `{text}` before it runs in line "
+                f"{run.lineno}"
             )
-            way = "initialise it (parameters and buffers) or load a state dict behind `to_empty`"
+            way = "initialise parameters and buffers, or load a state dict, after `to_empty`"
             yield finding(facts, card, empty, facts.statement(empty), message, manual(way))
 
 
@@ -177,13 +177,13 @@ OPTIMIZER = Rule(
     RuleCard(
         code="FSDP901",
         name="optimizer-before-fully-shard",
-        summary="an optimizer that is built before `fully_shard` replaces the parameters which it holds",
+        summary="an optimizer that is created before `fully_shard` replaces its parameters",
         explanation="""\
-`fully_shard` puts new parameters (DTensors) into the module. An optimizer that was built before holds the old ones: its
-`step()` moves nothing and its `zero_grad()` clears nothing, so gradients pile up while the loss stays as it is. There
+`fully_shard` replaces the parameters of the module by DTensors. An optimizer that was created before holds the old
+ones: `step()` changes nothing and `zero_grad()` clears nothing. Gradients add up, the loss does not change, and there
 is no error (seen on torch 2.13).
 
-FSDP1 with `use_orig_params=True` forgave this order; FSDP2 never does.""",
+FSDP1 with `use_orig_params=True` accepts this order; FSDP2 does not.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(Example(before=_IMPORT + _BUILD + "fully_shard(model)\n" + _TRAIN, torch=">=2.6"),),
@@ -198,7 +198,7 @@ META = Rule(
     RuleCard(
         code="FSDP902",
         name="meta-model-never-initialised",
-        summary="a sharded model from the meta device that runs behind `to_empty` without any initialisation",
+        summary="a sharded model from the meta device that runs after `to_empty` without initialisation",
         explanation="""\
 `to_empty` gives a model from the meta device memory and no values. Whatever that memory held is trained on, buffers
 such as rotary tables included, and there is no error. Initialise the modules (`reset_parameters`, the model's own

@@ -82,14 +82,14 @@ def test_loads_broadcast_from_rank_0_where_the_check_for_missing_keys_needs_it(
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("StateDictType.LOCAL_STATE_DICT", "no successor"),
-        ("path", "decided at run time"),
+        ("StateDictType.LOCAL_STATE_DICT", "the new functions have no"),
+        ("path", "chosen at run time"),
         (f"{FULL}, FullStateDictConfig(offload_to_cpu=True)", "CPU of every rank"),
         (f"{FULL}, FullStateDictConfig(rank0_only=True)", "device of rank 0"),
         (f"{FULL}, FullStateDictConfig(rank0_only=rank)", "`rank` in"),
-        (f"{FULL}, path.config", "decided elsewhere"),
-        (f"{FULL}, ShardedStateDictConfig()", "takes exactly `FullStateDictConfig`"),
-        ("*path", "write its arguments out"),
+        (f"{FULL}, path.config", "fields of `path.config` are not visible"),
+        (f"{FULL}, ShardedStateDictConfig()", "needs `FullStateDictConfig`"),
+        ("*path", "write out the arguments"),
     ],
 )
 def test_types_and_configs_without_a_successor_stay(setting: str, reason: str) -> None:
@@ -106,16 +106,16 @@ def test_types_and_configs_without_a_successor_stay(setting: str, reason: str) -
         ("trainer.save_model()", "may ask a model"),
         ("state = model.state_dict(prefix='x')", "has arguments"),
         ("model.load_state_dict(path, assign=True)", "`assign=`"),
-        ("state = FSDP.optim_state_dict(model, optimizer, group=path)", "for the group"),
-        ("state = FSDP.optim_state_dict(model, optimizer, path)", "is not what the optimizer holds"),
-        ("state = model.state_dict(), optimizer.state_dict()", "by number"),
-        ("state = FSDP.optim_state_dict_to_load(model, optimizer, path)\npath.send(state)", "goes elsewhere"),
-        ("torch.save(path, rank)", "nothing under the type"),
-        ("state = [model]\nmodel.state_dict()", "handed on"),
+        ("state = FSDP.optim_state_dict(model, optimizer, group=path)", "gets the group"),
+        ("state = FSDP.optim_state_dict(model, optimizer, path)", "is not the optimizer's own state dict"),
+        ("state = model.state_dict(), optimizer.state_dict()", "parameter numbers"),
+        ("state = FSDP.optim_state_dict_to_load(model, optimizer, path)\npath.send(state)", "is not the only use"),
+        ("torch.save(path, rank)", "no visible code"),
+        ("state = [model]\nmodel.state_dict()", "passed on"),
         ("model = path\nmodel.state_dict()", "another model"),
-        ("yield model.state_dict()", "others run"),
+        ("yield model.state_dict()", "other code runs"),
         ("state = model._orig_mod.state_dict()", "compiled"),
-        ("state = (lambda: model.state_dict())()", "defined under the type"),
+        ("state = (lambda: model.state_dict())()", "defined in the block"),
         ("with FSDP.state_dict_type(path, StateDictType.FULL_STATE_DICT):\n    model.state_dict()", "another type"),
     ],
 )
@@ -173,13 +173,13 @@ def f(model, rank):
         return model.state_dict()
 """
     )
-    assert "only rank 0 gets here" in (only(text).reason or "")
+    assert "only rank 0 reaches" in (only(text).reason or "")
 
 
 def test_no_strict_load_of_a_full_dict_is_safe() -> None:
     finding = only(block(FULL, "model.load_state_dict(path, strict=False)"))
     assert finding.applicability is Applicability.UNSAFE
-    assert "no longer listed" in (finding.reason or "")
+    assert "missing keys are no longer returned" in (finding.reason or "")
     assert only(block(SHARDED, "model.load_state_dict(path, strict=False)")).applicability is Applicability.SAFE
 
 
@@ -346,9 +346,9 @@ def test_a_call_may_be_an_argument_of_another() -> None:
 
 def test_a_context_that_a_function_makes_for_others_stays_and_the_message_names_it() -> None:
     managed = block(SHARDED, "yield", before="").replace("def f(", "@contextlib.contextmanager\ndef f(")
-    assert "`f` sets the type for whoever enters it" in (only(managed).reason or "")
+    assert "`f` sets the type for its callers" in (only(managed).reason or "")
     returned = IMPORTS + f"def f(model):\n    return FSDP.state_dict_type(model, {FULL})\n"
-    assert "`f` gives the context to its callers" in (only(returned).reason or "")
+    assert "`f` returns the context to its callers" in (only(returned).reason or "")
 
 
 def test_a_type_that_is_set_for_good_in_an_init_stays() -> None:
@@ -364,7 +364,7 @@ class Trainer:
         return self.model.state_dict()
 """
     )
-    assert "`save` may read it too" in (only(text).reason or "")
+    assert "`save` may use it, too" in (only(text).reason or "")
 
 
 @pytest.mark.parametrize(

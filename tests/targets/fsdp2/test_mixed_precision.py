@@ -31,8 +31,8 @@ def test_a_change_is_told_where_torch_2_15_is_supported_and_a_hint_elsewhere() -
 
 
 def test_nobody_sees_what_is_meant_on_torch_2_15_alone_or_of_a_call() -> None:
-    check_manual(IMPORT + "MixedPrecisionPolicy(param_dtype=d)\n", "FSDP907", "say which is meant", torch=">=2.15")
-    check_manual(IMPORT + "MixedPrecisionPolicy(param_dtype=get())\n", "FSDP907", "bind", torch=">=2.6")
+    check_manual(IMPORT + "MixedPrecisionPolicy(param_dtype=d)\n", "FSDP907", "pass `reduce_dtype=`", torch=">=2.15")
+    check_manual(IMPORT + "MixedPrecisionPolicy(param_dtype=get())\n", "FSDP907", "assign", torch=">=2.6")
 
 
 @pytest.mark.parametrize(

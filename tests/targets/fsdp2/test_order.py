@@ -23,7 +23,7 @@ SHARD = "for layer in model.layers:\n    fully_shard(layer)\nfully_shard(model)\
     ],
 )
 def test_an_optimizer_from_before_is_found(text: str) -> None:
-    check_manual(IMPORT + text, "FSDP901", "below `fully_shard`", torch=">=2.6")
+    check_manual(IMPORT + text, "FSDP901", "after `fully_shard`", torch=">=2.6")
 
 
 @pytest.mark.parametrize(
