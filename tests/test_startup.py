@@ -13,8 +13,8 @@ OWN = {
     *(
         f"fsdp_migrate.{name}"
         for name in """
-        _version commands commands.checkpoint commands.cli commands.options commands.verify findings lint planning
-        planning.planner planning.parts report report.output
+        _version commands commands.checkpoint commands.cli commands.model_plan commands.options commands.verify
+        findings lint planning planning.planner planning.parts report report.output
         report.plain report.text rules rules.entry rules.index runner runner.gathering screen source torch_api
         workspace workspace.disk workspace.filesystem workspace.gitignore workspace.project_files workspace.reading
         workspace.settings workspace.settings.configuration workspace.settings.nearest workspace.settings.settings

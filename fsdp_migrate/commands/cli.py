@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from fsdp_migrate import runner
 from fsdp_migrate._version import __version__
 from fsdp_migrate.commands.checkpoint import checkpoint
+from fsdp_migrate.commands.model_plan import plan
 from fsdp_migrate.commands.options import (
     CONFIG_FILE,
     SELECT,
@@ -403,3 +404,4 @@ def api(name: str, torch: TorchRange | None, output_format: str) -> None:
 
 cli.add_command(verify)
 cli.add_command(checkpoint)
+cli.add_command(plan)

@@ -57,6 +57,17 @@ def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item
     return items
 
 
+def _asked_for(workspace: Workspace) -> Target | None:
+    """The target that the settings of a file name, where it takes more than rules for single files."""
+    configuration = workspace.configuration
+    configuration.check(workspace.files)
+    if "fsdp2" not in configuration.targets:
+        return None
+    from fsdp_migrate.targets.fsdp2.target import ToFsdp2
+
+    return ToFsdp2()
+
+
 # What a process says of a file, and its new text, None where that is the old one.
 _Seen = tuple[RewriteResult, "bytes | None"]
 
@@ -82,7 +93,7 @@ class Planner:
         self.rewriting = rewriting
         self.effort = effort
         self.follow = follow
-        self.target = target
+        self.target = target or _asked_for(workspace)
         self.files = workspace.files if files is None else files
         self._clean: dict[str, Settings] = {}
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}

@@ -78,13 +78,13 @@ def lint_summary(plan: Plan) -> list[str]:
     if tally.findings:
         among = {finding.path for finding in plan.findings if finding.severity is not Severity.HINT}
         where = _of_files(len(among), plan.files_checked)
-        head = f"Found {_count(tally.findings, 'finding')} in {where}: {_by_kind(plan)}"
+        head = f"Found {counted(tally.findings, 'finding')} in {where}: {_by_kind(plan)}"
     elif any(map(plan.fails, plan.findings)):
         where = _of_files(len({finding.path for finding in plan.findings}), plan.files_checked)
-        return [_sentence(f"Found {_count(tally.hints, 'hint')} in {where}", plan, hints=False), *notes(plan)]
+        return [_sentence(f"Found {counted(tally.hints, 'hint')} in {where}", plan, hints=False), *notes(plan)]
     else:
         what = "No new findings" if any(known.findings for known in plan.known) else "No findings"
-        head = f"{what} in {_count(plan.files_checked, 'file')}"
+        head = f"{what} in {counted(plan.files_checked, 'file')}"
     lines = [_sentence(head, plan)]
     if tally.safe or tally.unsafe:
         lines.append(_advice(plan))
@@ -97,12 +97,12 @@ def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
         return ["No Python files to rewrite."]
     if plan.fixed or plan.changed:
         verb = "Fixed" if done else "Would fix"
-        head = f"{verb} {_count(len(plan.fixed), 'finding')} in {_of_files(len(plan.changed), plan.files_checked)}"
+        head = f"{verb} {counted(len(plan.fixed), 'finding')} in {_of_files(len(plan.changed), plan.files_checked)}"
     else:
-        head = f"Nothing to rewrite in {_count(plan.files_checked, 'file')}"
+        head = f"Nothing to rewrite in {counted(plan.files_checked, 'file')}"
     tally = plan.tally
     if tally.findings:
-        head += f"; {_count(tally.findings, 'finding')} left: {_by_kind(plan)}"
+        head += f"; {counted(tally.findings, 'finding')} left: {_by_kind(plan)}"
     lines = [_sentence(head, plan)]
     if tally.unsafe:
         lines.append(f"{_unsafe_advice(tally.unsafe)} more.")
@@ -111,20 +111,20 @@ def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
 
 def suppressed_line(findings: int, files: int) -> str:
     """What `--add-noqa` did."""
-    return f"Suppressed {_count(findings, 'finding')} in {_count(files, 'file')}."
+    return f"Suppressed {counted(findings, 'finding')} in {counted(files, 'file')}."
 
 
 def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
     """What a run that was interrupted wrote, a file a line, and that this is all."""
     if not written:
         return ["Interrupted: no file was written."]
-    told = f"Interrupted: {len(written)} of {_count(files, 'file')} written, each as a whole"
+    told = f"Interrupted: {len(written)} of {counted(files, 'file')} written, each as a whole"
     return [*(f"written: {path}" for path in written), f"{told}; the others did not change. Run again for the rest."]
 
 
 def baseline_summary(plan: Plan) -> list[str]:
     """The closing line of a run that wrote a baseline."""
-    head = "; ".join(f"Wrote {known.path} with {_count(known.findings, 'finding')}" for known in plan.known)
+    head = "; ".join(f"Wrote {known.path} with {counted(known.findings, 'finding')}" for known in plan.known)
     return [_sentence(head, replace(plan, known=(), without_hints=False))]
 
 
@@ -138,7 +138,7 @@ def _few(lines: list[str], lister: str) -> list[str]:
     """At most `MOST_NOTES` lines that say the same of projects."""
     if len(lines) <= MOST_NOTES:
         return lines
-    more = _count(len(lines) - MOST_NOTES + 1, "project")
+    more = counted(len(lines) - MOST_NOTES + 1, "project")
     return [*lines[: MOST_NOTES - 1], f"{more} more have the same reason; {lister} lists them."]
 
 
@@ -184,18 +184,19 @@ def _sentence(head: str, plan: Plan, *, hints: bool = True) -> str:
     if plan.suppressed:
         parts.append(f"{plan.suppressed} suppressed by comments")
     if hints and plan.tally.hints:
-        parts.append(_count(plan.tally.hints, "hint"))
+        parts.append(counted(plan.tally.hints, "hint"))
     if plan.without_hints:
         parts.append("hints were not looked for (--hints)")
     failed = len({failure.path for failure in plan.failures})
     if failed:
-        parts.append(f"{_count(failed, 'file')} failed")
+        parts.append(f"{counted(failed, 'file')} failed")
     return "; ".join(parts) + "."
 
 
 def _of_files(some: int, every: int) -> str:
-    return f"{some} of {_count(every, 'file')}"
+    return f"{some} of {counted(every, 'file')}"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 file", "2 files"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

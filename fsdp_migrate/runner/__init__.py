@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.across import Target
     from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
+    from fsdp_migrate.targets.fsdp2.target import Model
 
 
 def lint(
@@ -159,6 +160,16 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
                 failures.append(Failure(file.shown, str(error)))
     after = lint(discovery._replace(failures=(*discovery.failures, *failures)), configuration, follow=follow)
     return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
+
+
+def models(
+    discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed
+) -> tuple[list[Model], tuple[Failure, ...]]:
+    """The models of FSDP1 with what becomes of them, and the files that could not be looked at."""
+    from fsdp_migrate.targets.fsdp2 import target
+
+    found = follow(target.models(Workspace(discovery, configuration)), "Following", 0)
+    return list(found), discovery.failures
 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Plan:

@@ -30,14 +30,15 @@ def plan(
     unsafe_fixes: bool | None = None,
     hints: bool | None = None,
     overlay: Mapping[Path, str | bytes] | None = None,
-    target: Target | None = None,
+    target: Target | str | None = None,
 ) -> Plan:
     """What `rewrite` would do to files and folders, and what it would leave; nothing is written.
 
     The settings are those of the command line: what is not given comes from the configuration files of the project.
-    `overlay` has texts that count instead of those on the disk, such as what an editor has not saved. The plan has the
-    findings that would be `fixed` (positions in the texts as they are), the `findings` that are left (positions in the
-    new texts), the `transactions` that solve them, the new texts in `changes`, and `failures`.
+    `target` is the name of a target, as on the command line, or one of your own. `overlay` has texts that count instead
+    of those on the disk, such as what an editor has not saved. The plan has the findings that would be `fixed`
+    (positions in the texts as they are), the `findings` that are left (positions in the new texts), the `transactions`
+    that solve them, the new texts in `changes`, and `failures`.
 
     Raises:
         RangeError: `torch` is not a range of known releases.
@@ -55,13 +56,15 @@ def plan(
         ignore=selectors(ignore, known) or None,
         unsafe_fixes=unsafe_fixes,
         hints=hints,
+        target=target if isinstance(target, str) else None,
     )
     configuration = Configuration(options)
     named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     discovery = filesystem.discover([os.fspath(path) for path in named], configuration.choice)
     configuration.check(discovery.files)
     texts = {os.path.abspath(path): _bytes(text) for path, text in (overlay or {}).items()}
-    return runner.planned(Workspace(discovery, configuration, texts), target=target)
+    across = None if isinstance(target, str) else target
+    return runner.planned(Workspace(discovery, configuration, texts), target=across)
 
 
 def _bytes(text: str | bytes) -> bytes:

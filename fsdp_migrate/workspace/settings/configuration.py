@@ -41,6 +41,11 @@ class Configuration:
         self._choices: dict[str | None, Choice | None] = {}
         self._exemptions: dict[str, list[Exemption]] = {}
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """What the files that were asked about so far are to move to."""
+        return frozenset(one.target for one in self._settings.values() if one.target is not None)
+
     def check(self, files: Iterable[SourceFile]) -> None:
         """Find the configuration of every file, so that a fault is known before anything is done.
 

@@ -72,9 +72,7 @@ def test_what_callers_pass_for_a_rank_decides() -> None:
 
 def test_a_test_of_the_rank_in_a_group_is_named() -> None:
     finding = only(block(RANK_0, SAVE, "if mpu.get_data_parallel_rank() == 0:\n    torch.save(state, path)"))
-    assert "under `mpu.get_data_parallel_rank() == 0`, which is true on one rank" in (
-        finding.reason or ""
-    )
+    assert "under `mpu.get_data_parallel_rank() == 0`, which is true on one rank" in (finding.reason or "")
 
 
 def test_a_dict_that_is_returned_is_followed_to_every_caller() -> None:

@@ -1,0 +1,97 @@
+"""The plan for the target `fsdp2`, as text and as JSON with the same content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fsdp_migrate._version import __version__
+from fsdp_migrate.report import plain
+from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Step, status, steps
+from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
+
+if TYPE_CHECKING:
+    from fsdp_migrate.workspace.filesystem import Failure
+
+SCHEMA_VERSION = 1
+_STATES = (CLOSED, DECLARED, OPEN)
+
+
+def lines(models: Sequence[Model]) -> Iterator[str]:
+    """The plan for people."""
+    for model in models:
+        yield from _of_model(model)
+        yield ""
+    yield summary(models)
+
+
+def summary(models: Sequence[Model]) -> str:
+    """How many models there are of each state."""
+    if not models:
+        return "no model of FSDP1"
+    states = [status(model) for model in models]
+    counted = [f"{states.count(state)} {state}" for state in _STATES if state in states]
+    return f"{plain.counted(len(models), 'model')} of FSDP1: {', '.join(counted)}"
+
+
+def _of_model(model: Model) -> Iterator[str]:
+    first, *more = [model.place(one.facts, one.call) for one in model.closure.constructions]
+    files = {place.path for place in model.places}
+    built = f"built at {_places((first, *more))}"
+    size = f"{plain.counted(len(model.places), 'place')} in {plain.counted(len(files), 'file')}"
+    yield f"{model.name} ({built}), {size}: {status(model)}"
+    for number, step in enumerate(steps(model), 1):
+        yield from _of_step(number, step)
+
+
+def _of_step(number: int, step: Step) -> Iterator[str]:
+    places = f"  {_places(step.places)}" if step.places else ""
+    yield f"  {number}. {step.title} [{step.by}]{places}"
+    yield f"     {step.text}"
+    if step.command is not None:
+        yield f"     $ {step.command}"
+
+
+def _places(places: Sequence[Place]) -> str:
+    """Places by file: `train.py:3,7 save.py:2`."""
+    by_file: dict[str, list[int]] = {}
+    for place in places:
+        by_file.setdefault(place.path, []).append(place.line)
+    return " ".join(f"{path}:{','.join(map(str, numbers))}" for path, numbers in by_file.items())
+
+
+def document(models: Sequence[Model], failures: Sequence[Failure]) -> str:
+    """The plan for programs."""
+    whole: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+        "target": NAME,
+        "summary": summary(models),
+        "models": [_model(model) for model in models],
+        "errors": [{"path": one.path, "message": one.message} for one in failures],
+    }
+    return json.dumps(whole, indent=2)
+
+
+def _model(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "status": status(model),
+        "built": [_place(model.place(one.facts, one.call)) for one in model.closure.constructions],
+        "places": [_place(place) for place in model.places],
+        "steps": [
+            {
+                "title": step.title,
+                "by": step.by,
+                "text": step.text,
+                "places": [_place(place) for place in step.places],
+                "command": step.command,
+            }
+            for step in steps(model)
+        ],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"path": place.path, "line": place.line}

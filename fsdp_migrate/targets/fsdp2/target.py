@@ -1,0 +1,171 @@
+"""The target `fsdp2`: each model of FSDP1 with all that is done with it, as one transaction."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.rules.card import Verdict, finding, manual
+from fsdp_migrate.source import NOTEBOOK_SUFFIX
+from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
+from fsdp_migrate.targets.fsdp2.construction import convert_construction
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
+from fsdp_migrate.targets.fsdp2.model import RULE
+from fsdp_migrate.targets.fsdp2.uses import convert_use
+from fsdp_migrate.transactions import Transaction
+from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable
+
+if TYPE_CHECKING:
+    from fsdp_migrate.workspace.settings import Settings
+    from fsdp_migrate.workspace.workspace import Workspace
+
+NAME = "fsdp2"
+# Findings that converted code may have: about the new state-dict functions, with what FSDP1's code had the same way.
+_BRINGS = frozenset({"FSDP710", "FSDP711", "FSDP712", "FSDP713", "FSDP714", "FSDP715"})
+_ESCAPE_STEP = "keep the model where it can be followed, or convert this part by hand"
+
+
+class Place(NamedTuple):
+    """A place as people read it: a file and a line."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+class Model(NamedTuple):
+    """Models of FSDP1 that are converted together: all that is done with them, and what becomes of it."""
+
+    closure: Closure
+    conversion: Conversion
+    shown: Mapping[str, str]
+
+    @property
+    def facts(self) -> ModuleFacts:
+        """The module of the first construction."""
+        return self.closure.constructions[0].facts
+
+    @property
+    def name(self) -> str:
+        """What the program calls the model."""
+        call = self.closure.constructions[0].call
+        parent = self.facts.structure.parents.get(call)
+        target = parent.targets[0] if isinstance(parent, ast.Assign) else getattr(parent, "target", None)
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            return ast.unparse(target)
+        return ast.unparse(call.args[0]) if call.args and isinstance(call.args[0], ast.Name) else "model"
+
+    def place(self, facts: ModuleFacts, node: ast.AST) -> Place:
+        """Where a node stands."""
+        source = facts.source
+        return Place(self.path(facts.path), source.location(source.span(node).start).line)
+
+    def path(self, path: str) -> str:
+        """How findings name a file."""
+        return self.shown.get(path) or printable(os.path.relpath(path))
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the models are built and something is done with them."""
+        built = {self.place(one.facts, one.call) for one in self.closure.constructions}
+        used = {self.place(one.facts, one.node) for one in self.closure.references}
+        return tuple(sorted(built | used))
+
+    def transaction(self) -> Transaction:
+        """The finding, and the edits where nothing stops them."""
+        conversion = self.conversion
+        if conversion.walls:
+            return Transaction(self._finding(self._stopped()), {})
+        whats = dict.fromkeys(one.what for one in conversion.differences)
+        fixes = {
+            self.path(path): Fix(
+                tuple(edits),
+                tuple(conversion.removed.get(path, ())),
+                comments=tuple(conversion.comments.get(path, ())),
+            )
+            for path, edits in conversion.edits.items()
+        }
+        own = fixes[self.path(self.facts.path)]
+        found = self._finding(Verdict(own, unsafe="; ".join(whats) or None))
+        return Transaction(found, fixes, brings=_BRINGS)
+
+    def _stopped(self) -> Verdict:
+        wall, *more = self.conversion.walls
+        others = f"; {len(more)} more: `fsdp-migrate plan --target {NAME}` lists them" if more else ""
+        return manual(f"{wall.reason} ({self.place(wall.facts, wall.node)}): {wall.step}{others}")
+
+    def _finding(self, verdict: Verdict) -> Finding:
+        construction = self.closure.constructions[0]
+        facts, call = construction.facts, construction.call
+        count = len({place.path for place in self.places})
+        where = f"{len(self.places)} {'place' if len(self.places) == 1 else 'places'}"
+        where += f" in {count} files" if count > 1 else ""
+        message = f"`{self.name}` is a model of FSDP1, which PyTorch's documentation calls deprecated ({where})"
+        found = finding(facts, RULE.card, call, facts.statement(call), message, verdict)
+        return replace(found, path=self.path(found.path))
+
+
+class ToFsdp2:
+    """Models from FSDP1 to `fully_shard`."""
+
+    name = NAME
+
+    def transactions(self, workspace: Workspace) -> Iterator[Transaction]:
+        """One for each model; one that something stops has no fixes."""
+        for model in models(workspace):
+            yield model.transaction()
+
+
+def models(workspace: Workspace) -> Iterator[Model]:
+    """The models of FSDP1 in the files that the target is asked for."""
+    shown = {os.path.abspath(file.path): file.shown for file in workspace.files}
+    options: dict[str, Options] = {}
+    modules: list[ModuleFacts] = []
+    unreadable: list[str] = []
+    with workspace.modules.pinned():
+        for file, settings in _asked_for(workspace):
+            facts = workspace.modules.facts(os.path.abspath(file.path), settings.torch)
+            if facts is None:
+                unreadable.append(file.shown)
+            else:
+                modules.append(facts)
+                options[facts.path] = _options(settings)
+        for closure in closures(modules, unreadable):
+            yield Model(closure, _converted(closure, options[closure.constructions[0].facts.path]), shown)
+
+
+def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
+    """The modules that may wrap a model and are to be converted."""
+    for file in workspace.files:
+        if file.shown.endswith(NOTEBOOK_SUFFIX):
+            continue
+        try:
+            raw = workspace.read(file)
+        except FileError:
+            continue  # which is told when it is planned
+        if any(word in raw for word in WORDS):
+            settings = workspace.settings(file, used=False)
+            if settings.target == NAME:
+                yield file, settings
+
+
+def _options(settings: Settings) -> Options:
+    return Options(settings.fsdp2_helper, settings.checkpoints == "keep", settings.all_parameters_used)
+
+
+def _converted(closure: Closure, options: Options) -> Conversion:
+    conversion = Conversion()
+    for construction in closure.constructions:
+        convert_construction(conversion, closure, construction, options)
+    for reference in closure.references:
+        convert_use(conversion, closure, reference, options)
+    for escape in closure.escapes:
+        conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)
+    return conversion
