@@ -18,6 +18,7 @@ from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, call
 from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.new_calls import GETTERS, SETTERS, full_names
 from fsdp_migrate.code.state_dicts.settings import InForce, NotUnderstood, Wanted
+from fsdp_migrate.code.state_dicts.sharded_loads import ShardedLoad, sharded_load
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.class_members import is_super
@@ -58,8 +59,8 @@ class StateCall(NamedTuple):
     """One call under a type: what it is called afterwards, and its parts.
 
     `module` is the model or the part of it whose state it is; `state` what is loaded, and `strict` as it is written;
-    `load` the call of `optimizer.load_state_dict` that takes the result of `call`. A call that ignores the type has
-    settings of its `own`.
+    `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads `state` from a
+    folder. A call that ignores the type has settings of its `own`.
     """
 
     function: str
@@ -70,15 +71,21 @@ class StateCall(NamedTuple):
     strict: ast.expr | None = None
     load: ast.Call | None = None
     own: InForce | None = None
+    reading: ShardedLoad | None = None
 
 
 class Reading:
     """The statements under one setting of a type."""
 
     def __init__(
-        self, facts: ModuleFacts, statements: Iterable[ast.stmt], model: ast.expr, only: ast.Call | None = None
+        self,
+        facts: ModuleFacts,
+        statements: Iterable[ast.stmt],
+        model: ast.expr,
+        only: ast.Call | None = None,
+        known: frozenset[ast.AST] = frozenset(),
     ) -> None:
-        """Take the statements apart, or `only` a call in them that ignores the type.
+        """Take the statements apart, or `only` a call in them that ignores the type; `known` are parts to leave out.
 
         Raises:
             NotUnderstood: something among them may use the type in another way.
@@ -89,14 +96,15 @@ class Reading:
         self.nodes = [node for statement in statements for node in performed(statement)]
         self.inside = frozenset(self.nodes)
         self.calls: list[StateCall] = []
-        self._known: set[ast.AST] = set()
+        self._known: set[ast.AST] = set(known)
         if only is not None:
             self._take(only)
             return
         for call in sorted((node for node in self.nodes if isinstance(node, ast.Call)), key=place_of):
             self._take(call)
         for node in self.nodes:
-            self._check(node)
+            if node not in known or self._is_outside_matter(node):
+                self._check(node)
         self.calls.sort(key=lambda one: place_of(one.call))
 
     def _is_model(self, node: ast.AST) -> bool:
@@ -123,6 +131,9 @@ class Reading:
         if found is not None:
             self.calls.append(found)
             self._known.update(one for one in (found.call, found.load) if one is not None)
+            if found.reading is not None:
+                dropped = set(ast.walk(found.reading.dropped))
+                self.calls = [one for one in self.calls if one.call not in dropped]
 
     def _of_model(self, call: ast.Call, owner: ast.expr, name: str) -> StateCall:
         text = ast.unparse(owner)
@@ -182,8 +193,11 @@ class Reading:
                 raise NotUnderstood(
                     "it is not visible whether this call loads the optimizer: write `load_directly=True` or `False`"
                 )
-            return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state)
-        return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state, load=self._loading(call, optimizer))
+            load = None
+        else:
+            load = self._loading(call, optimizer)
+        reading = sharded_load(self.facts, state, model, optimizer)
+        return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state, load=load, reading=reading)
 
     def _of_legacy(self, call: ast.Call, method: Method) -> StateCall | None:
         """One of the methods before torch 2.0, each of which stands for one type and config."""
@@ -320,6 +334,12 @@ class Reading:
     def _is_entered_by_others(self, node: ast.Yield) -> bool:
         decorators = getattr(self.facts.function(node), "decorator_list", ())
         return any(name_of(one) in ("contextmanager", "asynccontextmanager") for one in decorators)
+
+    def _is_outside_matter(self, node: ast.AST) -> bool:
+        """Whether something counts for all that is around it: others run, or the model is another one from there on."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return self._is_stored(node)
+        return isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await))
 
     def _is_stored(self, node: ast.Name | ast.Attribute) -> bool:
         return not isinstance(node.ctx, ast.Load) and ast.unparse(node) == ast.unparse(self.model)

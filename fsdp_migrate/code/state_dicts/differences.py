@@ -12,6 +12,7 @@ from fsdp_migrate.code.state_dicts.compiled import compiled
 from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
+from fsdp_migrate.code.state_dicts.sharded_loads import REASON
 from fsdp_migrate.code.state_dicts.steps import may_precede_first_step
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew
@@ -54,6 +55,8 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> str | None:
         old, row = call
         if row.unsafe is not None:
             reasons.append(row.unsafe)
+        if old.reading is not None:
+            reasons.append(REASON)
         if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
             what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
             reasons.append(f"ranks other than 0 get {what}: {use}")

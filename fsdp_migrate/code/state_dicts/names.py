@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from fsdp_migrate.code.import_texts import CannotSupply, bringing, certainly_ran, free_name, is_alone, origins_of
-from fsdp_migrate.edits import EditImport, Replace
+from fsdp_migrate.edits import EditImport, ImportBehind, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.scopes import Scope
@@ -27,7 +27,7 @@ class Supplied:
         """
         self.facts, self.at, self.receiver = facts, at, receiver
         self.spelling: dict[str, str] = {}
-        self.edits: tuple[EditImport | Replace, ...] = ()
+        self.edits: tuple[EditImport | ImportBehind | Replace, ...] = ()
         self.lines: tuple[str, ...] = ()
         missing = []
         for symbol in sorted(set(symbols)):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.outdent import block_span, line_end, text_before
 from fsdp_migrate.code.state_dicts.calls import Reading, StateCall
+from fsdp_migrate.code.state_dicts.choices import choices
 from fsdp_migrate.code.state_dicts.differences import check_flow, differences, floor_of
 from fsdp_migrate.code.state_dicts.functions import reads_of
 from fsdp_migrate.code.state_dicts.mapping import (
@@ -24,7 +26,8 @@ from fsdp_migrate.code.state_dicts.mapping import (
 )
 from fsdp_migrate.code.state_dicts.names import Supplied
 from fsdp_migrate.code.state_dicts.regions import Region, region_of
-from fsdp_migrate.code.state_dicts.settings import NEVER_SET, InForce, NotUnderstood, in_force
+from fsdp_migrate.code.state_dicts.settings import NEVER_SET, InForce, NotUnderstood, Undecided, in_force
+from fsdp_migrate.code.state_dicts.sharded_loads import LOAD, PACKAGE
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew, written
 from fsdp_migrate.code.unused_imports import removed_use, strings_naming
@@ -41,7 +44,12 @@ class Rewritten(NamedTuple):
 
     verdict: Verdict
     floor: str
-    functions: tuple[str, ...]
+    calls: tuple[StateCall, ...]
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the new functions, in the order of the calls."""
+        return tuple(dict.fromkeys(call.function for call in self.calls))
 
 
 def of_setting(facts: ModuleFacts, setting: TypeSetting) -> Rewritten | str:
@@ -49,10 +57,26 @@ def of_setting(facts: ModuleFacts, setting: TypeSetting) -> Rewritten | str:
 
     def found() -> Rewritten:
         region = region_of(facts, setting)
-        settings = in_force(facts, setting)
+        settings = _in_force(facts, setting, region)
         return _of_region(facts, region, setting.model, settings, _receiver(facts, setting), setting.call)
 
     return _or_reason(facts, (of_setting, setting.call), found)
+
+
+def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region) -> InForce:
+    """What a setting asks for.
+
+    Raises:
+        NotUnderstood: it stays; where that is decided at run time, with the calls to choose from.
+    """
+    try:
+        return in_force(facts, setting)
+    except Undecided as reason:
+        try:
+            calls = read(facts, region.statements, setting.model)
+        except NotUnderstood as other:
+            raise NotUnderstood(f"{reason}, and {other}") from None
+        raise NotUnderstood(f"{reason}, so choose: {choices(calls, setting.type_name)}") from None
 
 
 def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten | str:
@@ -78,12 +102,11 @@ def _of_region(
     Raises:
         NotUnderstood, CannotSupply: it has to stay.
     """
-    old = read(facts, region.statements, model)
-    calls = [anew(facts, call, settings) for call in old]
+    calls = [anew(facts, call, settings) for call in read(facts, region.statements, model)]
     check_flow(facts, gone)
     block = region.block
     outdented = block is not None and len(block.items) == 1
-    names = Supplied(facts, _symbols(calls), region.statement, receiver)
+    names = _supplied(facts, calls, region.statement, receiver)
     indent = facts.indentation(region.statement if outdented else region.statements[0])
     done = written(facts, calls, names.spelling, indent, set())
     edits: list[Edit] = [*names.edits]
@@ -110,20 +133,27 @@ def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten:
         check_kind(facts)
     check_flow(facts, call)
     statement = facts.statement(call)
-    names = Supplied(facts, _symbols(calls), call, receiver or Receiver(model, ()))
+    names = _supplied(facts, calls, call, receiver or Receiver(model, ()))
     done = written(facts, calls, names.spelling, facts.indentation(statement), set())
     edits: list[Edit] = [*names.edits, *done.edits, *_in_front(facts, statement, (*names.lines, *done.lines))]
     return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls)))
 
 
-def _symbols(calls: Sequence[Anew]) -> list[str]:
-    options = any(call.row.options or call.old.strict for call in calls)
-    return [*(call.old.function for call in calls), *([OPTIONS] if options else [])]
+def _supplied(facts: ModuleFacts, calls: Sequence[Anew], at: ast.AST, receiver: Receiver) -> Supplied:
+    symbols = [call.old.function for call in calls]
+    symbols += [OPTIONS] if any(call.row.options or call.old.strict for call in calls) else []
+    readings = [call.old.reading for call in calls if call.old.reading is not None]
+    names = Supplied(facts, [*symbols, *([SAVE_OPTIMIZER] if readings else [])], at, receiver)
+    if readings:
+        package = spell(facts, PACKAGE, readings[0].call)
+        names.spelling[LOAD] = f"{package.text}.{LOAD}"
+        names.edits += package.edits
+    return names
 
 
 def _graded(facts: ModuleFacts, calls: Sequence[Anew], fix: Fix) -> Rewritten:
-    functions = tuple(dict.fromkeys(call.old.function for call in calls))
-    return Rewritten(Verdict(fix, unsafe=differences(facts, calls)), floor_of(facts, calls), functions)
+    verdict = Verdict(fix, unsafe=differences(facts, calls))
+    return Rewritten(verdict, floor_of(facts, calls), tuple(call.old for call in calls))
 
 
 def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:
@@ -145,11 +175,31 @@ def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) ->
     Raises:
         NotUnderstood: other things may use it too, or none does in sight.
     """
-    calls = Reading(facts, statements, model).calls
+    calls = Reading(facts, statements, model, known=_of_inner_types(facts, statements, model)).calls
     if not calls:
         raise NotUnderstood("no visible code asks the model for state here: call the new functions where it does")
     check_kind(facts)
     return calls
+
+
+def _of_inner_types(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) -> frozenset[ast.AST]:
+    """What types that are set for a block in these statements decide on, whatever is set around it.
+
+    Raises:
+        NotUnderstood: what such a type decides on is not plain to see.
+    """
+    found: set[ast.AST] = set()
+    for node in (one for statement in statements for one in ast.walk(statement) if isinstance(one, ast.With)):
+        for setting in (one for item in node.items if (one := facts.fsdp.setting(item.context_expr)) is not None):
+            if facts.fsdp.same_object(setting.model, model):
+                found.update((setting.call, *(part for one in node.body for part in ast.walk(one))))
+                continue
+            inner = of_setting(facts, setting)
+            if isinstance(inner, str):
+                raise NotUnderstood(f"another type is set in line {node.lineno} and stays: split the block")
+            found.update((setting.call, *(call.call for call in inner.calls)))
+            found.update(call.load for call in inner.calls if call.load is not None)
+    return frozenset(found)
 
 
 def check_kind(facts: ModuleFacts) -> None:
@@ -229,6 +279,8 @@ def removed_uses(
     """The uses of names that go: in the call that sets the type, but for the model, and of FSDP in calls of methods."""
     gone: list[ast.expr] = [] if setting is None else [setting]
     gone += [call.old.call.func for call in calls if call.old.optimizer is not None]
+    for reading in (call.old.reading for call in calls if call.old.reading is not None):
+        gone += [reading.call.func, reading.dropped]
     names = [node for one in gone for node in ast.walk(one) if isinstance(node, ast.Name)]
     model = set() if stays is None else set(ast.walk(stays))
     found = [one for node in names if node not in model for one in (*removed_use(facts, node), *_config(facts, node))]

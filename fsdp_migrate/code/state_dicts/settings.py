@@ -16,6 +16,10 @@ class NotUnderstood(Exception):
     """A place that stays as it is; the message is the reason for the user."""
 
 
+class Undecided(NotUnderstood):
+    """A type or config that is decided at run time."""
+
+
 class Wanted(NamedTuple):
     """Where a state dict goes: off the device, and to rank 0 only."""
 
@@ -52,11 +56,7 @@ def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
     if not is_written_out(setting.call):
         raise NotUnderstood("the call passes `*args` or `**kwargs`: write out the arguments")
     if setting.type_name is None:
-        raise NotUnderstood(
-            "the type is chosen at run time: call `get_model_state_dict` with "
-            "`StateDictOptions(full_state_dict=True, cpu_offload=True)` for FULL_STATE_DICT on rank 0, and "
-            "without options for SHARDED_STATE_DICT"
-        )
+        raise Undecided("the type is chosen at run time")
     if setting.type_name not in _CLASSES:
         raise NotUnderstood(
             f"the new functions have no `{setting.type_name}`: use SHARDED_STATE_DICT, which can be resharded"
@@ -76,7 +76,7 @@ def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted
     text = " ".join(ast.unparse(node).split())
     config = facts.fsdp.config(node)
     if config is None:
-        raise NotUnderstood(f"the fields of `{text}` are not visible: create the config where the type is set")
+        raise Undecided(f"the fields of `{text}` are not visible")
     if config.cls != cls:
         raise NotUnderstood(f"this type does not accept `{config.cls}`: it needs `{cls}`")
     offload = _flag(config.fields.get("offload_to_cpu"), default.offload, text)
@@ -88,4 +88,4 @@ def _flag(node: ast.expr | None, default: bool, text: str) -> bool:
         return default
     if is_literal(node, True) or is_literal(node, False):
         return bool(getattr(node, "value"))  # noqa: B009 - a constant, by `is_literal`
-    raise NotUnderstood(f"`{ast.unparse(node)}` in `{text}` is only known at run time: write True or False")
+    raise Undecided(f"`{ast.unparse(node)}` in `{text}` is only known at run time")

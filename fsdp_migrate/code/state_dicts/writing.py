@@ -10,8 +10,9 @@ from typing import NamedTuple
 from fsdp_migrate.code.import_texts import fresh_name
 from fsdp_migrate.code.outdent import block_span
 from fsdp_migrate.code.state_dicts.calls import StateCall
-from fsdp_migrate.code.state_dicts.mapping import LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, Row
+from fsdp_migrate.code.state_dicts.mapping import LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, SAVE_OPTIMIZER, Row
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
+from fsdp_migrate.code.state_dicts.sharded_loads import LOAD, ShardedLoad
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
@@ -146,7 +147,8 @@ class _Writer:
     def edits(self, call: Anew, named: dict[str, str]) -> list[Replace | RewriteCall]:
         options = self.named(call, named)
         if call.old.function == LOAD_OPTIMIZER:
-            return self._loading(call, options)
+            reading = call.old.reading
+            return [*self._loading(call, options), *([] if reading is None else [self._filled(call.old, reading)])]
         self._check_comments(call.old.call)
         if call.old.function == SAVE_MODEL and not pure(call.old.module):
             self._check_evaluated_once(call.old.module)
@@ -191,6 +193,17 @@ class _Writer:
         self._check_comments(outer)
         edits = [Replace(facts.source.span(first), text), self._removal(facts.statement(outer))]
         return [*edits, *self._without_deletes(first.targets[0])]
+
+    def _filled(self, old: StateCall, reading: ShardedLoad) -> Replace:
+        """What a sharded load reads comes into a template by `load`, in the place of its statement."""
+        self._check_comments(reading.call)
+        parts = ", ".join(self._source(part) for part in (old.module, old.optimizer) if part is not None)
+        arguments = [reading.name, f"storage_reader={self._source(reading.reader)}"]
+        arguments += [] if reading.planner is None else [f"planner={self._source(reading.planner)}"]
+        indent = self.facts.indentation(self.facts.statement(reading.call))
+        template = f"{{{self._source(reading.key)}: {self.spelling[SAVE_OPTIMIZER]}({parts})}}"
+        filling = f"{self.spelling[LOAD]}({', '.join(arguments)})"
+        return Replace(self.facts.source.span(reading.call), f"{template}\n{indent}{filling}")
 
     def _without_deletes(self, target: ast.Name) -> list[Replace | RewriteCall]:
         """The name is not bound any more, so that no `del` may have it."""

@@ -6,7 +6,7 @@ import pytest
 
 from fsdp_migrate.findings import Applicability, Severity
 from fsdp_migrate.lint import lint_source
-from tests.targets.dcp.programs import BOTH_RANK_0, IMPORTS, RANK_0, block, only, rewritten
+from tests.targets.dcp.programs import BOTH_RANK_0, IMPORTS, RANK_0, block, found, only, rewritten
 
 FULL, SHARDED = "StateDictType.FULL_STATE_DICT", "StateDictType.SHARDED_STATE_DICT"
 STEP = "for batch in path:\n    optimizer.step()\n"
@@ -117,12 +117,70 @@ def test_types_and_configs_without_a_successor_stay(setting: str, reason: str) -
         ("state = model._orig_mod.state_dict()", "compiled"),
         ("state = (lambda: model.state_dict())()", "defined in the block"),
         ("with FSDP.state_dict_type(path, StateDictType.FULL_STATE_DICT):\n    model.state_dict()", "another type"),
+        ("FSDP.set_state_dict_type(model, StateDictType.FULL_STATE_DICT)\nmodel.state_dict()", "another type"),
     ],
 )
 def test_a_block_stays_where_something_in_it_may_use_the_type_in_another_way(body: str, reason: str) -> None:
     finding = next(f for f in lint_source(block(SHARDED, body), "a.py", ">=2.4", target="dcp") if f.code == "FSDP210")
     assert finding.applicability is Applicability.MANUAL
     assert reason in (finding.reason or ""), finding.reason
+
+
+INNER = """\
+first = model.state_dict()
+with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+    flat = model.state_dict()
+with FSDP.state_dict_type(path, StateDictType.FULL_STATE_DICT):
+    other = path.state_dict()
+last = model.state_dict()
+"""
+
+
+def test_a_block_with_another_in_it_goes_by_its_own_calls_whatever_becomes_of_that_one() -> None:
+    text = block(SHARDED, INNER)
+    outer, local, inner = sorted(found(text), key=lambda finding: finding.line)
+    assert [one.applicability.value for one in (outer, local, inner)] == ["safe", "manual", "safe"]
+    assert (
+        rewritten(text).partition("path):\n")[2]
+        == """\
+    first = get_model_state_dict(model)
+    with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+        flat = model.state_dict()
+    other = get_model_state_dict(path, options=StateDictOptions(full_state_dict=True))
+    last = get_model_state_dict(model)
+"""
+    )
+
+
+@pytest.mark.parametrize("inside", ["model = path", "yield"])
+def test_what_counts_for_the_outer_block_too_keeps_both(inside: str) -> None:
+    inner = f"with FSDP.state_dict_type(model, {FULL}):\n    {inside}\n    flat = model.state_dict()\n"
+    text = block(SHARDED, f"{inner}last = model.state_dict()")
+    assert [one.applicability.value for one in found(text)] == ["manual", "manual"]
+
+
+def test_a_type_that_is_decided_at_run_time_is_told_with_the_calls_to_choose_from() -> None:
+    body = "a = model.state_dict()\nb = FSDP.optim_state_dict(model, optimizer)"
+    assert only(block("path.type", body)).reason == (
+        "the type is chosen at run time, so choose: `get_model_state_dict(model, options=...)` and "
+        "`get_optimizer_state_dict(model, optimizer, options=...)` with "
+        "`StateDictOptions(full_state_dict=True, cpu_offload=True)` for FULL_STATE_DICT on rank 0, "
+        "`StateDictOptions(full_state_dict=True)` for FULL_STATE_DICT on every rank, "
+        "none for SHARDED_STATE_DICT on the device, "
+        "`StateDictOptions(cpu_offload=True)` for SHARDED_STATE_DICT on the CPU"
+    )
+    loads = only(block(f"{FULL}, path.config", f"model.load_state_dict(rank)\n{LOAD}")).reason
+    assert loads == (
+        "the fields of `path.config` are not visible, so choose: "
+        "`set_model_state_dict(model, rank, options=...)` and "
+        "`set_optimizer_state_dict(model, optimizer, optim_state_dict=path, options=...)` with "
+        "`StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)` for FULL_STATE_DICT on rank 0, "
+        "`StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)` and "
+        "`StateDictOptions(full_state_dict=True)` for FULL_STATE_DICT on every rank"
+    )
+    assert "at run time, and `trainer.save_model()` may" in (
+        only(block("path.type", "trainer.save_model()")).reason or ""
+    )
 
 
 def test_a_function_of_the_file_is_looked_into() -> None:
