@@ -168,6 +168,11 @@ def _screen(settings: Settings) -> Screen:
     return Screen(selected_rules(settings))
 
 
+def brought_by(code: str, settings: Settings) -> tuple[str, ...]:
+    """The codes of findings that a fix of a rule may bring, as its card declares."""
+    return next((entry.load().card.brings for entry in selected_rules(settings) if entry.code == code), ())
+
+
 @lru_cache(maxsize=16)
 def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.lint import FileCheck
+from fsdp_migrate.lint import FileCheck, brought_by
 from fsdp_migrate.planning.parts import FilePlan, Part
 from fsdp_migrate.planning.passes import Draft, carried_out
 from fsdp_migrate.planning.selection import Claims
@@ -220,7 +220,9 @@ class Across:
         after = self.workspace.patched({**patches, **created})
         for path, (progress, new) in texts.items():
             progress.see(self._findings(self.workspace, path))
-            declared = {code for one in together if path in one.fixes for code in one.brings}
+            own = [one for one in together if path in one.fixes]
+            settings = self.workspace.settings(self._files[path], used=False)
+            declared = {code for one in own for code in (*one.brings, *brought_by(one.rule, settings))}
             for finding in _brought(progress, new, self._findings(after, path)):
                 if finding.code not in declared:
                     raise RefusedError(f"not made: it would add {finding.code} ({finding.name}) to {path}")

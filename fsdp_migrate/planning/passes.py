@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Protocol
 from fsdp_migrate.edits import EditComment, EditImport, touched
 from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
+from fsdp_migrate.lint import brought_by
 from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
 from fsdp_migrate.planning.tracking import first_seen
@@ -65,7 +67,7 @@ class Draft:
     def change(self, new: NewText, fixed: Collection[Finding]) -> None:
         """Go on with another text, in which these findings are gone."""
         gone = set(fixed)
-        self.fixed += [origin for finding, origin in self.live if finding in gone]
+        self.fixed = [*self.fixed, *(origin for finding, origin in self.live if finding in gone)]
         self._waiting = [pair for pair in self.live if pair[0] not in gone]
         self.raw, self.source, self._replacements = new
 
@@ -74,12 +76,15 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Dra
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
     Hints are fixed only where the settings show them: only findings that lint reports are rewritten. A fix that
-    turns out to give a bad text is left out, and its finding says so. What was done to the text already is in
-    `progress`.
+    gives a bad text, or a finding that its rule does not declare, is left out, and its finding says so. What was done
+    to the text already is in `progress`.
     """
-    raw = raw if progress is None else progress.raw
+    start = Draft(raw) if progress is None else progress
+    raw = start.raw
     try:
-        return _Rewriting(progress or Draft(raw), path, settings, lint).run()
+        rewriting = _Rewriting(copy.copy(start), path, settings, lint)
+        result = rewriting.run()
+        return _Rewriting(start, path, settings, lint, careful=True).run() if rewriting.brought() else result
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
@@ -87,18 +92,51 @@ def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Dra
         return RewriteResult(raw, left=report.findings, suppressed=report.suppressed, error=message)
 
 
+class BringsFindingError(RewriteError):
+    """A fix whose new text has a finding that its rule does not declare."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"it would add {finding.code} ({finding.name})")
+
+    @property
+    def reason(self) -> str:
+        """Why the fix was left out, for the user."""
+        return f"not made: {self}"
+
+
+def brought(
+    before: Iterable[Finding], fixed: Iterable[Finding], after: Iterable[Finding], settings: Settings
+) -> list[Finding]:
+    """The findings of a new text that are neither in the old one nor declared by a rule of the `fixed`.
+
+    They are counted by code, since a fix may move any of them.
+    """
+    known, fixed = set(before), set(fixed)
+    left = Counter(finding.code for finding in known)
+    left.subtract(finding.code for finding in fixed & known)
+    declared = {code for finding in fixed for code in brought_by(finding.code, settings)}
+    found = []
+    for finding in after:
+        left[finding.code] -= 1
+        if left[finding.code] < 0 and finding.code not in declared:
+            found.append(finding)
+    return found
+
+
 class _Rewriting:
     """One file between two passes.
 
-    Rules without a fix that may be applied run only where the others find nothing to fix, so mostly once: on the last
-    text.
+    Rules without a fix that may be applied run only on the first text, and where the others find nothing to fix: so
+    mostly once more, on the last text. A `careful` rewriting looks at what each pass brings, before it is made.
     """
 
-    def __init__(self, progress: Draft, path: str, settings: Settings, lint: Lint) -> None:
+    def __init__(self, progress: Draft, path: str, settings: Settings, lint: Lint, *, careful: bool = False) -> None:
         self.text = progress
         self.path = path
         self.settings = settings
         self.lint = lint
+        self.careful = careful
+        self.before: Sequence[Finding] | None = None
         self.refused: list[tuple[Finding, str]] = []
         self.report = FileReport(path)
         self.complete = False
@@ -120,14 +158,22 @@ class _Rewriting:
             chosen = self._look() if left is None else left
         raise RewriteError(f"the text still changes after {most_passes} passes")
 
+    def brought(self) -> list[Finding]:
+        """The findings of the last text that no rule declares."""
+        left = [finding for finding, _ in self.text.live]
+        return brought(self.before or (), self.text.fixed, left, self.settings) if self.changed else []
+
     def _look(self, all_rules: bool = False) -> list[Finding]:
         """Lint the text, and return the findings to fix next."""
+        all_rules = all_rules or self.careful
         with closing(self.lint(self.text.raw, self.text.source)) as check:
             self._take(check.report() if all_rules else check.fixable(), all_rules)
             chosen = self._chosen()
             if not chosen and not all_rules:
                 self._take(check.report(), True)
                 chosen = self._chosen()
+            if self.before is None:
+                self.before = check.report().findings
             self.text.source = check.source
         return chosen
 
@@ -147,11 +193,13 @@ class _Rewriting:
         """Fix these findings, or return the ones to fix instead if some of them cannot be fixed."""
         source = self.text.source or read_source(self.text.raw, self.path)
         try:
-            new = carried_out(source, self.path, _fixes(chosen))
+            new = self._carried_out(source, chosen)
         except RewriteError:
             if not self.complete:  # findings are refused as the whole report has them
                 return self._look(all_rules=True)
-            faults = [(finding, fault) for finding in chosen if (fault := _fault_alone(source, self.path, finding))]
+            faults = [(finding, fault) for finding in chosen if (fault := self._fault_alone(source, finding))]
+            if not faults and self.careful:
+                return list(chosen[:1])
             if not faults:
                 raise
             self.refused += [(o, fault) for f, o in self.text.live if (fault := _fault_of(f, faults)) is not None]
@@ -160,6 +208,28 @@ class _Rewriting:
             return [] if self.complete else self._look(all_rules=True)
         self.text.change(new, chosen)
         self.changed = True
+        return None
+
+    def _carried_out(self, source: Source, chosen: Sequence[Finding]) -> NewText:
+        """The text after a pass.
+
+        Raises:
+            RewriteError: it is a bad one, or has a finding that no rule declares.
+        """
+        new = carried_out(source, self.path, _fixes(chosen))
+        if self.careful:
+            with closing(self.lint(new.raw, None)) as check:
+                found = brought(self.report.findings, chosen, check.report().findings, self.settings)
+            if found:
+                raise BringsFindingError(found[0])
+        return new
+
+    def _fault_alone(self, source: Source, finding: Finding) -> str | None:
+        """The reason for leaving a fix out that does not hold even alone, None if it does."""
+        try:
+            self._carried_out(source, [finding])
+        except RewriteError as error:
+            return error.reason
         return None
 
     def _result(self) -> RewriteResult:
@@ -181,15 +251,6 @@ def _left_out(finding: Finding, fault: str | None) -> Finding:
     if fault is None:
         return finding
     return replace(finding, applicability=Applicability.MANUAL, reason=fault, fix=None)
-
-
-def _fault_alone(source: Source, path: str, finding: Finding) -> str | None:
-    """The reason for leaving a fix out that gives a bad text even when it is applied alone, None if it does not."""
-    try:
-        carried_out(source, path, _fixes([finding]))
-    except RewriteError as error:
-        return error.reason
-    return None
 
 
 def _fixes(findings: Iterable[Finding]) -> list[Fix]:

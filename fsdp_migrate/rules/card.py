@@ -42,7 +42,8 @@ class RuleCard(NamedTuple):
     `explanation` is Markdown. `deprecated` and `removed` are the first torch releases that warn and that fail, None
     where there is none; `floor` the lowest release on which the rewritten code does what the old code does, None if
     that is any release. `severity` overrides what `deprecated` and `removed` say for a supported range;
-    a rule whose card says hint finds nothing else, and runs only where hints are asked for.
+    a rule whose card says hint finds nothing else, and runs only where hints are asked for. `brings` are the codes of
+    findings that the rewritten code may have.
     """
 
     code: str
@@ -54,6 +55,7 @@ class RuleCard(NamedTuple):
     removed: str | None = None
     floor: str | None = None
     severity: Severity | None = None
+    brings: tuple[str, ...] = ()
     flags: tuple[Example, ...] = ()
     leaves: tuple[str, ...] = ()
     url: str | None = None

@@ -173,6 +173,33 @@ def test_a_fix_that_is_left_out_does_not_keep_the_others_from_being_applied() ->
     assert [(f.code, f.applicability) for f in result.left] == [("old", Applicability.MANUAL)]
 
 
+def test_a_fix_that_brings_a_finding_is_left_out_and_says_so() -> None:
+    result = rewrite(b"x = old + good + bad\n", "x.py", SETTINGS, Rules(old="bad", good="fine", bad=None))
+    assert (result.raw, places(result)) == (b"x = old + fine + bad\n", [("good", 1, 11)])
+    assert [(f.code, f.fix) for f in result.left] == [("old", None), ("bad", None)]
+    assert result.left[0].reason == "not made: it would add bad (a-rule)"
+    assert result.left[0].applicability is Applicability.MANUAL
+
+
+def test_of_fixes_that_only_bring_a_finding_together_the_first_is_made() -> None:
+    def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
+        report = Rules(one="1", two="2")(raw, path, settings)
+        both = Rules(**{"1": None})(raw, path, settings).findings if b"1 + 2" in raw else ()
+        return report._replace(findings=(*report.findings, *both))
+
+    result = rewrite(b"x = one + two\n", "x.py", SETTINGS, lint)
+    assert (result.raw, places(result)) == (b"x = 1 + two\n", [("one", 1, 5)])
+    assert [f.reason for f in result.left] == ["not made: it would add 1 (a-rule)"]
+
+
+def test_a_fix_may_bring_the_findings_that_its_card_declares() -> None:
+    text = b"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+    text += b"def save(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
+    result = rewrite_bytes(text, "x.py", Settings(TorchRange.parse(">=2.1"), hints=True))
+    assert [f.code for f in result.fixed] == ["FSDP101"]
+    assert [f.code for f in result.left] == ["FSDP210"]
+
+
 def test_a_fix_that_would_lose_a_comment_is_left_out() -> None:
     def lint(raw: bytes, path: str, settings: Settings) -> FileReport:
         source = Source(raw)
@@ -273,11 +300,11 @@ class Stepwise(NamedTuple):
         self.asked.append("closed")
 
 
-def test_all_rules_are_asked_only_of_the_text_that_the_others_leave_alone() -> None:
+def test_all_rules_are_asked_of_the_first_text_and_of_the_one_that_the_others_leave_alone() -> None:
     asked: list[str] = []
     result = engine.rewrite(b"old = bad\n", "x.py", SETTINGS, lambda text, source: Stepwise(text, asked, source))
     assert (result.raw, [f.code for f in result.left]) == (b"new = bad\n", ["bad"])
-    assert asked == ["some", "closed", "some", "all", "closed"]
+    assert asked == ["some", "all", "closed", "some", "all", "closed"]
 
 
 def test_what_only_all_rules_find_is_mended_too() -> None:
@@ -290,7 +317,7 @@ def test_a_fix_that_is_left_out_is_declared_in_the_report_of_all_rules() -> None
     result = engine.rewrite(b"broken = bad\n", "x.py", SETTINGS, lambda text, source: Stepwise(text, asked, source))
     assert [(f.code, f.fix) for f in result.left] == [("broken", None), ("bad", None)]
     assert "does not parse" in (result.left[0].reason or "")
-    assert asked == ["some", "closed", "all", "closed"]
+    assert asked == ["some", "all", "closed", "all", "closed"]
 
 
 def test_a_text_is_read_once_and_given_to_the_next_look() -> None:

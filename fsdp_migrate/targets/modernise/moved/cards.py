@@ -170,6 +170,7 @@ which takes the name of the reduction instead of a `ReduceOp`."""
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
+        brings=("FSDP600",),  # the old place, now behind `except`, is no longer a special case
         flags=(
             Example(
                 before="from torch.distributed._tensor.debug import CommDebugMode\n",
@@ -220,6 +221,7 @@ modules were removed, and the class `FSDP` of torch 2.3 was renamed to `FSDPModu
         + _BOTH
         + _HINT,
         applicability="safe, unsafe or manual",
+        brings=("FSDP600",),  # the old place, now behind `except`, is no longer a special case
         flags=(
             Example(
                 before="from torch.distributed._composable.fsdp._fsdp_api import MixedPrecisionPolicy\n",

@@ -199,6 +199,7 @@ OLD_MODULE = Rule(
 torch 1.12 renamed the module to `checkpoint_wrapper`, without an alias.""",
         applicability="safe",
         removed="1.12",
+        brings=("FSDP836",),
         flags=(
             Example(
                 before=f"from {_OLD_MODULE} import checkpoint_wrapper\n",

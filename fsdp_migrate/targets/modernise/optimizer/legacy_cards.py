@@ -48,6 +48,7 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
         applicability=applicability,
         deprecated=_DEPRECATED,
         floor=FLOOR,
+        brings=("FSDP210",),
         flags=flags,
         leaves=(
             "from fairscale.nn import FullyShardedDataParallel as FSDP\n\n\n"
