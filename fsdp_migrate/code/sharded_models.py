@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.rebinding import changed_between, place_of
 
 FULLY_SHARD = frozenset(
     {
@@ -27,5 +29,47 @@ def is_sharded(facts: ModuleFacts, model: ast.expr) -> bool:
     return ast.unparse(model) in facts.memo(is_sharded, lambda: _given(facts))
 
 
+def is_somewhere_whole(facts: ModuleFacts) -> bool:
+    """Whether the file builds an FSDP model that keeps its parameters whole."""
+    return any("NO_SHARD" in ast.unparse(call) for call in facts.fsdp.constructions)
+
+
+def has_flat_parameters(facts: ModuleFacts) -> bool:
+    """Whether the file builds FSDP1 models, all of them without `use_orig_params`."""
+    built = facts.fsdp.constructions
+    keywords = [keyword for call in built for keyword in call.keywords]
+    return bool(built) and all(
+        keyword.arg is not None and (keyword.arg != "use_orig_params" or is_literal(keyword.value, False))
+        for keyword in keywords
+    )
+
+
 def _given(facts: ModuleFacts) -> frozenset[str]:
     return frozenset(ast.unparse(c.args[0]) for c in facts.structure.calls if c.args and is_fully_shard(facts, c))
+
+
+def is_sharded_by_then(facts: ModuleFacts, model: ast.expr, at: ast.AST) -> bool:
+    """Whether a statement above `at`, which runs whenever `at` does, gives `model` to `fully_shard`."""
+    text = ast.unparse(model)
+    return any(
+        call.args
+        and is_fully_shard(facts, call)
+        and ast.unparse(call.args[0]) == text
+        and comes_later(facts, facts.statement(call), at)
+        and not changed_between(facts, model, place_of(facts.statement(call)), place_of(at))
+        for call in facts.structure.calls
+    )
+
+
+def comes_later(facts: ModuleFacts, statement: ast.stmt, node: ast.AST) -> bool:
+    """Whether a statement below this one in its own block holds `node`, in the same function."""
+    if facts.function(statement) is not facts.function(node):
+        return False
+    parent = facts.structure.parents[statement]
+    child = node
+    while child in facts.structure.parents and facts.structure.parents[child] is not parent:
+        child = facts.structure.parents[child]
+    return any(
+        isinstance(block, list) and statement in block and child in block[block.index(statement) + 1 :]
+        for _, block in ast.iter_fields(parent)
+    )

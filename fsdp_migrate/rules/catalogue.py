@@ -151,9 +151,10 @@ _CHECKPOINTING = (
     _change(
         "dsd-full-load-missing-keys", "missing keys of a full state dict, which `set_model_state_dict` lets pass", "711"
     ),
+    _change("dcp-async-stager", "the stager of `async_save`, which copies no ShardedTensor", "716"),
     _change("dcp-adamw-groups", "a key that AdamW's parameter groups have since", "715"),
     _change("dcp-shard-checkpoint", "`_shard.checkpoint`, the first place of distributed checkpointing", "605"),
-    _change("dcp-save-load", "`save_state_dict` and `load_state_dict`, and the storage by position", "703 702"),
+    _change("dcp-save-load", "`save_state_dict` and `load_state_dict`, and the storage by position", "703 702 718"),
     _change(
         "dcp-state-dict-parts",
         "`submodules` and state dicts by modules, and `dedup_replicated_tensors`",

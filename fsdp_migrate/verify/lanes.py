@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -58,4 +59,5 @@ def probe(python: str = sys.executable, device: str = "auto") -> Lane:
         raise LaneError(f"{python}: is it a Python interpreter? Asked for its torch, it said: {last[:200]}")
     if found["python"] < [3, 10]:
         raise LaneError(f"{python}: Python {'.'.join(map(str, found['python']))} is too old; 3.10 or newer is needed")
-    return Lane(python, found["torch"], found["gpus"])
+    # Programs run in folders of their own; a name alone is looked up in PATH.
+    return Lane(os.path.abspath(python) if os.path.dirname(python) else python, found["torch"], found["gpus"])

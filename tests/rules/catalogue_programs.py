@@ -218,6 +218,15 @@ PROGRAMS: dict[tuple[str, str], tuple[str, str]] = {
         DEFAULT,
         STATE_DICT + "sd.set_model_state_dict(m, full, options=sd.StateDictOptions(full_state_dict=True))\n",
     ),
+    ("dcp-async-stager", "FSDP716"): (
+        DEFAULT,
+        STATE_DICT + MODEL + "dcp.async_save({'m': sd.get_model_state_dict(model)}, checkpoint_id='f')\n",
+    ),
+    ("dcp-save-load", "FSDP718"): (
+        DEFAULT,
+        STATE_DICT + "s = torch.optim.lr_scheduler.StepLR(o, 1)\ndcp.save({'s': s}, storage_writer=w)\n"
+        "dcp.load_state_dict({'s': s}, r)\n",
+    ),
     ("dcp-adamw-groups", "FSDP715"): (
         DEFAULT,
         STATE_DICT

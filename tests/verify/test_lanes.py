@@ -46,6 +46,17 @@ def test_something_that_is_no_python_is_told_in_one_line(tmp_path: Path) -> None
         probe(interpreter(tmp_path / "broken", "echo out of order >&2; exit 1"))
 
 
+def test_a_relative_path_is_kept_for_other_folders_and_a_name_alone_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = '{"torch": "2.9.1", "gpus": 0, "python": [3, 11]}'
+    path = interpreter(tmp_path / "python-2.9", f"echo '{found}'")
+    monkeypatch.chdir(tmp_path)
+    assert probe("./python-2.9").python == path
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probe("python-2.9").python == "python-2.9"
+
+
 def test_gpus_that_are_not_there_are_told_in_one_line() -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")

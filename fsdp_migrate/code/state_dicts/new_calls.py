@@ -12,6 +12,7 @@ from fsdp_migrate.facts.rebinding import place_of
 
 CHECKPOINT = "torch.distributed.checkpoint"
 STATE_DICT = f"{CHECKPOINT}.state_dict"
+STATEFUL = f"{CHECKPOINT}.stateful.Stateful"
 OPTIONS = f"{STATE_DICT}.StateDictOptions"
 URL = "https://pytorch.org/docs/stable/distributed.checkpoint.html"
 
@@ -29,10 +30,19 @@ _HOMES = {"save": "state_dict_saver", "async_save": "state_dict_saver", "load": 
 GETTERS = tuple(name for name in _STATE_FUNCTIONS if name.startswith("get_"))
 SETTERS = tuple(name for name in _STATE_FUNCTIONS if name.startswith("set_"))
 
-_PARAMETERS: dict[str, tuple[str, tuple[str, ...]]] = {
+# The functions before torch 2.2, by what has come for them.
+OLD = {"save": "save_state_dict", "async_save": "save_state_dict", "load": "load_state_dict"}
+
+_Table = dict[str, tuple[str, tuple[str, ...]]]
+_PARAMETERS: _Table = {
     **{f"{STATE_DICT}.{name}": (name, taken) for name, taken in _STATE_FUNCTIONS.items()},
     **{f"{CHECKPOINT}.{name}": (name, taken) for name, taken in _STORING.items()},
     **{f"{CHECKPOINT}.{_HOMES[name]}.{name}": (name, taken) for name, taken in _STORING.items()},
+}
+_OLD_PARAMETERS: _Table = {
+    f"{module}.{OLD[name]}": (OLD[name], taken)
+    for name, taken in _STORING.items()
+    for module in (CHECKPOINT, f"{CHECKPOINT}.{_HOMES[name]}")
 }
 
 
@@ -57,14 +67,19 @@ class NewCall(NamedTuple):
 
 def new_calls(facts: ModuleFacts) -> tuple[NewCall, ...]:
     """Every call of these functions that a supported release runs, in order."""
-    return facts.memo(new_calls, lambda: tuple(_new_calls(facts)))
+    return facts.memo(new_calls, lambda: tuple(_calls(facts, _PARAMETERS)))
 
 
-def _new_calls(facts: ModuleFacts) -> Iterator[NewCall]:
+def old_calls(facts: ModuleFacts) -> tuple[NewCall, ...]:
+    """Every call of `save_state_dict` and `load_state_dict` of distributed checkpointing, in the same form."""
+    return tuple(_calls(facts, _OLD_PARAMETERS))
+
+
+def _calls(facts: ModuleFacts, table: _Table) -> Iterator[NewCall]:
     for call in facts.structure.calls:
         if not isinstance(call.func, (ast.Name, ast.Attribute)):
             continue
-        known = _PARAMETERS.get(facts.names.qualified(call.func) or "")
+        known = table.get(facts.names.qualified(call.func) or "")
         if known is None or not facts.reached(call):
             continue
         name, parameters = known
@@ -114,17 +129,47 @@ def parts_of(facts: ModuleFacts, new: NewCall) -> tuple[ast.expr, ...]:
         found[node] = None
         if isinstance(node, ast.Name):
             waiting += [binding.value for binding in facts.names.bindings(node) if binding.value is not None]
-            waiting += _items_set(facts, node, new.call)
+            waiting += (value for _, value in items_set(facts, node, new.call))
+            waiting += _unpacked_from(facts, node)
         elif isinstance(node, ast.Dict):
             waiting += node.values
     return tuple(found)
 
 
-def _items_set(facts: ModuleFacts, name: ast.Name, at: ast.Call) -> Iterator[ast.expr]:
-    """What is stored in a dict under a key, in the lines above `at`."""
+def _unpacked_from(facts: ModuleFacts, name: ast.Name) -> Iterator[ast.expr]:
+    """The calls `get_state_dict(...)` that a name is one of the two results of."""
+    for binding in facts.names.bindings(name):
+        statement = facts.statement(binding.node) if binding.value is None else None
+        if isinstance(statement, ast.Assign) and any(one.call is statement.value for one in new_calls(facts)):
+            yield statement.value
+
+
+def stateful_class(facts: ModuleFacts, built: ast.Call) -> ast.ClassDef | None:
+    """The class of the file that a call makes an object of, where it derives from DCP's Stateful directly."""
+    classes = facts.names.own_classes(built.func) if isinstance(built.func, ast.Name) else []
+    cls = classes[0] if len(classes) == 1 else None
+    is_stateful = cls is not None and any(facts.names.qualified(base) == STATEFUL for base in cls.bases)
+    return cls if is_stateful else None
+
+
+def items_set(facts: ModuleFacts, name: ast.Name, at: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is stored in a dict, with its keys, in the lines above `at`."""
     for item in facts.structure.subscripts:
         is_it = isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Name) and item.value.id == name.id
         statement = facts.structure.parents[item]
         is_here = facts.function(item) is facts.function(at) and place_of(item) < place_of(at)
         if is_it and is_here and isinstance(statement, ast.Assign):
-            yield statement.value
+            yield item.slice, statement.value
+
+
+def is_filled(facts: ModuleFacts, name: ast.Name) -> bool:
+    """Whether the file puts something into a dict of this name."""
+    stored = (item.value for item in facts.structure.subscripts if isinstance(item.ctx, ast.Store))
+    updated = (getattr(call.func, "value", None) for call in facts.structure.method_calls.get("update", ()))
+    return any(isinstance(one, ast.Name) and one.id == name.id for one in (*stored, *updated))
+
+
+def item_of(display: ast.Dict, key: object) -> ast.expr | None:
+    """The value that a dict display has under a key, None where it has none."""
+    pairs = zip(display.keys, display.values)
+    return next((value for one, value in pairs if isinstance(one, ast.Constant) and one.value == key), None)

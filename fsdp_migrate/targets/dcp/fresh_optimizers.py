@@ -10,22 +10,14 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import is_called_optimizer
-from fsdp_migrate.code.state_dicts.new_calls import (
-    CHECKPOINT,
-    STATE_DICT,
-    URL,
-    NewCall,
-    full_names,
-    new_calls,
-    parts_of,
-)
+from fsdp_migrate.code.sharded_models import has_flat_parameters
+from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, STATEFUL, URL, NewCall, full_names, new_calls, parts_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 
-_STATEFUL = f"{CHECKPOINT}.stateful.Stateful"
 _READING = frozenset({"state_dict", "zero_grad", "add_param_group", "register_step_post_hook"})
 _OLD = frozenset({"optim_state_dict", "sharded_optim_state_dict"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -67,7 +59,9 @@ def _nothing_restored(
 ) -> Finding:
     name = ast.unparse(optimizer)
     sure = "has no state yet" if severity is None else "has no state before its first step"
-    message = f"`{name}` {sure}: `dcp.load` restores nothing of it, and raises no error"
+    # A file by name does not fit the numbers of flat parameters, which `optimizer.load_state_dict` notices.
+    silent = "" if has_flat_parameters(facts) else ", and raises no error"
+    message = f"`{name}` {sure}: `dcp.load` restores nothing of it{silent}"
     way = f"pass `get_optimizer_state_dict(model, {name})`, which creates the state that `dcp.load` fills"
     return finding(facts, card, call, facts.statement(call), message, manual(way), severity)
 
@@ -157,7 +151,7 @@ def _statefuls(facts: ModuleFacts) -> Iterator[ast.ClassDef]:
         cls = facts.structure.parents[function]
         if function.name != "state_dict" or not isinstance(cls, ast.ClassDef):
             continue
-        if any(facts.names.qualified(base) == _STATEFUL for base in cls.bases):
+        if any(facts.names.qualified(base) == STATEFUL for base in cls.bases):
             yield cls
 
 
@@ -227,7 +221,8 @@ LOADED = Rule(
 `dcp.load` fills what it is given. `optimizer.state_dict()`, and `FSDP.optim_state_dict` of torch 2.4 and later, are
 empty until the optimizer has stepped: nothing is read from the file, no error is raised, and training goes on with a
 fresh optimizer. A `Stateful` whose `state_dict` returns `optimizer.state_dict()` has the same effect, since `dcp.load`
-asks it for what to fill.
+asks it for what to fill. With the flat parameters of `use_orig_params=False` there is an error where the file has the
+state by name: the groups have other sizes, as `optimizer.load_state_dict` says.
 
 `get_optimizer_state_dict` makes the state that is to be filled. An optimizer from outside, a parameter or an
 attribute, is a hint only: it may have stepped.""",

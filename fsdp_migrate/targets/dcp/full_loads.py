@@ -11,7 +11,17 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, is_off, is_on, new_calls, options_of
+from fsdp_migrate.code.sharded_models import has_flat_parameters
+from fsdp_migrate.code.state_dicts.new_calls import (
+    STATE_DICT,
+    URL,
+    is_filled,
+    is_off,
+    is_on,
+    item_of,
+    new_calls,
+    options_of,
+)
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.findings import Finding, Severity
@@ -52,7 +62,7 @@ def _cases(facts: ModuleFacts, node: ast.expr, through: tuple[ast.expr, ...]) ->
         yield from (*_cases(facts, node.body, through), *_cases(facts, node.orelse, through))
     elif isinstance(node, ast.Name):
         values = [binding.value for binding in facts.names.bindings(node)]
-        if not values or _is_filled(facts, node):
+        if not values or is_filled(facts, node):
             yield None
             return
         for value in values:
@@ -62,21 +72,9 @@ def _cases(facts: ModuleFacts, node: ast.expr, through: tuple[ast.expr, ...]) ->
                 yield from _cases(facts, value, through)
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         for case in _cases(facts, node.value, through):
-            yield _item(case, node.slice.value) if isinstance(case, ast.Dict) else None
+            yield item_of(case, node.slice.value) if isinstance(case, ast.Dict) else None
     else:
         yield node
-
-
-def _is_filled(facts: ModuleFacts, name: ast.Name) -> bool:
-    """Whether the file puts something into a dict of this name."""
-    stored = (item.value for item in facts.structure.subscripts if isinstance(item.ctx, ast.Store))
-    updated = (getattr(call.func, "value", None) for call in facts.structure.method_calls.get("update", ()))
-    return any(isinstance(one, ast.Name) and one.id == name.id for one in (*stored, *updated))
-
-
-def _item(display: ast.Dict, key: object) -> ast.expr | None:
-    pairs = zip(display.keys, display.values)
-    return next((value for one, value in pairs if isinstance(one, ast.Constant) and one.value == key), None)
 
 
 def _is_empty(node: ast.expr | None) -> bool:
@@ -97,8 +95,10 @@ def check_unchecked(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if is_literal(fields.get("strict"), False) and isinstance(facts.structure.parents[new.call], ast.Expr):
             continue  # whoever asked for no check, and reads no result, gets what was asked for
         if any(release >= _COMPLETED_SINCE for release in facts.gates.alive(new.call)):
+            flat = has_flat_parameters(facts) and facts.fsdp.is_instance(new.arguments.get("model", new.call))
+            lost = "buffers" if flat else "keys"
             message = (
-                "missing keys of a full state dict are no error since torch 2.5: the model keeps its own values for "
+                f"missing {lost} of a full state dict are no error since torch 2.5: the model keeps its own values for "
                 "them"
             )
             way = f"pass `{_BROADCAST}=True` (since torch 2.4), with which they raise, or compare the keys before"
@@ -149,6 +149,8 @@ UNCHECKED = Rule(
 Since torch 2.5 `set_model_state_dict` completes a full state dict with the model's own tensors before it loads it.
 Missing keys are then no error, even with `strict=True`, and `missing_keys` is empty: a part of the model keeps its
 initial values. Unexpected keys still raise.
+
+With `use_orig_params=False` this is about buffers: a missing parameter raises ("size mismatch").
 
 With `broadcast_from_rank0=True` missing keys raise. The dicts of the other ranks are ignored, so only rank 0 needs one.
 This is a hint, because a file with all keys loads correctly.""",

@@ -6,11 +6,12 @@ decoupled_weight_decay").
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of
+from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of, stateful_class
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
@@ -18,12 +19,13 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 _ADDED_KEY = "decoupled_weight_decay"
 # The last release seen to write groups without the key, and the first seen to ask for it.
 _WITHOUT, _WITH = Version("2.6"), Version("2.9")
+_OPTIMIZERS = frozenset({"Adam", "AdamW"})
 _OPTIMIZER_STATE = ("get_optimizer_state_dict", "get_state_dict")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find loads of AdamW's state that ask for a key which files of older releases lack."""
-    if not any(node.attr == "AdamW" for node in facts.structure.attributes) and not _imports_adamw(facts):
+    if not _has_such_groups(facts):
         return
     for new in new_calls(facts):
         if new.function != "load" or not new.is_whole or "planner" in new.arguments:
@@ -33,22 +35,25 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         spans = any(r < Version("2.7") for r in releases) and any(r >= _WITH for r in releases)
         if spans and any(templates):
             message = (
-                f"files of torch 2.4 to {_WITHOUT} have no `{_ADDED_KEY}` in AdamW's parameter groups: loading one "
-                f"raises on torch {_WITH}"
+                f"files of torch 2.4 to {_WITHOUT} have no `{_ADDED_KEY}` in the parameter groups of Adam and AdamW: "
+                f"loading one raises on torch {_WITH}"
             )
             way = "pass `planner=DefaultLoadPlanner(allow_partial_load=True)`, which ignores missing keys"
             yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
 
 
-def _imports_adamw(facts: ModuleFacts) -> bool:
-    return "torch.optim.AdamW" in facts.fsdp.imported
+def _has_such_groups(facts: ModuleFacts) -> bool:
+    """Whether the file names an optimizer whose groups have got the key."""
+    read = any(node.attr in _OPTIMIZERS for node in facts.structure.attributes)
+    return read or any(f"torch.optim.{name}" in facts.fsdp.imported for name in _OPTIMIZERS)
 
 
 def _states(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
-    """The calls that make the state which a call stores or fills."""
-    known = {id(one.call): one for one in new_calls(facts)}
-    given = parts_of(facts, new)
-    return (known[id(part)] for part in given if id(part) in known)
+    """The calls that make the state which a call fills, those of a Stateful in it included."""
+    for part in parts_of(facts, new):
+        cls = stateful_class(facts, part) if isinstance(part, ast.Call) else None
+        inside = {id(part)} if cls is None else {id(node) for node in ast.walk(cls)}
+        yield from (one for one in new_calls(facts) if id(one.call) in inside)
 
 
 _IMPORT = f"""\
@@ -66,10 +71,11 @@ RULE = Rule(
     RuleCard(
         code="FSDP715",
         name="optimizer-file-of-older-torch",
-        summary="`dcp.load` of AdamW's state, which cannot read files of torch 2.4 to 2.6",
+        summary="`dcp.load` of the state of Adam or AdamW, which cannot read files of torch 2.4 to 2.6",
         explanation=f"""\
-`dcp.load` needs every key of the dict that it fills. AdamW's parameter groups have `{_ADDED_KEY}` in newer releases
-(seen on 2.9 and 2.13), but not in files that torch 2.4 to 2.6 wrote: "Missing key in checkpoint state_dict".
+`dcp.load` needs every key of the dict that it fills. The parameter groups of Adam and AdamW have `{_ADDED_KEY}` in
+newer releases (seen on 2.9 and 2.13), but not in files that torch 2.4 to 2.6 wrote: "Missing key in checkpoint
+state_dict".
 
 `DefaultLoadPlanner(allow_partial_load=True)` (since torch 2.4) reads these files, but ignores any other missing key,
 too. This is a hint, and only given if both kinds of releases are supported.""",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from fsdp_migrate.code.sharded_models import is_fully_shard
+from fsdp_migrate.code.sharded_models import comes_later, is_fully_shard
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.findings import Finding, Severity
@@ -33,7 +33,7 @@ def check_optimizer(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         optimizer = ast.unparse(statement.targets[0])
         for shard in shards:
             model = ast.unparse(shard.args[0])
-            if not _holds(built, model) or not _comes_later(facts, statement, shard):
+            if not _holds(built, model) or not comes_later(facts, statement, shard):
                 continue
             if not _is_renewed(facts, optimizer, built, shard) and not _is_rebound(facts, shard, built):
                 message = (
@@ -62,20 +62,6 @@ def _holds(built: ast.Call, model: str) -> bool:
         and part.func.attr in _PARAMETERS
         and ast.unparse(part.func.value) == model
         for part in parts
-    )
-
-
-def _comes_later(facts: ModuleFacts, statement: ast.stmt, node: ast.AST) -> bool:
-    """Whether a statement below this one in its own block holds `node`, in the same function."""
-    if facts.function(statement) is not facts.function(node):
-        return False
-    parent = facts.structure.parents[statement]
-    child = node
-    while child in facts.structure.parents and facts.structure.parents[child] is not parent:
-        child = facts.structure.parents[child]
-    return any(
-        isinstance(block, list) and statement in block and child in block[block.index(statement) + 1 :]
-        for _, block in ast.iter_fields(parent)
     )
 
 
@@ -131,7 +117,7 @@ def _first_run(facts: ModuleFacts, model: ast.Name, empty: ast.Call) -> ast.Call
     """The first call of the model below `to_empty` that surely follows it."""
     own = facts.statement(empty)
     for call in facts.structure.calls:
-        if isinstance(call.func, ast.Name) and call.func.id == model.id and _comes_later(facts, own, call):
+        if isinstance(call.func, ast.Name) and call.func.id == model.id and comes_later(facts, own, call):
             return call
     return None
 

@@ -89,3 +89,10 @@ def test_an_optimizer_from_outside_is_a_hint(optimizer: str) -> None:
 )
 def test_other_loads_are_left(text: str) -> None:
     check_noop(IMPORT + text, "FSDP714")
+
+
+def test_flat_parameters_may_raise() -> None:
+    (named,) = lint(IMPORT + "model = FSDP(net, use_orig_params=True)\n" + BUILT + LOAD, "FSDP714")
+    assert named.message.endswith("restores nothing of it, and raises no error")
+    (flat,) = lint(IMPORT + "model = FSDP(net)\n" + BUILT + LOAD, "FSDP714")
+    assert flat.message.endswith("restores nothing of it")

@@ -82,3 +82,12 @@ def test_a_load_that_is_checked_or_cannot_be_told_is_left(text: str) -> None:
 def test_below_torch_2_5_missing_keys_are_noticed() -> None:
     text = "set_model_state_dict(model, full, options=StateDictOptions(full_state_dict=True))\n"
     check_noop(IMPORT + text, "FSDP711", torch=">=2.3,<2.5")
+
+
+def test_flat_parameters_lose_buffers_only() -> None:
+    fsdp = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    load = "set_model_state_dict(model, full, options=StateDictOptions(full_state_dict=True))\n"
+    (flat,) = lint(IMPORT + fsdp + "model = FSDP(net)\n" + load, "FSDP711")
+    assert flat.message.startswith("missing buffers of a full state dict")
+    (named,) = lint(IMPORT + fsdp + "model = FSDP(net, use_orig_params=True)\n" + load, "FSDP711")
+    assert named.message.startswith("missing keys of a full state dict")

@@ -17,6 +17,7 @@ from packaging.version import Version
 from fsdp_migrate.code.dropped_arguments import kept_comment
 from fsdp_migrate.code.fallback_arms import arms_beside
 from fsdp_migrate.code.import_texts import CannotSupply, fresh_name, is_alone
+from fsdp_migrate.code.plain_values import is_stateful, unplain
 from fsdp_migrate.code.torch_names import bindings_of, imports, may_end_in, reads, torch_path
 from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Argument, Edit, ImportBehind, RewriteCall
@@ -27,7 +28,6 @@ from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.supported_releases import older, only_older
-from fsdp_migrate.targets.modernise.checkpoint.plain_values import is_stateful, unplain
 
 _PACKAGE = "torch.distributed.checkpoint"
 _PACKAGES = (_PACKAGE, "torch.distributed._shard.checkpoint")
