@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from fsdp_migrate.code.state_dicts.calls import StateCall
 from fsdp_migrate.code.state_dicts.compiled import compiled
-from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, SAVE_MODEL, SAVE_OPTIMIZER
+from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.code.state_dicts.sharded_loads import REASON
@@ -24,13 +25,20 @@ _CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
 _FLOOR_OF_PARTS = "2.3"
 
 
-def check_flow(facts: ModuleFacts, node: ast.AST) -> None:
+class Difference(NamedTuple):
+    """Something that may be observed after a rewrite; it is about loading an optimizer, or about anything else."""
+
+    text: str
+    of_load: bool = False
+
+
+def check_flow(facts: ModuleFacts, node: ast.AST, *, takes_compiled: bool = False) -> None:
     """Let pass what all ranks run with a model that is not compiled.
 
     Raises:
         NotUnderstood: it is another case.
     """
-    where = compiled(facts, node)
+    where = None if takes_compiled else compiled(facts, node)
     if where is not None:
         raise NotUnderstood(
             f"the model may come from {where}: the new functions leave `_orig_mod.` out of all names, so files get "
@@ -48,26 +56,24 @@ def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
     return max(floors, key=Version)
 
 
-def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> str | None:
-    """What may be observed after the rewrite, None where nothing is."""
-    reasons: list[str] = []
+def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, ...]:
+    """What may be observed after the rewrite."""
+    reasons: list[Difference] = []
     for call in calls:
         old, row = call
         if row.unsafe is not None:
-            reasons.append(row.unsafe)
+            reasons.append(Difference(row.unsafe, old.function == LOAD_OPTIMIZER))
         if old.reading is not None:
-            reasons.append(REASON)
+            reasons.append(Difference(REASON, True))
         if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
             what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
-            reasons.append(f"ranks other than 0 get {what}: {use}")
+            reasons.append(Difference(f"ranks other than 0 get {what}: {use}"))
         if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
-            reasons.append(f"an optimizer that has not stepped gets a state that counts one step: {early}")
-        if old.function == LOAD_MODEL and _FULL_OPTION in row.options:
-            reasons += _differences_of_full_load(facts, old)
-    return "; ".join(dict.fromkeys(reasons)) or None
-
-
-_FULL_OPTION = "full_state_dict=True"
+            told = f"an optimizer that has not stepped gets a state that counts one step: {early}"
+            reasons.append(Difference(told))
+        if old.function == LOAD_MODEL and FULL_OPTION in row.options:
+            reasons += map(Difference, _differences_of_full_load(facts, old))
+    return tuple(dict.fromkeys(reasons))
 
 
 def _differences_of_full_load(facts: ModuleFacts, call: StateCall) -> Iterator[str]:

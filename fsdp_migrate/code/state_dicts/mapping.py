@@ -14,7 +14,7 @@ SAVE_MODEL, SAVE_OPTIMIZER = "get_model_state_dict", "get_optimizer_state_dict"
 LOAD_MODEL, LOAD_OPTIMIZER = "set_model_state_dict", "set_optimizer_state_dict"
 OPTIONS = "StateDictOptions"
 # The fields of `StateDictOptions`.
-_FULL, _CPU, _BROADCAST = "full_state_dict=True", "cpu_offload=True", "broadcast_from_rank0=True"
+FULL_OPTION, _CPU, _BROADCAST = "full_state_dict=True", "cpu_offload=True", "broadcast_from_rank0=True"
 
 
 class Row(NamedTuple):
@@ -39,20 +39,20 @@ _LOADING = (
 
 # By function, type, offload and rank0_only; None stands for either.
 _ROWS: dict[tuple[str, str, bool | None, bool | None], Row] = {
-    (SAVE_MODEL, FULL, False, False): Row((_FULL,), "2.2", pairs="01 05 26 46 61"),
-    (SAVE_MODEL, FULL, True, True): Row((_FULL, _CPU), "2.2", on_rank_0=True, pairs="02 06 56 02b 27b 28b"),
+    (SAVE_MODEL, FULL, False, False): Row((FULL_OPTION,), "2.2", pairs="01 05 26 46 61"),
+    (SAVE_MODEL, FULL, True, True): Row((FULL_OPTION, _CPU), "2.2", on_rank_0=True, pairs="02 06 56 02b 27b 28b"),
     (SAVE_MODEL, SHARDED, False, None): Row((), "2.2", pairs="04 09 27 27w"),
     (SAVE_MODEL, SHARDED, True, None): Row((_CPU,), "2.3", pairs="04m 08m 28"),
-    (SAVE_OPTIMIZER, FULL, True, True): Row((_FULL, _CPU), "2.2", pairs="06 06o 06g 49"),
-    (SAVE_OPTIMIZER, FULL, True, False): Row((_FULL, _CPU), "2.3", on_rank_0=True, pairs="06b 07 44"),
-    (SAVE_OPTIMIZER, FULL, False, False): Row((_FULL,), "2.2", pairs="28"),
+    (SAVE_OPTIMIZER, FULL, True, True): Row((FULL_OPTION, _CPU), "2.2", pairs="06 06o 06g 49"),
+    (SAVE_OPTIMIZER, FULL, True, False): Row((FULL_OPTION, _CPU), "2.3", on_rank_0=True, pairs="06b 07 44"),
+    (SAVE_OPTIMIZER, FULL, False, False): Row((FULL_OPTION,), "2.2", pairs="28"),
     (SAVE_OPTIMIZER, SHARDED, True, None): Row((_CPU,), "2.2", pairs="08 08m 28 31"),
     (SAVE_OPTIMIZER, SHARDED, False, None): Row((), "2.2", pairs="08b"),
     # Without the broadcast missing keys pass unseen since torch 2.5 [14b 14c 14d].
-    (LOAD_MODEL, FULL, None, None): Row((_FULL, _BROADCAST), "2.4", pairs="11r 14r"),
+    (LOAD_MODEL, FULL, None, None): Row((FULL_OPTION, _BROADCAST), "2.4", pairs="11r 14r"),
     (LOAD_MODEL, SHARDED, None, None): Row((), "2.4", pairs="13 14s 60"),
-    (LOAD_OPTIMIZER, FULL, None, False): Row((_FULL,), "2.4", unsafe=_LOADING, pairs="11 18 19 20 48 16b 58"),
-    (LOAD_OPTIMIZER, FULL, None, True): Row((_FULL, _BROADCAST), "2.4", unsafe=_LOADING, pairs="12 49 16b 58"),
+    (LOAD_OPTIMIZER, FULL, None, False): Row((FULL_OPTION,), "2.4", unsafe=_LOADING, pairs="11 18 19 20 48 16b 58"),
+    (LOAD_OPTIMIZER, FULL, None, True): Row((FULL_OPTION, _BROADCAST), "2.4", unsafe=_LOADING, pairs="12 49 16b 58"),
     (LOAD_OPTIMIZER, SHARDED, None, None): Row((), "2.4", unsafe=_LOADING, pairs="13 31 16b 58"),
 }
 _WITHOUT = {

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.outdent import block_span, line_end, text_before
 from fsdp_migrate.code.state_dicts.calls import Reading, StateCall
 from fsdp_migrate.code.state_dicts.choices import choices
-from fsdp_migrate.code.state_dicts.differences import check_flow, differences, floor_of
+from fsdp_migrate.code.state_dicts.differences import Difference, check_flow, differences, floor_of
 from fsdp_migrate.code.state_dicts.functions import reads_of
 from fsdp_migrate.code.state_dicts.mapping import (
     LOAD_MODEL,
@@ -31,7 +31,16 @@ from fsdp_migrate.code.state_dicts.sharded_loads import LOAD, PACKAGE
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew, written
 from fsdp_migrate.code.unused_imports import removed_use, strings_naming
-from fsdp_migrate.edits import Edit, ImportBinding, RemovedUse, RemoveStatement, Replace, Unwrap
+from fsdp_migrate.edits import (
+    Edit,
+    EditImport,
+    ImportBehind,
+    ImportBinding,
+    RemovedUse,
+    RemoveStatement,
+    Replace,
+    Unwrap,
+)
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Fix
@@ -39,12 +48,39 @@ from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.source import Span
 
 
+class Names(Protocol):
+    """How new code spells some names: as `Supplied`."""
+
+    spelling: dict[str, str]
+    edits: tuple[EditImport | ImportBehind | Replace, ...]
+    lines: tuple[str, ...]
+
+
+class Manner(NamedTuple):
+    """How calls are rewritten, where a target has its own way.
+
+    `names` spells names at a place where a receiver is FSDP. `takes_compiled` models whose keys change. `full_loads` is
+    the name of a function that the optimizer state of a full load goes through, asked only where there is one.
+    """
+
+    names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied
+    takes_compiled: bool = False
+    full_loads: Callable[[], str] | None = None
+
+
+USUAL = Manner()
+
+
 class Rewritten(NamedTuple):
-    """What becomes of some calls: the fix with its grade, the oldest torch that it holds on, and the new functions."""
+    """What becomes of some calls: the fix with its grade, the oldest torch that it holds on, and the calls.
+
+    `differences` are the reasons of the grade, one by one.
+    """
 
     verdict: Verdict
     floor: str
     calls: tuple[StateCall, ...]
+    differences: tuple[Difference, ...] = ()
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -52,15 +88,16 @@ class Rewritten(NamedTuple):
         return tuple(dict.fromkeys(call.function for call in self.calls))
 
 
-def of_setting(facts: ModuleFacts, setting: TypeSetting) -> Rewritten | str:
+def of_setting(facts: ModuleFacts, setting: TypeSetting, manner: Manner = USUAL) -> Rewritten | str:
     """What becomes of a type that is set and of all that it is set for, or why it stays."""
 
     def found() -> Rewritten:
         region = region_of(facts, setting)
         settings = _in_force(facts, setting, region)
-        return _of_region(facts, region, setting.model, settings, _receiver(facts, setting), setting.call)
+        receiver = _receiver(facts, setting)
+        return _of_region(facts, region, setting.model, settings, receiver, setting.call, manner)
 
-    return _or_reason(facts, (of_setting, setting.call), found)
+    return _or_reason(facts, (of_setting, setting.call, manner), found)
 
 
 def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region) -> InForce:
@@ -79,9 +116,9 @@ def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region) -> InFor
         raise NotUnderstood(f"{reason}, so choose: {choices(calls, setting.type_name)}") from None
 
 
-def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten | str:
+def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner = USUAL) -> Rewritten | str:
     """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays."""
-    return _or_reason(facts, (of_call, call), lambda: _of_call(facts, call, model))
+    return _or_reason(facts, (of_call, call, manner), lambda: _of_call(facts, call, model, manner))
 
 
 def _or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Rewritten]) -> Rewritten | str:
@@ -95,7 +132,13 @@ def _or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Rewritten]
 
 
 def _of_region(
-    facts: ModuleFacts, region: Region, model: ast.expr, settings: InForce, receiver: Receiver, gone: ast.Call
+    facts: ModuleFacts,
+    region: Region,
+    model: ast.expr,
+    settings: InForce,
+    receiver: Receiver,
+    gone: ast.Call,
+    manner: Manner,
 ) -> Rewritten:
     """The rewrite of what is under a type; `gone` is the call that sets it and goes.
 
@@ -103,12 +146,12 @@ def _of_region(
         NotUnderstood, CannotSupply: it has to stay.
     """
     calls = [anew(facts, call, settings) for call in read(facts, region.statements, model)]
-    check_flow(facts, gone)
+    check_flow(facts, gone, takes_compiled=manner.takes_compiled)
     block = region.block
     outdented = block is not None and len(block.items) == 1
-    names = _supplied(facts, calls, region.statement, receiver)
+    names = _supplied(facts, calls, region.statement, receiver, manner)
     indent = facts.indentation(region.statement if outdented else region.statements[0])
-    done = written(facts, calls, names.spelling, indent, set())
+    done = written(facts, calls, names.spelling, indent, set(), manner.full_loads)
     edits: list[Edit] = [*names.edits]
     lines = (*names.lines, *done.lines)
     if block is None:
@@ -124,26 +167,26 @@ def _of_region(
     return _graded(facts, calls, Fix(tuple(edits), uses))
 
 
-def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Rewritten:
+def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner) -> Rewritten:
     receiver = facts.fsdp.receiver(call.func, model)
     calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
     if not calls:
         raise NotUnderstood(f"`{ast.unparse(call.func)}` does not belong to the model")
     if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
         check_kind(facts)
-    check_flow(facts, call)
+    check_flow(facts, call, takes_compiled=manner.takes_compiled)
     statement = facts.statement(call)
-    names = _supplied(facts, calls, call, receiver or Receiver(model, ()))
-    done = written(facts, calls, names.spelling, facts.indentation(statement), set())
+    names = _supplied(facts, calls, call, receiver or Receiver(model, ()), manner)
+    done = written(facts, calls, names.spelling, facts.indentation(statement), set(), manner.full_loads)
     edits: list[Edit] = [*names.edits, *done.edits, *_in_front(facts, statement, (*names.lines, *done.lines))]
     return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls)))
 
 
-def _supplied(facts: ModuleFacts, calls: Sequence[Anew], at: ast.AST, receiver: Receiver) -> Supplied:
+def _supplied(facts: ModuleFacts, calls: Sequence[Anew], at: ast.AST, receiver: Receiver, manner: Manner) -> Names:
     symbols = [call.old.function for call in calls]
     symbols += [OPTIONS] if any(call.row.options or call.old.strict for call in calls) else []
     readings = [call.old.reading for call in calls if call.old.reading is not None]
-    names = Supplied(facts, [*symbols, *([SAVE_OPTIMIZER] if readings else [])], at, receiver)
+    names = manner.names(facts, [*symbols, *([SAVE_OPTIMIZER] if readings else [])], at, receiver)
     if readings:
         package = spell(facts, PACKAGE, readings[0].call)
         names.spelling[LOAD] = f"{package.text}.{LOAD}"
@@ -152,8 +195,9 @@ def _supplied(facts: ModuleFacts, calls: Sequence[Anew], at: ast.AST, receiver: 
 
 
 def _graded(facts: ModuleFacts, calls: Sequence[Anew], fix: Fix) -> Rewritten:
-    verdict = Verdict(fix, unsafe=differences(facts, calls))
-    return Rewritten(verdict, floor_of(facts, calls), tuple(call.old for call in calls))
+    found = differences(facts, calls)
+    verdict = Verdict(fix, unsafe="; ".join(one.text for one in found) or None)
+    return Rewritten(verdict, floor_of(facts, calls), tuple(call.old for call in calls), found)
 
 
 def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:

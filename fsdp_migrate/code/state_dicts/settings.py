@@ -53,6 +53,7 @@ def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
     Raises:
         NotUnderstood: its type or a config is not written out where it can be seen, or has no successor.
     """
+    setting = _unpacked(facts, setting)
     if not is_written_out(setting.call):
         raise NotUnderstood("the call passes `*args` or `**kwargs`: write out the arguments")
     if setting.type_name is None:
@@ -70,6 +71,29 @@ def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
     )
 
 
+def _unpacked(facts: ModuleFacts, setting: TypeSetting) -> TypeSetting:
+    """A setting whose last arguments are `*configs()` with the tuple that this function of the file returns."""
+    if not setting.call.args:
+        return setting
+    *first, last = setting.call.args
+    made = last.value if isinstance(last, ast.Starred) else None
+    if not isinstance(made, ast.Call) or made.args or made.keywords or setting.call.keywords:
+        return setting
+    function = facts.names.definition(made.func) if isinstance(made.func, ast.Name) else None
+    if not isinstance(function, ast.FunctionDef):
+        return setting
+    returns = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+    if len(returns) != 1 or not isinstance(returns[0], ast.Tuple):
+        return setting
+    call = ast.Call(setting.call.func, [*first, *returns[0].elts], [])
+    configs = dict(zip(_CONFIGS, call.args[_BEFORE_CONFIGS:]))
+    return setting._replace(call=call, config=configs.get("config"), optim_config=configs.get("optim_config"))
+
+
+# state_dict_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
+_CONFIGS, _BEFORE_CONFIGS = ("config", "optim_config"), 2
+
+
 def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted) -> Wanted:
     if node is None:
         return default
@@ -79,8 +103,24 @@ def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted
         raise Undecided(f"the fields of `{text}` are not visible")
     if config.cls != cls:
         raise NotUnderstood(f"this type does not accept `{config.cls}`: it needs `{cls}`")
-    offload = _flag(config.fields.get("offload_to_cpu"), default.offload, text)
-    return Wanted(offload, _flag(config.fields.get("rank0_only"), default.rank0_only, text))
+    offload = config.fields.get("offload_to_cpu")
+    # Where the model is on the CPU, its state is there either way.
+    is_off = offload is not None and is_on_gpu(facts, offload)
+    offloaded = is_off or _flag(offload, default.offload, text)
+    return Wanted(offloaded, _flag(config.fields.get("rank0_only"), default.rank0_only, text))
+
+
+def is_on_gpu(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether an expression says whether the program runs on a GPU: `torch.cuda.is_available()`, `x.type == "cuda"`."""
+    if isinstance(node, ast.Name):
+        value = facts.names.value(node)
+        return value is not None and is_on_gpu(facts, value)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and facts.names.qualified(node.func) == "torch.cuda.is_available"
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
+        sides = (node.left, node.comparators[0])
+        return any(isinstance(side, ast.Constant) and side.value == "cuda" for side in sides)
+    return False
 
 
 def _flag(node: ast.expr | None, default: bool, text: str) -> bool:

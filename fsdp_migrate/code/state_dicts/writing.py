@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import fresh_name
 from fsdp_migrate.code.outdent import block_span
 from fsdp_migrate.code.state_dicts.calls import StateCall
-from fsdp_migrate.code.state_dicts.mapping import LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, SAVE_OPTIMIZER, Row
+from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_OPTIMIZER, OPTIONS, SAVE_MODEL, SAVE_OPTIMIZER, Row
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.code.state_dicts.sharded_loads import LOAD, ShardedLoad
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
@@ -39,14 +39,21 @@ class Written(NamedTuple):
 
 
 def written(
-    facts: ModuleFacts, calls: Sequence[Anew], spelling: dict[str, str], indent: str, given: set[str]
+    facts: ModuleFacts,
+    calls: Sequence[Anew],
+    spelling: dict[str, str],
+    indent: str,
+    given: set[str],
+    full_loads: Callable[[], str] | None = None,
 ) -> Written:
     """The edits for `calls`, whose statements will be indented by `indent`; `given` are local names that are taken.
+
+    `full_loads` gives the name of a function that the optimizer state of a full load goes through.
 
     Raises:
         NotUnderstood: a comment stands where an edit would lose it.
     """
-    writer = _Writer(facts, spelling, indent)
+    writer = _Writer(facts, spelling, indent, full_loads)
     options = writer.locals(calls, given)
     writer.inner = {
         facts.source.span(call.old.call): writer.text(call, writer.named(call, options))
@@ -74,8 +81,11 @@ class _Place(NamedTuple):
 
 
 class _Writer:
-    def __init__(self, facts: ModuleFacts, spelling: dict[str, str], indent: str) -> None:
+    def __init__(
+        self, facts: ModuleFacts, spelling: dict[str, str], indent: str, full_loads: Callable[[], str] | None
+    ) -> None:
         self.facts, self.spelling, self.indent = facts, spelling, indent
+        self.full_loads = full_loads
         self.inner: dict[Span, str] = {}  # the new texts of calls that are arguments of others
 
     def holds(self, one: Anew, other: Anew) -> bool:
@@ -132,9 +142,10 @@ class _Writer:
         old = call.old
         parts = [self._source(part) for part in (old.module, old.optimizer) if part is not None]
         if old.state is not None:
-            parts.append(
-                f"{_STATE}={self._source(old.state)}" if old.optimizer is not None else self._source(old.state)
-            )
+            state = self._source(old.state)
+            if self.full_loads is not None and old.optimizer is not None and FULL_OPTION in call.row.options:
+                state = f"{self.full_loads()}({state})"
+            parts.append(state if old.optimizer is None else f"{_STATE}={state}")
         parts += [] if options is None else [f"options={options}"]
         return f"{self.spelling[old.function]}({', '.join(parts)})"
 

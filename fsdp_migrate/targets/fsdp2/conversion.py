@@ -68,6 +68,7 @@ class Conversion:
     helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
+    settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:
         """Change the module of `facts`."""

@@ -25,6 +25,17 @@ def {name}(model):
         model.set_requires_gradient_sync(True)
 """,
     ),
+    "own_steps": (
+        ("torch.is_tensor",),
+        '''\
+def {name}(optim_state):
+    """Gives each parameter a `step` of its own: files of FSDP1 have one for all parameters of a unit."""
+    for state in (optim_state or {{}}).get("state", {{}}).values():
+        if {is_tensor}(state.get("step")):
+            state["step"] = state["step"].clone()
+    return optim_state
+''',
+    ),
     "unsharded": (
         (_CONTEXT, _CLASS),
         '''\

@@ -16,6 +16,7 @@ from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.model import RULE
+from fsdp_migrate.targets.fsdp2.states import convert_states
 from fsdp_migrate.targets.fsdp2.uses import convert_use
 from fsdp_migrate.transactions import Transaction
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable
@@ -164,8 +165,10 @@ def _converted(closure: Closure, options: Options) -> Conversion:
     conversion = Conversion()
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
+    convert_states(conversion, closure, options)
     for reference in closure.references:
-        convert_use(conversion, closure, reference, options)
+        if reference.node not in conversion.settled:
+            convert_use(conversion, closure, reference, options)
     for escape in closure.escapes:
         conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)
     return conversion

@@ -1,0 +1,138 @@
+"""State dicts of a model and its optimizers: by the functions of `torch.distributed.checkpoint.state_dict`.
+
+Loading a full optimizer state takes one step more. FSDP1 stored one `step` tensor for all parameters of a unit that are
+flat, and each parameter would advance it: after three steps and twenty more it counts 43 and 83 instead of 23 (measured
+on torch 2.13). So each parameter gets its own where files of FSDP1 have to stay readable.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.legacy_methods import METHODS
+from fsdp_migrate.code.new_names import spell
+from fsdp_migrate.code.state_dicts.names import MODULE
+from fsdp_migrate.code.state_dicts.rewriting import Manner, Rewritten, of_call, of_setting
+from fsdp_migrate.edits import EditImport, ImportBehind, Replace
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
+from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
+from fsdp_migrate.targets.fsdp2.file_helpers import helper
+from fsdp_migrate.targets.fsdp2.use import Use
+
+_SETTERS = ("state_dict_type", "set_state_dict_type")
+_OF_MODEL = frozenset({"state_dict", "load_state_dict"})
+_OF_OPTIMIZER = frozenset({"optim_state_dict", "optim_state_dict_to_load", *METHODS})
+_STEP = "rewrite it by hand to the functions of `torch.distributed.checkpoint.state_dict`, which work on FSDP1 too"
+
+
+def convert_states(conversion: Conversion, closure: Closure, options: Options) -> None:
+    """Add what becomes of all state dicts of the models of a closure."""
+    references: dict[str, list[Reference]] = {}
+    for one in closure.references:
+        references.setdefault(one.facts.path, []).append(one)
+    for own in references.values():
+        _Module(conversion, closure, options, own).convert()
+
+
+class _Names:
+    """The names of new functions, each as the file writes it; imports of several places become one."""
+
+    def __init__(self, facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, _receiver: Receiver) -> None:
+        self.spelling: dict[str, str] = {}
+        self.lines: tuple[str, ...] = ()
+        edits: list[EditImport | ImportBehind | Replace] = []
+        for symbol in dict.fromkeys(symbols):
+            spelled = spell(facts, f"{MODULE}.{symbol}", at)
+            self.spelling[symbol] = spelled.text
+            edits += spelled.edits
+        self.edits = tuple(edits)
+
+
+class _Module:
+    """The state dicts in one module."""
+
+    def __init__(self, conversion: Conversion, closure: Closure, options: Options, references: list[Reference]) -> None:
+        self.conversion, self.closure, self.options = conversion, closure, options
+        self.references = references
+        self.facts = references[0].facts
+        self.nodes = {one.node for one in references}
+        needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
+        self.manner = Manner(_Names, takes_compiled=True, full_loads=self._own_steps if needs else None)
+
+    def convert(self) -> None:
+        for setting in self._settings():
+            self._take(setting.call, of_setting(self.facts, setting, self.manner), setting.model)
+            self._settle(_region(self.facts, setting.call))
+        for reference in self.references:
+            call = self._state_call(reference)
+            if call is not None and reference.node not in self.conversion.settled:
+                self._take(call, of_call(self.facts, call, reference.node, self.manner), reference.node)
+                self.conversion.settled.add(reference.node)
+
+    def _settings(self) -> Iterator[TypeSetting]:
+        """The places that set a type for models of the closure."""
+        for method in _SETTERS:
+            for setting in self.facts.fsdp.settings(method):
+                if setting.model in self.nodes and self.facts.reached(setting.call):
+                    yield setting
+
+    def _settle(self, around: ast.AST) -> None:
+        """Note that nothing more is to be said of state calls inside of a node, and of the types that are set."""
+        inside = set(ast.walk(around))
+        for one in self.references:
+            call = self._state_call(one)
+            if one.node in inside and (call is not None or self._is_set(one.node)):
+                self.conversion.settled.add(one.node)
+
+    def _is_set(self, node: ast.expr) -> bool:
+        return any(setting.model is node for method in _SETTERS for setting in self.facts.fsdp.settings(method))
+
+    def _state_call(self, reference: Reference) -> ast.Call | None:
+        """The call that asks a model for its state or that of an optimizer, or that loads one."""
+        parents = self.facts.structure.parents
+        parent = parents[reference.node]
+        if isinstance(parent, ast.Attribute) and parent.attr in _OF_MODEL:
+            call = parents[parent]
+            return call if isinstance(call, ast.Call) and call.func is parent else None
+        call = parents[parent] if isinstance(parent, ast.keyword) else parent
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _OF_OPTIMIZER:
+            return call
+        return None
+
+    def _take(self, node: ast.AST, new: Rewritten | str, model: ast.expr) -> None:
+        conversion, facts = self.conversion, self.facts
+        if isinstance(new, str):
+            conversion.wall(facts, node, new, _STEP)
+            return
+        assert new.verdict.fix is not None
+        conversion.edit(facts, new.verdict.fix.edits)
+        conversion.removed.setdefault(facts.path, []).extend(new.verdict.fix.removed_uses)
+        conversion.settled.update({model, *(part for call in new.calls for part in ast.walk(call.module))})
+        for difference in new.differences:
+            if not difference.of_load:
+                conversion.differs(facts, node, difference.text)
+
+    def _own_steps(self) -> str:
+        """The name of a function that gives each parameter a `step` of its own."""
+        use = Use(self.conversion, self.closure, self.references[0], self.options)
+        name = helper(use, "own_steps")
+        if name is None:
+            raise CannotSupply("there is no place for a function in this file")
+        return name
+
+
+def _region(facts: ModuleFacts, call: ast.Call) -> ast.AST:
+    """The block that a setting is for, or the function it is set in."""
+    parent = facts.structure.parents[call]
+    return facts.structure.parents[parent] if isinstance(parent, ast.withitem) else facts.function(call)
+
+
+def _keeps_parameters(construction: Construction) -> bool:
+    """Whether a model visibly has original parameters, each with a `step` of its own."""
+    given = next((one.value for one in construction.call.keywords if one.arg == "use_orig_params"), None)
+    return is_literal(given, True)
