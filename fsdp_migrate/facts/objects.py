@@ -31,7 +31,7 @@ from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
-__all__ = ["Escape", "Followed", "Holder", "Nature", "Reference", "Value", "follow"]
+__all__ = ["Escape", "Followed", "Holder", "Nature", "Path", "Reference", "Value", "follow"]
 
 BUDGET = 20_000
 _MOST_OTHERS = 20
@@ -106,10 +106,16 @@ class _Step(NamedTuple):
 
 _ANY = _Step("item", ...)
 _ANY_ENTRY = _Step("entry", ...)  # of a dict: looping over it gives the keys
+_ANY_KEY = _Step("key")
 _CALLED, _ENTERED, _AWAITED = _Step("called"), _Step("entered"), _Step("awaited")
-_Path = tuple[_Step, ...]
+Path = tuple[_Step, ...]
 
-_COPIES = frozenset(f"builtins.{name}" for name in "list tuple set frozenset reversed iter sorted".split())
+# Where the object is in what a seed gives: in each element, in each pair as its second part, as its first.
+EACH: Path = (_ANY,)
+EACH_SECOND: Path = (_ANY, _Step("item", 1))
+EACH_FIRST: Path = (_ANY, _Step("item", 0))
+
+_COPIES = frozenset(f"builtins.{name}" for name in "list tuple set frozenset reversed iter sorted filter".split())
 _ITERATING = _COPIES | {"builtins.enumerate", "builtins.zip", "builtins.next"}
 _LOOKING = frozenset(f"builtins.{name}" for name in "len bool id type isinstance print repr str hash callable".split())
 # What takes a function, and does nothing with its result.
@@ -118,8 +124,10 @@ _DROPPING = frozenset({"spawn", "Thread", "Process", "launch", "elastic_launch",
 _TRANSPARENT = frozenset({"record", "rank_zero_only", "wraps", "main_process_only", "beartype", "typechecked"})
 _TRANSPARENT_PACKAGES = ("torch", "functools", "builtins", "abc", "typing", "typing_extensions", "tqdm", "contextlib")
 _MANAGERS = frozenset({"contextlib.contextmanager", "contextlib.asynccontextmanager"})
-_KEPT = ("item", "entry")
+_KEPT = ("item", "entry", "key")
+_LOOPED = ("item", "key")
 _COLLECTING = frozenset({"append", "add", "insert", "appendleft", "extend", "update"})
+_OF_PAIRS = ("builtins.dict", "collections.OrderedDict")
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SPECIAL = frozenset(
     {"__init__", "__call__", "forward", "__getitem__", "__getattr__", "__iter__", "__next__", "__new__"}
@@ -128,24 +136,31 @@ _SPECIAL = frozenset(
 _ENTRIES = frozenset({"main", "cli", "cli_main", "run", "worker", "train", "fsdp_main"})
 
 
-def follow(seeds: Iterable[Value], budget: int = BUDGET, nature: Nature = PLAIN, code: Code | None = None) -> Followed:
+def follow(
+    seeds: Iterable[Value],
+    budget: int = BUDGET,
+    nature: Nature = PLAIN,
+    code: Code | None = None,
+    path: Path = (),
+) -> Followed:
     """Where the objects go that some expressions give.
 
     `budget` is how many steps may be taken; where they do not do, that is an escape. `code` shares what is known of the
-    project with other questions.
+    project with other questions. `path` leads from what a seed gives to the objects that are meant (`EACH`).
     """
-    return _Following(tuple(seeds), nature, code or Code()).run(budget)
+    return _Following(tuple(seeds), nature, code or Code(), path).run(budget)
 
 
 class _Following:
     """What has been found so far, and what is left to look at."""
 
-    def __init__(self, seeds: tuple[Value, ...], nature: Nature, code: Code) -> None:
+    def __init__(self, seeds: tuple[Value, ...], nature: Nature, code: Code, path: Path = ()) -> None:
         self.seeds = seeds
+        self.path = path
         self.nature = nature
         self.code = code
-        self.waiting: deque[tuple[ModuleFacts, ast.AST, _Path]] = deque()
-        self.seen: set[tuple[ast.AST, _Path]] = set()
+        self.waiting: deque[tuple[ModuleFacts, ast.AST, Path]] = deque()
+        self.seen: set[tuple[ast.AST, Path]] = set()
         self.objects: dict[ast.AST, ModuleFacts] = {}  # the expressions that may be the object
         self.used: dict[ast.expr, ModuleFacts] = {}
         self.passed: dict[ast.expr, ModuleFacts] = {}
@@ -157,7 +172,7 @@ class _Following:
     def run(self, budget: int) -> Followed:
         """Follow until nothing is left."""
         for seed in self.seeds:
-            self.flow(seed.facts, seed.node, ())
+            self.flow(seed.facts, seed.node, self.path)
         steps = 0
         while self.waiting:
             facts, node, path = self.waiting.popleft()
@@ -174,7 +189,7 @@ class _Following:
             tuple(self.holders.values()),
         )
 
-    def flow(self, facts: ModuleFacts, node: ast.AST, path: _Path) -> None:
+    def flow(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         """The object is in what `node` gives, at the end of `path`."""
         if len(path) > _DEEPEST:
             self.escape(facts, node, "it is kept in containers within containers")
@@ -192,18 +207,18 @@ class _Following:
         """The object gets lost here."""
         self.escapes.setdefault((node, reason), Escape(facts, node, reason))
 
-    def use(self, facts: ModuleFacts, node: ast.AST, path: _Path) -> None:
+    def use(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         """Something is done with a value: with the object, or with a container that then has nothing to do with it."""
         if not path and isinstance(node, ast.expr):
             self.used[node] = facts
 
-    def pass_on(self, facts: ModuleFacts, node: ast.AST, path: _Path) -> None:
+    def pass_on(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         if not path and isinstance(node, ast.expr):
             self.passed[node] = facts
 
     # What is around an expression.
 
-    def look(self, facts: ModuleFacts, node: ast.AST, path: _Path) -> None:
+    def look(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         """See what is done with the value of an expression."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self.spread_function(Function(facts, node), path)
@@ -217,37 +232,37 @@ class _Following:
         else:
             self.use(facts, node, path)
 
-    def at_assign(self, facts: ModuleFacts, node: ast.AST, parent: ast.Assign, path: _Path) -> None:
+    def at_assign(self, facts: ModuleFacts, node: ast.AST, parent: ast.Assign, path: Path) -> None:
         self.pass_on(facts, node, path)
         for target in parent.targets:
             self.bind(facts, target, path, node)
 
-    def at_annotated(self, facts: ModuleFacts, node: ast.AST, parent: ast.AnnAssign, path: _Path) -> None:
+    def at_annotated(self, facts: ModuleFacts, node: ast.AST, parent: ast.AnnAssign, path: Path) -> None:
         if node is parent.value:
             self.pass_on(facts, node, path)
             self.bind(facts, parent.target, path, node)
 
-    def at_walrus(self, facts: ModuleFacts, node: ast.AST, parent: ast.NamedExpr, path: _Path) -> None:
+    def at_walrus(self, facts: ModuleFacts, node: ast.AST, parent: ast.NamedExpr, path: Path) -> None:
         self.pass_on(facts, node, path)
         self.bind(facts, parent.target, path, node)
         self.flow(facts, parent, path)
 
-    def at_expression(self, facts: ModuleFacts, node: ast.AST, parent: ast.Expr, path: _Path) -> None:
+    def at_expression(self, facts: ModuleFacts, node: ast.AST, parent: ast.Expr, path: Path) -> None:
         """A statement that drops its value."""
         self.pass_on(facts, node, path)
 
-    def at_return(self, facts: ModuleFacts, node: ast.AST, parent: ast.Return, path: _Path) -> None:
+    def at_return(self, facts: ModuleFacts, node: ast.AST, parent: ast.Return, path: Path) -> None:
         self.pass_on(facts, node, path)
         function = facts.function(parent)
         if not isinstance(function, ast.Module):
             self.flow_result(Function(facts, function), path)  # type: ignore[arg-type]
 
-    def at_lambda(self, facts: ModuleFacts, node: ast.AST, parent: ast.Lambda, path: _Path) -> None:
+    def at_lambda(self, facts: ModuleFacts, node: ast.AST, parent: ast.Lambda, path: Path) -> None:
         if node is parent.body:
             self.pass_on(facts, node, path)
             self.flow(facts, parent, (_CALLED, *path))
 
-    def at_arguments(self, facts: ModuleFacts, node: ast.AST, parent: ast.arguments, path: _Path) -> None:
+    def at_arguments(self, facts: ModuleFacts, node: ast.AST, parent: ast.arguments, path: Path) -> None:
         """The default of a parameter."""
         self.pass_on(facts, node, path)
         function = facts.structure.parents[parent]
@@ -256,7 +271,7 @@ class _Following:
             if default_of(function, parameter) is node:
                 self.bind_parameter(Function(facts, function), parameter, path)
 
-    def at_yield(self, facts: ModuleFacts, node: ast.AST, parent: ast.Yield | ast.YieldFrom, path: _Path) -> None:
+    def at_yield(self, facts: ModuleFacts, node: ast.AST, parent: ast.Yield | ast.YieldFrom, path: Path) -> None:
         self.pass_on(facts, node, path)
         function = facts.function(parent)
         if isinstance(function, ast.Module):
@@ -269,20 +284,20 @@ class _Following:
         else:
             self.flow_result(made, path)
 
-    def at_await(self, facts: ModuleFacts, node: ast.AST, parent: ast.Await, path: _Path) -> None:
+    def at_await(self, facts: ModuleFacts, node: ast.AST, parent: ast.Await, path: Path) -> None:
         if path[:1] == (_AWAITED,):
             self.flow(facts, parent, path[1:])
         else:
             self.use(facts, node, path)
 
-    def at_choice(self, facts: ModuleFacts, node: ast.AST, parent: ast.IfExp, path: _Path) -> None:
+    def at_choice(self, facts: ModuleFacts, node: ast.AST, parent: ast.IfExp, path: Path) -> None:
         if node is parent.test:
             self.use(facts, node, path)
         else:
             self.pass_on(facts, node, path)
             self.flow(facts, parent, path)
 
-    def at_bool(self, facts: ModuleFacts, node: ast.AST, parent: ast.BoolOp, path: _Path) -> None:
+    def at_bool(self, facts: ModuleFacts, node: ast.AST, parent: ast.BoolOp, path: Path) -> None:
         if node is parent.values[-1]:
             self.pass_on(facts, node, path)
         else:
@@ -291,7 +306,7 @@ class _Following:
             self.flow(facts, parent, path)
 
     def at_sequence(
-        self, facts: ModuleFacts, node: ast.AST, parent: ast.Tuple | ast.List | ast.Set, path: _Path
+        self, facts: ModuleFacts, node: ast.AST, parent: ast.Tuple | ast.List | ast.Set, path: Path
     ) -> None:
         self.pass_on(facts, node, path)
         before = parent.elts[: parent.elts.index(node)]  # type: ignore[arg-type]
@@ -301,7 +316,7 @@ class _Following:
         else:
             self.flow(facts, parent, (_Step("item", len(before)) if fixed else _ANY, *path))
 
-    def at_starred(self, facts: ModuleFacts, node: ast.AST, parent: ast.Starred, path: _Path) -> None:
+    def at_starred(self, facts: ModuleFacts, node: ast.AST, parent: ast.Starred, path: Path) -> None:
         outer = facts.structure.parents[parent]
         if not path or path[0].kind != "item":
             self.use(facts, node, path)  # of a dict it takes the keys
@@ -314,7 +329,7 @@ class _Following:
         elif isinstance(outer, (ast.Tuple, ast.List, ast.Set)):
             self.flow(facts, outer, (_ANY, *path[1:]))
 
-    def at_dict(self, facts: ModuleFacts, node: ast.AST, parent: ast.Dict, path: _Path) -> None:
+    def at_dict(self, facts: ModuleFacts, node: ast.AST, parent: ast.Dict, path: Path) -> None:
         if node in parent.keys:
             self.use(facts, node, path)
             self.escape(facts, node, "it is the key of a dict")
@@ -326,16 +341,16 @@ class _Following:
         else:
             self.flow(facts, parent, (_entry(key), *path))
 
-    def at_subscript(self, facts: ModuleFacts, node: ast.AST, parent: ast.Subscript, path: _Path) -> None:
+    def at_subscript(self, facts: ModuleFacts, node: ast.AST, parent: ast.Subscript, path: Path) -> None:
         if node is parent.slice or not path:
             self.use(facts, node, path)
-        elif path[0].kind in _KEPT and isinstance(parent.ctx, ast.Load):
+        elif path[0].kind in _KEPT and path[0] != _ANY_KEY and isinstance(parent.ctx, ast.Load):
             if isinstance(parent.slice, ast.Slice):
                 self.flow(facts, parent, (_ANY, *path[1:]))
             elif _matches(path[0], _key(parent.slice)):
                 self.flow(facts, parent, path[1:])
 
-    def at_attribute(self, facts: ModuleFacts, node: ast.AST, parent: ast.Attribute, path: _Path) -> None:
+    def at_attribute(self, facts: ModuleFacts, node: ast.AST, parent: ast.Attribute, path: Path) -> None:
         call = facts.structure.parents[parent]
         called = call if isinstance(call, ast.Call) and call.func is parent else None
         if not path:
@@ -346,9 +361,12 @@ class _Following:
         if path[0].kind in _KEPT and called is not None:
             self.in_collection(facts, called, parent.attr, path)
 
-    def in_collection(self, facts: ModuleFacts, call: ast.Call, method: str, path: _Path) -> None:
+    def in_collection(self, facts: ModuleFacts, call: ast.Call, method: str, path: Path) -> None:
         """A method of a collection that holds the object is called."""
-        if method == "values":
+        if path[0] == _ANY_KEY:
+            if method in ("items", "keys"):
+                self.flow(facts, call, (_ANY, *((_Step("item", 0),) if method == "items" else ()), *path[1:]))
+        elif method == "values":
             self.flow(facts, call, (_ANY, *path[1:]))
         elif method == "items":
             self.flow(facts, call, (_ANY, _Step("item", 1), *path[1:]))
@@ -360,7 +378,7 @@ class _Following:
         elif method == "copy":
             self.flow(facts, call, path)
 
-    def at_call(self, facts: ModuleFacts, node: ast.AST, parent: ast.Call, path: _Path) -> None:
+    def at_call(self, facts: ModuleFacts, node: ast.AST, parent: ast.Call, path: Path) -> None:
         if node is parent.func:
             if path[:1] == (_CALLED,):
                 self.flow(facts, parent, path[1:])
@@ -369,7 +387,7 @@ class _Following:
             return
         self.give(facts, node, parent, parent.args.index(node), path)  # type: ignore[arg-type]
 
-    def at_keyword(self, facts: ModuleFacts, node: ast.AST, parent: ast.keyword, path: _Path) -> None:
+    def at_keyword(self, facts: ModuleFacts, node: ast.AST, parent: ast.keyword, path: Path) -> None:
         call = facts.structure.parents[parent]
         if not isinstance(call, ast.Call):
             self.escape(facts, node, "it is given to the making of a class")
@@ -382,24 +400,27 @@ class _Following:
         else:
             self.use(facts, node, path)
 
-    def at_loop(self, facts: ModuleFacts, node: ast.AST, parent: ast.For | ast.AsyncFor, path: _Path) -> None:
-        if path and path[0].kind == "item":
+    def at_loop(self, facts: ModuleFacts, node: ast.AST, parent: ast.For | ast.AsyncFor, path: Path) -> None:
+        if path and path[0].kind in _LOOPED:
             self.bind(facts, parent.target, path[1:], node)
         else:
             self.use(facts, node, path)
 
-    def at_comprehension(self, facts: ModuleFacts, node: ast.AST, parent: ast.comprehension, path: _Path) -> None:
-        if node is parent.iter and path and path[0].kind == "item":
+    def at_comprehension(self, facts: ModuleFacts, node: ast.AST, parent: ast.comprehension, path: Path) -> None:
+        if node is parent.iter and path and path[0].kind in _LOOPED:
             self.bind(facts, parent.target, path[1:], node)
         else:
             self.use(facts, node, path)
 
-    def at_elements(self, facts: ModuleFacts, node: ast.AST, parent: ast.expr, path: _Path) -> None:
+    def at_elements(self, facts: ModuleFacts, node: ast.AST, parent: ast.expr, path: Path) -> None:
         """The element of a comprehension."""
         self.pass_on(facts, node, path)
-        self.flow(facts, parent, (_ANY_ENTRY if isinstance(parent, ast.DictComp) else _ANY, *path))
+        step = _ANY
+        if isinstance(parent, ast.DictComp):
+            step = _ANY_KEY if node is parent.key else _ANY_ENTRY
+        self.flow(facts, parent, (step, *path))
 
-    def at_with(self, facts: ModuleFacts, node: ast.AST, parent: ast.withitem, path: _Path) -> None:
+    def at_with(self, facts: ModuleFacts, node: ast.AST, parent: ast.withitem, path: Path) -> None:
         if path[:1] == (_ENTERED,):
             if parent.optional_vars is not None:
                 self.bind(facts, parent.optional_vars, path[1:], node)
@@ -408,19 +429,19 @@ class _Following:
         if not path and parent.optional_vars is not None:
             self.bind(facts, parent.optional_vars, path, node)
 
-    def at_comparison(self, facts: ModuleFacts, node: ast.AST, parent: ast.Compare, path: _Path) -> None:
+    def at_comparison(self, facts: ModuleFacts, node: ast.AST, parent: ast.Compare, path: Path) -> None:
         self.use(facts, node, path)
 
-    def at_match(self, facts: ModuleFacts, node: ast.AST, parent: ast.Match, path: _Path) -> None:
+    def at_match(self, facts: ModuleFacts, node: ast.AST, parent: ast.Match, path: Path) -> None:
         self.use(facts, node, path)
         self.escape(facts, node, "a `match` statement takes it apart")
 
-    def at_assert(self, facts: ModuleFacts, node: ast.AST, parent: ast.AST, path: _Path) -> None:
+    def at_assert(self, facts: ModuleFacts, node: ast.AST, parent: ast.AST, path: Path) -> None:
         self.use(facts, node, path)
 
     # Calls.
 
-    def give(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: _Path) -> None:
+    def give(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: Path) -> None:
         """A value is an argument, by its number or keyword."""
         callees = self.code.origins(facts, call.func)
         functions = [one for one in callees if one.sort is Sort.FUNCTION]
@@ -447,7 +468,7 @@ class _Following:
         return 0
 
     def call_instance(
-        self, callee: Origin, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: _Path
+        self, callee: Origin, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: Path
     ) -> None:
         assert isinstance(callee.node, ast.ClassDef)
         cls = Class(callee.facts, callee.node)
@@ -459,7 +480,7 @@ class _Following:
             self.give_away(facts, node, call, callee, place, path)
 
     def enter(
-        self, function: Function, skipped: int, facts: ModuleFacts, node: ast.AST, place: int | str, path: _Path
+        self, function: Function, skipped: int, facts: ModuleFacts, node: ast.AST, place: int | str, path: Path
     ) -> None:
         """A value gets to the parameter of a function that an argument is for."""
         if not self.is_plain(function):
@@ -481,7 +502,7 @@ class _Following:
             self.bind_parameter(function, arguments.kwarg, (_Step("item", place), *path))
 
     def construct(
-        self, cls: Class, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: _Path
+        self, cls: Class, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: Path
     ) -> None:
         """A value is an argument of a class of the project."""
         fields = self.code.fields(cls)
@@ -501,7 +522,7 @@ class _Following:
         self.give_away(facts, node, call, Origin(Sort.ELSEWHERE, facts, call.func, f"{cls.node.name}"), place, path)
 
     def give_away(
-        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, callee: Origin, place: int | str, path: _Path
+        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, callee: Origin, place: int | str, path: Path
     ) -> None:
         """A value is an argument of something that is not of the project, or unknown."""
         name = callee.name or ""
@@ -540,7 +561,7 @@ class _Following:
             self.escape(facts, node, f"it is in something that is given to `{ast.unparse(call.func)}`")
 
     def give_function(
-        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, name: str, last: str, path: _Path
+        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, name: str, last: str, path: Path
     ) -> None:
         """A function that returns the object is an argument."""
         if name in ("functools.partial", "functools.lru_cache", "functools.cache", "functools.wraps"):
@@ -549,11 +570,15 @@ class _Following:
             self.escape(facts, node, f"a function that returns it is given to `{ast.unparse(call.func)}`")
 
     def give_collection(
-        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, name: str, last: str, place: int | str, path: _Path
+        self, facts: ModuleFacts, node: ast.AST, call: ast.Call, name: str, last: str, place: int | str, path: Path
     ) -> None:
         """A collection that holds the object is an argument."""
-        if name == "builtins.dict" and not isinstance(place, str):
-            self.flow(facts, call, path if path[0].kind == "entry" else (_ANY_ENTRY, *path[2:]))
+        if name in _OF_PAIRS and not isinstance(place, str):
+            in_front = path[0].kind == "item" and path[1:2] == (_Step("item", 0),)
+            step = _ANY_KEY if in_front else _ANY_ENTRY
+            self.flow(facts, call, (step, *path[2:]) if path[0].kind == "item" else path)
+        elif path[0] == _ANY_KEY and name in _ITERATING:
+            self.give_collection(facts, node, call, name, last, place, (_ANY, *path[1:]))
         elif path[0].kind == "entry" and name in _ITERATING:
             pass  # they take the keys
         elif name in _COPIES:
@@ -570,7 +595,7 @@ class _Following:
         elif name not in _LOOKING:
             self.escape(facts, node, f"it is in a collection that is given to `{ast.unparse(call.func)}`")
 
-    def give_partly(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: _Path) -> None:
+    def give_partly(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: Path) -> None:
         """A value is an argument of `partial`, for the function that this gets."""
         functions = [one for one in self.code.origins(facts, call.args[0]) if one.sort is Sort.FUNCTION]
         for one in functions:
@@ -583,13 +608,13 @@ class _Following:
             if path:
                 self.escape(facts, node, f"it is in something that is given to `{ast.unparse(call.args[0])}`")
 
-    def collect(self, facts: ModuleFacts, node: ast.AST, func: ast.Attribute, path: _Path) -> bool:
+    def collect(self, facts: ModuleFacts, node: ast.AST, func: ast.Attribute, path: Path) -> bool:
         """A value is put into a collection by one of its methods; False where it is not seen to be a collection."""
         if func.attr in ("extend", "update"):
             return self.put(facts, node, func.value, path) if path else False
         return self.put(facts, node, func.value, (_ANY, *path))
 
-    def put(self, facts: ModuleFacts, node: ast.AST, collection: ast.expr, path: _Path) -> bool:
+    def put(self, facts: ModuleFacts, node: ast.AST, collection: ast.expr, path: Path) -> bool:
         """A value is put into a collection that is held by a name or attribute; False where it gets out of sight."""
         origins = self.code.origins(facts, collection)
         if not origins or not all(_is_collection(one) for one in origins):
@@ -611,7 +636,7 @@ class _Following:
                 return True
         return False
 
-    def set_attribute(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, path: _Path) -> None:
+    def set_attribute(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, path: Path) -> None:
         """`setattr(owner, name, value)`."""
         name = call.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -623,7 +648,7 @@ class _Following:
 
     # Names and attributes.
 
-    def bind(self, facts: ModuleFacts, target: ast.AST, path: _Path, value: ast.AST) -> None:
+    def bind(self, facts: ModuleFacts, target: ast.AST, path: Path, value: ast.AST) -> None:
         """A value is assigned to a target."""
         if isinstance(target, ast.Name):
             self.bind_name(facts, target, path)
@@ -639,7 +664,7 @@ class _Following:
             if not self.put(facts, value, target.value, (step, *path)):
                 self.escape(facts, target, f"it is kept in `{ast.unparse(target.value)}`")
 
-    def unpack(self, facts: ModuleFacts, target: ast.Tuple | ast.List, path: _Path, value: ast.AST) -> None:
+    def unpack(self, facts: ModuleFacts, target: ast.Tuple | ast.List, path: Path, value: ast.AST) -> None:
         if not path or path[0].kind != "item":
             self.use(facts, value, path)
             return
@@ -657,7 +682,7 @@ class _Following:
             if is_meant:
                 self.bind(facts, one, (_ANY, *path[1:]) if number == starred else path[1:], value)
 
-    def bind_name(self, facts: ModuleFacts, target: ast.Name, path: _Path) -> None:
+    def bind_name(self, facts: ModuleFacts, target: ast.Name, path: Path) -> None:
         home = facts.scope(target).lookup(target.id)
         if home is None:
             return
@@ -666,12 +691,12 @@ class _Following:
         if binding is not None:
             self.spread(facts, home, binding, path)
 
-    def bind_parameter(self, function: Function, parameter: ast.arg, path: _Path) -> None:
+    def bind_parameter(self, function: Function, parameter: ast.arg, path: Path) -> None:
         home = function.facts.structure.starts[parameter]
         binding = next(one for one in home.bindings[parameter.arg] if one.node is parameter)
         self.spread(function.facts, home, binding, path)
 
-    def spread(self, facts: ModuleFacts, home: Scope, binding: Binding, path: _Path) -> None:
+    def spread(self, facts: ModuleFacts, home: Scope, binding: Binding, path: Path) -> None:
         """A name of a scope has the value; see where it is read."""
         name = binding.name
         for call in self.code.spying(facts, home):
@@ -696,7 +721,7 @@ class _Following:
         node: ast.AST,
         owner: ast.expr,
         name: str,
-        path: _Path,
+        path: Path,
         target: ast.Attribute | None,
     ) -> None:
         """A value becomes the attribute `name` of `owner`."""
@@ -709,7 +734,7 @@ class _Following:
             self.escape(facts, target or node, f"it is kept in `{ast.unparse(owner)}.{name}`")
 
     def keep(
-        self, cls: Class, name: str, facts: ModuleFacts, node: ast.AST, path: _Path, target: ast.Attribute | None
+        self, cls: Class, name: str, facts: ModuleFacts, node: ast.AST, path: Path, target: ast.Attribute | None
     ) -> None:
         """Instances of a class have the value as an attribute; see where it is read."""
         if isinstance(node, ast.expr):
@@ -776,7 +801,7 @@ class _Following:
 
     # Functions that return the object.
 
-    def flow_result(self, function: Function, path: _Path) -> None:
+    def flow_result(self, function: Function, path: Path) -> None:
         """A function returns the value."""
         if isinstance(function.node, ast.Lambda):
             self.flow(function.facts, function.node, (_CALLED, *path))
@@ -785,7 +810,7 @@ class _Following:
             path = (_AWAITED, *path)
         self.flow(function.facts, function.node, path)
 
-    def spread_function(self, function: Function, path: _Path) -> None:
+    def spread_function(self, function: Function, path: Path) -> None:
         """See where a function is read that returns the value."""
         node = function.node
         assert not isinstance(node, ast.Lambda)

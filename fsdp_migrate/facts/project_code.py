@@ -313,7 +313,7 @@ class Code:
         for owner in self.origins(facts, node.value):
             if owner.sort in (Sort.INSTANCE, Sort.CLASS):
                 assert isinstance(owner.node, ast.ClassDef)
-                yield from self._of_member(Class(owner.facts, owner.node), node.attr, owner.sort, facts, node)
+                yield from self.of_member(Class(owner.facts, owner.node), node.attr, owner.sort, facts, node)
             elif owner.sort is Sort.UNKNOWN:
                 yield Origin(Sort.UNKNOWN, facts, node)
             else:
@@ -331,7 +331,7 @@ class Code:
         if not found:
             yield Origin(Sort.ELSEWHERE, facts, node)
 
-    def _of_member(
+    def of_member(
         self, cls: Class, name: str, sort: Sort, facts: ModuleFacts, node: ast.Attribute
     ) -> Iterator[Origin]:
         """What instances of a class, or of those that derive from it, have under a name."""

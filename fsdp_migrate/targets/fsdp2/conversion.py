@@ -11,6 +11,7 @@ from fsdp_migrate.code.unused_imports import removed_use
 from fsdp_migrate.edits import Edit, RemovedUse
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Reference
+from fsdp_migrate.facts.project_code import Code
 
 
 class Closure(NamedTuple):
@@ -69,6 +70,9 @@ class Conversion:
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
+    code: Code = field(default_factory=Code)  # what is known of the project
+    methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
+    own: frozenset[ast.AST] | None = None  # the expressions for parameters of the models, once they are looked for
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:
         """Change the module of `facts`."""

@@ -64,7 +64,7 @@ def helper(use: Use, name: str) -> str | None:
     if None in spelled.values():
         return None
     free = fresh_name(facts.structure.module, name, ())
-    use.replace(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")
+    use.put(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")
     return free
 
 

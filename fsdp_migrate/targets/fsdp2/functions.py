@@ -6,9 +6,13 @@ import ast
 from collections.abc import Callable, Mapping
 
 from fsdp_migrate.facts.looked_up_names import look_up
+from fsdp_migrate.facts.objects import EACH
 from fsdp_migrate.targets.fsdp2.accumulation import convert_looked_up
+from fsdp_migrate.targets.fsdp2.gathering import convert_gathering
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.instances import ask_instead, convert_isinstance
+from fsdp_migrate.targets.fsdp2.units import convert_units, see_all
+from fsdp_migrate.targets.fsdp2.unwrapping import convert_looked_up_module
 from fsdp_migrate.targets.fsdp2.use import Use
 
 Handler = Callable[[Use, ast.Call], None]
@@ -18,6 +22,8 @@ def convert_argument(use: Use, call: ast.Call) -> None:
     """Convert the use of a model as an argument of `call`."""
     named = use.facts.names.qualified(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
     handler = FUNCTIONS.get(named or "")
+    if isinstance(call.func, ast.Attribute) and use.facts.fsdp.is_class(call.func.value):
+        handler = STATIC.get(call.func.attr, _static)
     if handler is not None:
         handler(use, call)
     elif isinstance(call.func, ast.Attribute) and call.func.attr in _LOGGING and not _is_of_torch(named):
@@ -68,7 +74,9 @@ def _get(use: Use, call: ast.Call) -> None:
     name = None if found is None else found.name
     if name == "no_sync":
         convert_looked_up(use, call)
-    elif name not in ("module", "_fsdp_wrapped_module") or len(call.args) != _WITH_DEFAULT:
+    elif name in ("module", "_fsdp_wrapped_module") and len(call.args) == _WITH_DEFAULT:
+        convert_looked_up_module(use, call)
+    else:
         _look_up(use, call, name)
 
 
@@ -92,6 +100,19 @@ def _string(call: ast.Call) -> str | None:
 _ONLY_FSDP = frozenset({"_fsdp_wrapped_module", "clip_grad_norm_", "summon_full_params", "_handle", "_handles"})
 _LOGGING = frozenset("debug info warning error critical log print write".split())
 
+_static = _stop("is a method of FSDP1's class without a counterpart", "take it out")
+
+# Methods of FSDP1's class that get the model as an argument.
+STATIC: Mapping[str, Handler] = {"fsdp_modules": convert_units, "summon_full_params": convert_gathering}
+
+
+def _iterate(use: Use, call: ast.Call) -> None:
+    """A function that gives the modules in a container one by one."""
+    see_all(use, use.node, EACH)
+
+
+_ITERATING = [f"builtins.{name}" for name in "enumerate zip list tuple reversed iter next".split()]
+
 _COPY = _stop("copies a sharded model, which fails", "build the copy before sharding, and shard it too")
 _PICKLED = _stop("pickles a sharded model", "save a full state dict")
 _WRAPPED = _stop("wraps a sharded model", "use a 2-D mesh: FSDP2 replicates and shards by itself")
@@ -103,6 +124,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     "builtins.setattr": _stop("sets a member of a model after it is wrapped", "set it on the module before"),
     "builtins.type": _stop("asks for the class of a model, which `fully_shard` changes", "use `isinstance`"),
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
+    **dict.fromkeys(_ITERATING, _iterate),
     "copy.deepcopy": _COPY,
     "copy.copy": _COPY,
     "torch.optim.swa_utils.AveragedModel": _COPY,

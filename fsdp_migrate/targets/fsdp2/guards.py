@@ -34,6 +34,11 @@ def is_guarded(use: Use) -> bool:
     return not known.isdisjoint(_tests(facts, node))
 
 
+def has_test(use: Use, test: str) -> bool:
+    """Whether the use is evaluated only where a test, as it prints, is true."""
+    return (test, True) in _tests(use.facts, use.node)
+
+
 def _tests(facts: ModuleFacts, node: ast.AST) -> Iterator[Test]:
     """The conditions under which a node is evaluated in its function, as far as they are written around it."""
     child = node

@@ -27,7 +27,7 @@ def convert_classes(use: Use, classes: ast.expr) -> None:
             new = use.spelled(FSDP_MODULE, cls)
             if new is not None:
                 span = facts.source.span(cls)
-                use.replace(span.start, span.end, new)
+                use.put(span.start, span.end, new)
                 use.conversion.release(facts, cls)
         elif isinstance(cls, ast.Starred):
             use.wall(f"`{ast.unparse(cls)}` stands among the classes", "write them out")
@@ -51,4 +51,4 @@ def ask_instead(use: Use, call: ast.Call) -> None:
     new = use.spelled(FSDP_MODULE)
     if new is not None:
         span = source.span(call)
-        use.replace(span.start, span.end, f"isinstance({source.segment(use.node)}, {new})")
+        use.put(span.start, span.end, f"isinstance({use.written}, {new})")

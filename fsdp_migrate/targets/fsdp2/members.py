@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 
 from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
 from fsdp_migrate.targets.fsdp2.norms import convert_clipping
+from fsdp_migrate.targets.fsdp2.parameters import convert_parameters
+from fsdp_migrate.targets.fsdp2.units import convert_modules
+from fsdp_migrate.targets.fsdp2.unwrapping import convert_unwrapping
 from fsdp_migrate.targets.fsdp2.use import Member, Use
 
 Handler = Callable[[Use, Member], None]
@@ -30,7 +33,7 @@ def _forward(use: Use, member: Member) -> None:
             f"`{use.text}.forward` is passed on: FSDP2 gathers parameters only where the model is called", "call it"
         )
         return
-    use.replace(member.end, use.facts.source.span(member.node).end, "")
+    use.put(member.end, use.facts.source.span(member.node).end, "")
 
 
 def _move(use: Use, member: Member) -> None:
@@ -71,9 +74,9 @@ _PRIVATE = _stop("is a part of FSDP1 without a counterpart", "take it out")
 
 # Members of nn.Module that do the same, or whose results are looked at on their own.
 _ALIKE = """
-    train eval zero_grad requires_grad_ training children named_children modules named_modules buffers named_buffers
-    get_submodule get_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
-    register_full_backward_pre_hook extra_repr __call__ __len__ compile
+    train eval zero_grad requires_grad_ training buffers named_buffers get_buffer register_forward_hook
+    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook extra_repr __call__ __len__
+    compile
 """.split()
 
 _PRIVATES = """
@@ -85,7 +88,14 @@ _PRIVATES = """
     _unshard_params _mixed_precision_enabled_for_params _zero_scalar _exec_order_data _device_handle
 """.split()
 
+_WRAPPED = _stop("gives the wrapped module in FSDP1, and the modules in it in FSDP2", "use `modules()`")
+
 MEMBERS: Mapping[str, Handler] = {
+    "module": convert_unwrapping,
+    "_fsdp_wrapped_module": convert_unwrapping,
+    **dict.fromkeys(("parameters", "named_parameters"), convert_parameters),
+    **dict.fromkeys(("modules", "named_modules"), convert_modules),
+    **dict.fromkeys(("children", "named_children"), _WRAPPED),
     "clip_grad_norm_": convert_clipping,
     "no_sync": convert_no_sync,
     "forward": _forward,

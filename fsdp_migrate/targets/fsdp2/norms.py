@@ -21,7 +21,7 @@ def convert_clipping(use: Use, member: Member) -> None:
         return
     source, span = use.facts.source, use.facts.source.span(call)
     if source.line_number(span.start) != source.line_number(span.end) and not use.has_others_inside(call):
-        model = source.segment(Span(member.start, member.end))
+        model = use.new or source.segment(Span(member.start, member.end))
         kept = (Argument(getattr(old, "arg", None), index) for index, old in enumerate(ordered_arguments(call)))
         first = Argument(None, text=f"{model}.parameters()")
         use.conversion.edit(use.facts, [RewriteCall(span, None, (first, *kept), callee=function)])

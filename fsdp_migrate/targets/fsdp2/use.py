@@ -7,15 +7,17 @@ the end of what is done with it: the reference itself, and arguments, may have e
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
-from fsdp_migrate.edits import Replace
+from fsdp_migrate.edits import Replace, touched
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.facts.objects import Escape, Followed, Nature, Path, Reference, Value, follow
+from fsdp_migrate.facts.project_code import Function, Origin
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 
@@ -23,14 +25,28 @@ PACKAGE = "torch.distributed.fsdp"
 ALONE = "put it on a line of its own without comments inside"
 
 
+# Methods of modules that return the module.
+_PART = Nature(methods=frozenset("train eval to cuda requires_grad_".split()))
+
+
 @dataclass(frozen=True)
 class Use:
-    """A reference to a model of a closure, with all that its conversion needs."""
+    """A reference to a model of a closure, or to a module in one, with all that its conversion needs.
+
+    `whole` is the reference that the project's flow gave, where this is a part of it. `see` converts another use. `new`
+    is the text for the model where that is another one afterwards. `kinds` are what it may be, None for the model
+    itself. `method` is the method of a module that the use stands in, which may run for modules that are not sharded.
+    """
 
     conversion: Conversion
     closure: Closure
     reference: Reference
     options: Options
+    whole: ast.expr | None = None
+    see: Callable[[Use], None] = lambda _use: None
+    new: str | None = None
+    kinds: tuple[Origin, ...] | None = None
+    method: Function | None = None
 
     @property
     def facts(self) -> ModuleFacts:
@@ -43,6 +59,11 @@ class Use:
         return self.reference.node
 
     @property
+    def root(self) -> ast.expr:
+        """The expression for the model that this is, or is in."""
+        return self.node if self.whole is None else self.whole
+
+    @property
     def parent(self) -> ast.AST:
         """What is done with it."""
         return self.facts.structure.parents[self.node]
@@ -52,9 +73,29 @@ class Use:
         """How a message calls the model."""
         return ast.unparse(self.node)
 
-    def of(self, node: ast.expr) -> Use:
+    @property
+    def written(self) -> str:
+        """The text for the model in new code."""
+        return self.facts.source.segment(self.node) if self.new is None else self.new
+
+    def of(self, node: ast.expr, new: str | None = None) -> Use:
         """The same for another expression of this module that stands for the model, or for a part of it."""
-        return Use(self.conversion, self.closure, Reference(self.facts, node, self.reference.others), self.options)
+        return replace(self, reference=self.reference._replace(node=node), whole=self.root, new=new)
+
+    def at(self, one: Reference) -> Use:
+        """The same for a part of the model where that has got to."""
+        others = (*self.reference.others, *one.others)
+        return replace(self, reference=Reference(one.facts, one.node, others), whole=self.root, new=None)
+
+    def follow(self, node: ast.expr, path: Path = ()) -> Followed:
+        """Where something goes that an expression of this module gives; `path` leads to it."""
+        return follow([Value(self.facts, node)], nature=_PART, code=self.conversion.code, path=path)
+
+    def lose(self, what: str, escapes: Iterable[Escape]) -> None:
+        """There is a wall at each place where something is lost sight of."""
+        for one in escapes:
+            step = "do in one place what is done with it, or keep it in a variable of a function"
+            self.conversion.wall(one.facts, one.node, f"{what} gets out of sight: {one.reason}", step)
 
     def wall(self, reason: str, step: str, at: ast.AST | None = None) -> None:
         """This use stops the conversion."""
@@ -64,9 +105,17 @@ class Use:
         """This use does something else afterwards."""
         self.conversion.differs(self.facts, self.node if at is None else at, what)
 
-    def replace(self, start: int, end: int, text: str) -> None:
-        """Put a text in the place of another."""
-        if start < end or text:
+    def is_claimed(self, span: Span) -> bool:
+        """Whether an edit changes what stands at `span` already."""
+        edits = self.conversion.edits.get(self.facts.path, ())
+        return any(claimed.overlaps(span) for edit in edits for claimed in touched(edit))
+
+    def put(self, start: int, end: int, text: str) -> None:
+        """Put a text in the place of another; not in a method, which may run for a module that is not sharded."""
+        if self.method is not None:
+            name = getattr(self.method.node, "name", "")
+            self.wall(f"`{name}` uses `{self.text}` as a sharded module", "do that where the model is wrapped")
+        elif start < end or text:
             self.conversion.edit(self.facts, [Replace(Span(start, end), text)])
 
     def has_others_inside(self, whole: ast.expr) -> bool:
@@ -141,8 +190,8 @@ def as_argument(use: Use, member: Member, function: str, behind: str = "") -> No
     data = use.facts.source.data
     has_more = bool(member.call.args or member.call.keywords)
     space = " " if has_more and data[start : start + 1] not in (b" ", b"\n", b"\r", b"\t") else ""
-    use.replace(member.start, member.start, f"{function}(")
-    use.replace(member.end, start, f"{behind}{',' if has_more else ''}{space}")
+    use.put(member.start, member.start, f"{function}(")
+    use.put(member.end, start, f"{behind}{',' if has_more else ''}{space}")
 
 
 def is_result_used(use: Use, call: ast.expr) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 
-from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.facts.objects import EACH, Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.functions import convert_argument
 from fsdp_migrate.targets.fsdp2.members import MEMBERS
+from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store
+from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Use, member_of
 
 
 def convert_use(conversion: Conversion, closure: Closure, reference: Reference, options: Options) -> None:
     """Add to `conversion` what one reference to a model of `closure` needs: edits, differences, or a wall."""
-    convert(Use(conversion, closure, reference, options))
+    convert(Use(conversion, closure, reference, options, see=convert))
 
 
 def convert(use: Use) -> None:
@@ -28,6 +30,12 @@ def convert(use: Use) -> None:
     elif isinstance(parent, ast.Call):
         if parent.func is not use.node:
             convert_argument(use, parent)
+        else:
+            check_call(use)
+    elif isinstance(parent, ast.Subscript) and parent.value is use.node:
+        see_all(use, parent)
+    elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is use.node:
+        see_all(use, use.node, EACH)
     elif not isinstance(parent, _HARMLESS):
         use.wall(f"it is not clear what `{ast.unparse(parent)}` does with `{use.text}`", "write it in plain steps")
 
@@ -47,15 +55,10 @@ _HARMLESS = (
 
 
 def _convert_member(use: Use, attribute: ast.Attribute) -> None:
-    handler = MEMBERS.get(attribute.attr)
+    handler = MEMBERS.get(attribute.attr, convert_forwarded)
     if not isinstance(attribute.ctx, ast.Load):
-        use.wall(
-            f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", "set it on the module before"
-        )
-    elif handler is None:
-        step = "use what the module's own class defines, or give the model to a function of yours"
-        use.wall(f"`{attribute.attr}` of `{use.text}` is not known", step, attribute)
-    else:
-        member = member_of(use)
-        if member is not None:
-            handler(use, member)
+        convert_store(use, attribute)
+        return
+    member = member_of(use)
+    if member is not None:
+        handler(use, member)

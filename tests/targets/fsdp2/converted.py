@@ -18,14 +18,14 @@ HEAD = "import torch\nimport torch.nn as nn\nfrom torch.distributed.fsdp import 
 
 
 class Converted:
-    """What became of the uses of `model` in a program; `others` are what it may hold on other arms, as they stand."""
+    """What became of the uses of some models in a program; `others` are what they may be instead, as written there."""
 
-    def __init__(self, program: str, model: str = "model", others: tuple[str, ...] = ()) -> None:
+    def __init__(self, program: str, *models: str, others: tuple[str, ...] = ()) -> None:
         text = HEAD + dedent(program)
         self.facts = ModuleFacts(Source(text.encode()), "example.py", TorchRange.parse(">=2.13"))
         nodes = [node for node in ast.walk(self.facts.source.tree) if isinstance(node, ast.expr)]
         arms = tuple(Value(self.facts, node) for node in nodes if ast.unparse(node) in others)
-        uses = [node for node in nodes if ast.unparse(node) == model and self._is_used(node)]
+        uses = [node for node in nodes if ast.unparse(node) in (models or ("model",)) and self._is_used(node)]
         references = tuple(Reference(self.facts, node, arms) for node in uses)
         built = tuple(Construction(self.facts, call) for call in self.facts.fsdp.constructions)
         closure = Closure(built, references, (), ())
@@ -58,21 +58,21 @@ class Converted:
         return raw.removeprefix(HEAD)
 
 
-def check_becomes(before: str, after: str, model: str = "model") -> None:
-    """All uses of the model are converted, without a difference."""
-    found = Converted(before, model)
+def check_becomes(before: str, after: str, *models: str) -> None:
+    """All uses of the models (of `model`) are converted, without a difference."""
+    found = Converted(before, *models)
     assert found.walls == []
     assert found.differences == []
     assert found.text == dedent(after)
 
 
-def check_stays(program: str, model: str = "model") -> None:
-    """The uses of the model do the same afterwards as they stand."""
-    check_becomes(program, program, model)
+def check_stays(program: str, *models: str) -> None:
+    """The uses of the models do the same afterwards as they stand."""
+    check_becomes(program, program, *models)
 
 
-def check_wall(program: str, reason: str, model: str = "model", others: tuple[str, ...] = ()) -> None:
+def check_wall(program: str, reason: str, *models: str, others: tuple[str, ...] = ()) -> None:
     """There is one wall, whose reason says `reason`."""
-    found = Converted(program, model, others)
+    found = Converted(program, *models, others=others)
     assert len(found.walls) == 1, found.walls
     assert reason in found.walls[0]

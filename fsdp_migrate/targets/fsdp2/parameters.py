@@ -1,0 +1,125 @@
+"""`model.parameters()` and its kin: what is done with parameters, with their names, and with collections of them."""
+
+from __future__ import annotations
+
+import ast
+
+from fsdp_migrate.facts.class_members import is_super
+from fsdp_migrate.facts.objects import EACH_FIRST, Escape, Reference
+from fsdp_migrate.facts.project_code import Class, Sort
+from fsdp_migrate.targets.fsdp2.gathering import is_gathered
+from fsdp_migrate.targets.fsdp2.said import keeps_parameters
+from fsdp_migrate.targets.fsdp2.tensors import PATHS, Tensors
+from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
+
+PREFIX = "_fsdp_wrapped_module"
+_NAMES = "names of parameters are those of the module, not of flat parameters"
+_CLIPPED = "`clip_grad_norm_` of torch.nn.utils clips by the norm of all gradients, with FSDP1 by that of one rank's"
+_UTILS = "torch.nn.utils"
+_CLIP = frozenset(f"{_UTILS}.{name}" for name in ("clip_grad_norm_", "clip_grad.clip_grad_norm_", "get_total_norm")) | {
+    f"{_UTILS}.clip_grad.get_total_norm"
+}
+_FINE = frozenset({f"{_UTILS}.clip_grad_value_", f"{_UTILS}.clip_grad.clip_grad_value_"})
+_TAKES_PARAMETERS = frozenset({"add_param_group"})
+_TELLING = frozenset({"startswith", "split", "rsplit", "partition", "index", "find", "removeprefix", "lstrip"})
+_ENDINGS = frozenset({"endswith"})
+
+
+def convert_parameters(use: Use, member: Member) -> None:
+    """Look at all that is done with the parameters of a model."""
+    if member.call is None:
+        use.wall(f"`{ast.unparse(member.node)}` is passed on", "call it where the parameters are needed", member.node)
+        return
+    followed = use.follow(member.call, PATHS[member.node.attr])
+    for one in followed.references:
+        look_at(use, one)
+    for escape in followed.escapes:
+        _convert_collection(use, escape)
+    if member.node.attr == "named_parameters":
+        see_names(use, member.call, flat=not keeps_parameters(use.closure))
+
+
+def look_at(use: Use, one: Reference) -> None:
+    """What is done with one parameter of a model."""
+    here = use.at(one)
+    Tensors(here, is_gathered(here.facts, use.root, one.node)).look(one.node)
+
+
+def see_names(use: Use, collection: ast.expr, *, flat: bool = False) -> None:
+    """What is done with the names in a collection of pairs, which may be those of `flat` parameters."""
+    followed = use.follow(collection, EACH_FIRST)
+    for one in followed.references:
+        _convert_name(use.at(one), flat)
+    for escape in followed.escapes:
+        if isinstance(escape.node, ast.expr) and not is_gathered(escape.facts, use.root, escape.node):
+            here = use.at(Reference(escape.facts, escape.node))
+            here.wall(f"names with a prefix of FSDP1 get out of sight: {escape.reason}", _TAKE_AWAY)
+
+
+_TAKE_AWAY = f'take the prefix away first: `name.replace("{PREFIX}.", "")`'
+
+
+def _convert_name(use: Use, flat: bool) -> None:
+    """What is done with the name of a parameter or module, which had a prefix for each wrapped module around it."""
+    facts, node = use.facts, use.node
+    parent = facts.structure.parents[node]
+    method = parent.attr if isinstance(parent, ast.Attribute) else None
+    if method == "replace" or is_gathered(facts, use.root, node):
+        return  # by which the prefix goes
+    is_part = isinstance(parent, ast.Compare) and node is not parent.left and _asks_in(parent)
+    if is_part or method in _ENDINGS:
+        if flat:
+            use.differs(_NAMES, parent)
+    elif method in _TELLING or isinstance(parent, (ast.Compare, ast.BinOp)) or _is_indexed(parent, node):
+        use.wall(f"`{ast.unparse(parent)}` looks at a name that has a prefix of FSDP1", _TAKE_AWAY)
+
+
+def _asks_in(comparison: ast.Compare) -> bool:
+    return all(isinstance(op, (ast.In, ast.NotIn)) for op in comparison.ops)
+
+
+def _is_indexed(parent: ast.AST, node: ast.expr) -> bool:
+    return isinstance(parent, ast.Subscript) and parent.value is node
+
+
+def _convert_collection(use: Use, escape: Escape) -> None:
+    """Parameters that are used as a whole: the collection is what stands at the place of the escape."""
+    facts, node = escape.facts, escape.node
+    parent = facts.structure.parents.get(node)
+    if isinstance(parent, ast.keyword):
+        parent = facts.structure.parents[parent]
+    if isinstance(parent, ast.Call) and isinstance(node, ast.expr) and parent.func is not node:
+        _give(use.at(Reference(facts, node)), parent)
+    else:
+        use.lose(f"what holds parameters of `{use.text}`", [escape])
+
+
+def _give(use: Use, call: ast.Call) -> None:
+    """Parameters that are given to a function."""
+    facts = use.facts
+    named = facts.names.qualified(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else None
+    if named in _FINE or method in _TAKES_PARAMETERS or takes_parameters(use, call):
+        return
+    if named in _CLIP:
+        use.differs(_CLIPPED, call)
+        if is_result_used(use, call):
+            end = facts.source.span(call).end
+            use.put(end, end, ".full_tensor()")
+    else:
+        step = "look whether it works on DTensors"
+        use.wall(f"`{ast.unparse(call.func)}` gets parameters of the model", step, call)
+
+
+def takes_parameters(use: Use, call: ast.Call) -> bool:
+    """Whether a call builds an optimizer of torch, or hands parameters up to the class that one of the project is."""
+    code = use.conversion.code
+    if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
+        around = use.facts.class_around(call)
+        return around is not None and _is_optimizer(code.bases(Class(use.facts, around))[1])
+    origins = code.origins(use.facts, call.func)
+    return bool(origins) and all(one.sort is Sort.ELSEWHERE and _is_optimizer((one.name,)) for one in origins)
+
+
+def _is_optimizer(names: tuple[str | None, ...]) -> bool:
+    return any((name or "").startswith("torch.optim.") for name in names)

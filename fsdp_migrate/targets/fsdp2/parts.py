@@ -1,0 +1,137 @@
+"""What the wrapped module's own class defines: its attributes, the modules and parameters in it, its methods.
+
+FSDP1 hands on what its own class does not have; with FSDP2 the model is the module. So an attribute gives the same. A
+method runs outside of forward in both, where parameters are sharded: one that computes with them is a wall.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from fsdp_migrate.facts.calls import BindingError
+from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.facts.project_code import Class, Function, Origin, Sort, first_parameter
+from fsdp_migrate.targets.fsdp2.arguments import written_out
+from fsdp_migrate.targets.fsdp2.parameters import look_at
+from fsdp_migrate.targets.fsdp2.policies import AtRunTime
+from fsdp_migrate.targets.fsdp2.units import see_all
+from fsdp_migrate.targets.fsdp2.use import Member, Use
+
+_PARAMETER = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+_PARAMETERS = frozenset({"weight", "bias"})
+_MODULES = "torch.nn."
+_OF_TENSORS = frozenset({"data", "grad", "requires_grad", "detach"})
+# Attributes of modules of torch, and of those that many packages build, which are no modules themselves.
+_PLAIN = frozenset(
+    """
+    config generation_config tokenizer device dtype name_or_path main_input_name vocab_size hidden_size in_features
+    out_features num_embeddings embedding_dim padding_idx normalized_shape eps p inplace kernel_size stride padding
+    num_heads embed_dim num_features momentum __name__ __doc__
+    """.split()
+)
+_REGISTER = "call it through `forward`, or register it by `register_fsdp_forward_method` once FSDP2 is used"
+
+
+def convert_forwarded(use: Use, member: Member) -> None:
+    """A member that FSDP1's class and torch's modules do not have: of the class of the module that is wrapped."""
+    name = member.node.attr
+    kinds = kinds_of(use)
+    classes = [Class(one.facts, one.node) for one in kinds if isinstance(one.node, ast.ClassDef)]
+    methods = [one for cls in classes for one in use.conversion.code.methods(cls, name)]
+    found = [one for cls in classes for one in _values(use, cls, name)]
+    if methods:
+        for method in methods:
+            _convert_method(use, member, method)
+    elif name in _PARAMETERS and not found:
+        look_at(use, Reference(use.facts, member.node))
+    elif found:
+        _convert_values(use, member, tuple(found))
+    elif name in _PLAIN:
+        return
+    elif use.kinds is not None and not classes:
+        _convert_unknown(use, member)
+    else:
+        step = "define it in the class of the module, or use what `torch.nn.Module` has"
+        use.wall(f"no class of the project says what `{name}` of `{use.text}` is", step, member.node)
+
+
+def convert_store(use: Use, attribute: ast.Attribute) -> None:
+    """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look."""
+    if use.kinds != ():
+        step = "set it on the module before it is wrapped"
+        use.wall(f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", step)
+
+
+def check_call(use: Use) -> None:
+    """A module in a model is called; in a method that is no forward its parameters may be sharded."""
+    if use.method is not None:
+        name = getattr(use.method.node, "name", "")
+        use.wall(f"`{name}` runs `{use.text}` outside of forward, where parameters are sharded", _REGISTER)
+
+
+def kinds_of(use: Use) -> tuple[Origin, ...]:
+    """What a module may be: for a model, what its constructions wrap."""
+    if use.kinds is not None:
+        return use.kinds
+    found: dict[Origin, None] = {}
+    for one in use.closure.constructions:
+        try:
+            module = written_out(one.facts, one.call).module
+        except (AtRunTime, BindingError):
+            continue
+        found.update(dict.fromkeys(use.conversion.code.origins(one.facts, module)))
+    return tuple(found)
+
+
+def _values(use: Use, cls: Class, name: str) -> list[Origin]:
+    """What is kept in an attribute of a class."""
+    code = use.conversion.code
+    return [origin for store in code.stores(cls, name) for origin in code.origins(store.facts, store.node)]
+
+
+def _convert_values(use: Use, member: Member, found: tuple[Origin, ...]) -> None:
+    """An attribute that the class assigns: parameters and modules are looked at, other things are the same."""
+    if any(one.name in _PARAMETER for one in found):
+        look_at(use, Reference(use.facts, member.node))
+    elif any(_may_be_module(use, one) for one in found):
+        see_all(use, member.node, kinds=found)
+
+
+def _may_be_module(use: Use, one: Origin) -> bool:
+    if one.sort is Sort.INSTANCE and isinstance(one.node, ast.ClassDef):
+        inside, outside = use.conversion.code.bases(Class(one.facts, one.node))
+        return bool(inside or outside)
+    name = one.name or ""
+    return (
+        one.sort in (Sort.ELSEWHERE, Sort.UNKNOWN)
+        and not name.startswith("builtins.")
+        and (name.startswith(_MODULES) or not name.startswith("torch."))
+    )
+
+
+def _convert_unknown(use: Use, member: Member) -> None:
+    """A member of a module whose class is not known: what is read is followed, what is called is a wall."""
+    if member.node.attr in _OF_TENSORS:
+        look_at(use, use.reference)
+    elif member.call is not None:
+        step = "call what `torch.nn.Module` has, or look at each class by `isinstance`"
+        use.wall(f"it is not known what `{ast.unparse(member.node)}` does with its parameters", step, member.node)
+    else:
+        see_all(use, member.node)
+
+
+def _convert_method(use: Use, member: Member, method: Function) -> None:
+    """A method: what it does with `self` is looked at as what is done with the module, outside of forward."""
+    code = use.conversion.code
+    if member.call is None and not code.is_property(method):
+        use.wall(f"`{ast.unparse(member.node)}` is passed on", "call it where it is needed", member.node)
+        return
+    first = first_parameter(method.node)
+    if method.node in use.conversion.methods or first is None or code.is_static(method):
+        return
+    use.conversion.methods.add(method.node)
+    home = method.facts.structure.starts[first]
+    for load in code.loads(home, first.arg):
+        here = use.at(Reference(method.facts, load))
+        use.see(replace(here, whole=load, kinds=kinds_of(use), method=method))

@@ -1,0 +1,108 @@
+"""What the module's own class defines, read through the model: attributes, modules, parameters, methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.targets.fsdp2.converted import Converted, check_stays, check_wall
+
+NET = """
+from torch.distributed.fsdp import ShardingStrategy
+
+class Block(nn.Module):
+    def __init__(self, config):
+        self.config = config
+        self.gate = nn.Parameter(torch.zeros(3))
+        self.linear = nn.Linear(3, 3)
+
+class Net(nn.Module):
+    def __init__(self, config):
+        self.config = config
+        self.depth = 3
+        self.head = nn.Linear(3, 5)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(3))
+        self.first = Block(config)
+
+    def freeze_head(self):
+        for p in self.head.parameters():
+            p.requires_grad = False
+
+    def describe(self):
+        return f"{self.depth} blocks, {len(self.blocks)}"
+
+    def reset(self):
+        self.freeze_head()
+        for block in self.blocks:
+            block.linear.weight.data.zero_()
+
+    def encode(self, x):
+        return self.head(x)
+
+    def score(self, x):
+        return self(x).sum()
+
+    def norm(self):
+        return self.head.weight.norm().item()
+
+    def whole(self):
+        return self.encode(1)
+
+    @property
+    def width(self):
+        return self.config.width
+
+model = FSDP(Net(config), use_orig_params=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "x = model.depth",
+        "x = model.config.width",
+        "x = model.head.in_features",
+        "model.head.weight.requires_grad_(False)",
+        "model.head.bias.data.zero_()",
+        "for block in model.blocks:\n    block.linear.weight.data.mul_(0.5)",
+        "for i, block in enumerate(model.blocks):\n    block.gate.data.fill_(i)",
+        "model.blocks[0].train()",
+        "print(len(model.blocks))",
+        "model.freeze_head()",
+        "print(model.describe())",
+        "model.reset()",
+        "x = model.width",
+        "first = model.first\nfirst.gate.requires_grad = False",
+        "y = model.first(batch)",
+        "for m in model.modules():\n    if isinstance(m, Block):\n        m.linear.eval()\n        m.config.drop = 0",
+    ],
+)
+def test_this_stays_as_it_is(program: str) -> None:
+    check_stays(f"{NET}{program}\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("mean = model.head.bias.mean()", "looks at the elements"),
+        ("mean = model.blocks[0].gate.mean()", "not known what `model.blocks[0].gate.mean` does"),
+        ("model.encode(batch)", "runs `self.head` outside of forward"),
+        ("model.whole()", "runs `self.head` outside of forward"),
+        ("model.score(batch)", "runs `self` outside of forward"),
+        ("model.norm()", "looks at the elements"),
+        ("model.generate(batch)", "says what `generate` of `model` is"),
+        ("f = model.encode", "is passed on"),
+        ("model.depth = 4", "assigned on the model"),
+        ("model.first.depth = 4", "assigned on the model"),
+        ("for m in model.modules():\n    m.reset_parameters()", "not known what `m.reset_parameters` does"),
+        ("model.first.gate[0] = 1", "indexes a sharded parameter"),
+    ],
+)
+def test_this_is_a_wall(program: str, reason: str) -> None:
+    check_wall(f"{NET}{program}\n", reason)
+
+
+def test_a_parameter_may_be_read_where_it_is_gathered() -> None:
+    found = Converted(
+        f"{NET}with FSDP.summon_full_params(model, writeback=False):\n    x = model.head.bias.mean().item()\n"
+    )
+    assert found.walls == found.differences == []

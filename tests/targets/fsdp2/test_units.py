@@ -1,0 +1,111 @@
+"""Modules inside a model, its own module, and tests for its class."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.targets.fsdp2.converted import Converted, check_becomes, check_stays, check_wall
+
+BUILT = "model = FSDP(Net())\n"
+IMPORT = "from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel as FSDP\n"
+
+
+def becomes(before: str, after: str) -> None:
+    found = Converted(f"{BUILT}{before}\n")
+    assert found.walls == found.differences == []
+    assert found.text == f"import torch\nimport torch.nn as nn\n{IMPORT}{BUILT}{after}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("assert isinstance(model, FSDP)", "assert isinstance(model, FSDPModule)"),
+        (
+            "if isinstance(model, (nn.Linear, FSDP)):\n    pass",
+            "if isinstance(model, (nn.Linear, FSDPModule)):\n    pass",
+        ),
+        (
+            "units = list(FSDP.fsdp_modules(model))",
+            "units = list([module for module in model.modules() if isinstance(module, FSDPModule)])",
+        ),
+        (
+            "for m in model.modules():\n    if isinstance(m, FSDP):\n        n += 1",
+            "for m in model.modules():\n    if isinstance(m, FSDPModule):\n        n += 1",
+        ),
+        ('if hasattr(model, "_fsdp_wrapped_module"):\n    pass', "if isinstance(model, FSDPModule):\n    pass"),
+    ],
+)
+def test_what_asks_for_the_class(before: str, after: str) -> None:
+    becomes(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = model.module(batch)", "x = model(batch)"),
+        ("x = model._fsdp_wrapped_module(batch)", "x = model(batch)"),
+        ("model.module.eval()", "model.eval()"),
+        ("plain = model.module\nplain.train()", "plain = model\nplain.train()"),
+        ("x = model.forward(batch)", "x = model(batch)"),
+        ("model.module.clip_grad_norm_(1.0)", "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    ],
+)
+def test_what_looks_behind_the_wrapper(before: str, after: str) -> None:
+    check_becomes(f"{BUILT}{before}\n", f"{BUILT}{after}\n")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "plain = model.module if hasattr(model, 'module') else model",
+        "plain = getattr(model, 'module', model)\nplain.eval()",
+        "for n, m in model.named_modules():\n    if isinstance(m, nn.Dropout) and 'head' in n:\n        m.p = 0.0",
+        "print(len(list(model.modules())))",
+        "if model is None:\n    pass",
+        "model.train()\nmodel.zero_grad(set_to_none=True)\nmodel.to(device)\nmodel.cuda(rank)",
+        "logger.info('%s', model)\nprint(f'{model}')",
+        "compiled = torch.compile(other)",
+        "out = model(batch, mask=None)",
+    ],
+)
+def test_this_stays_as_it_is(program: str) -> None:
+    check_stays(f"{BUILT}{program}\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("if type(model) is FSDP:\n    pass", "asks for the class"),
+        ("copy.deepcopy(model)", "copies a sharded model"),
+        ("torch.optim.swa_utils.AveragedModel(model)", "copies a sharded model"),
+        ("ddp = torch.nn.parallel.DistributedDataParallel(model)", "wraps a sharded model"),
+        ("engine = deepspeed.initialize(model=model)", "gives the model to deepspeed"),
+        ("torch.save(model, path)", "pickles"),
+        ("model.check_is_root()", "part of FSDP1"),
+        ("model._handle.reshard(True)", "part of FSDP1"),
+        ("model.register_comm_hook(None, hook)", "how gradients travel"),
+        ("model.apply(init)", "gathers parameters in FSDP1"),
+        ("model.half()", "casts parameters"),
+        ("model.to(torch.bfloat16)", "may cast"),
+        ("model.cpu()", "moves parameters"),
+        ("for m in model.children():\n    pass", "gives the wrapped module"),
+        ("roots = FSDP.fsdp_modules(model, root_only=True)", "roots only"),
+        ("getattr(model, name)", "whose name is not written"),
+        ("self.plain = model.module", "the module in `model` gets out of sight"),
+        ("for n, m in model.named_modules():\n    n.split('.')", "has a prefix"),
+        ("model.config = other", "assigned on the model"),
+    ],
+)
+def test_this_is_a_wall(program: str, reason: str) -> None:
+    check_wall(f"import copy\nimport deepspeed\n{BUILT}{program}\n", reason)
+
+
+def test_a_ddp_model_keeps_its_module() -> None:
+    program = (
+        "from torch.nn.parallel import DistributedDataParallel\n"
+        "model = FSDP(Net()) if sharded else DistributedDataParallel(Net())\n"
+    )
+    arms = ("DistributedDataParallel(Net())",)
+    check_wall(f"{program}model.module.eval()\n", "also be a DDP model", others=arms)
+    guarded = f"{program}plain = model.module if hasattr(model, 'module') else model\n"
+    assert Converted(guarded, others=arms).walls == []
