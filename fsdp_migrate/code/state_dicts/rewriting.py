@@ -52,7 +52,7 @@ class Names(Protocol):
     """How new code spells some names: as `Supplied`."""
 
     spelling: dict[str, str]
-    edits: tuple[EditImport | ImportBehind | Replace, ...]
+    edits: tuple[EditImport | ImportBehind, ...]
     lines: tuple[str, ...]
 
 

@@ -15,7 +15,7 @@ from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.state_dicts.names import MODULE
 from fsdp_migrate.code.state_dicts.rewriting import Manner, Rewritten, of_call, of_setting
-from fsdp_migrate.edits import EditImport, ImportBehind, Replace
+from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
@@ -45,7 +45,7 @@ class _Names:
     def __init__(self, facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, _receiver: Receiver) -> None:
         self.spelling: dict[str, str] = {}
         self.lines: tuple[str, ...] = ()
-        edits: list[EditImport | ImportBehind | Replace] = []
+        edits: list[EditImport | ImportBehind] = []
         for symbol in dict.fromkeys(symbols):
             spelled = spell(facts, f"{MODULE}.{symbol}", at)
             self.spelling[symbol] = spelled.text
