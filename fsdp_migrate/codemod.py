@@ -21,7 +21,7 @@ from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
-from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
 from fsdp_migrate.screen import Screen
 from fsdp_migrate.source import declared_encoding, lines_of
 from fsdp_migrate.splicing import RewriteError
@@ -29,6 +29,7 @@ from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
 from fsdp_migrate.workspace.modules.view import View
 from fsdp_migrate.workspace.settings import ConfigError, Settings, selectors
+from fsdp_migrate.workspace.settings.settings import default_range
 from fsdp_migrate.workspace.unnamed import imports_relatively
 from fsdp_migrate.workspace.workspace import Workspace
 
@@ -45,8 +46,12 @@ class MigrateFsdp(CodemodCommand):
             "--torch",
             metavar="RANGE",
             type=_usable(TorchRange.parse),
-            default=DEFAULT_RANGE,
-            help=f"The torch releases that the code has to run on. Defaults to '{DEFAULT_RANGE}'",
+            help=f"The torch releases that the code has to run on. Defaults to '{DEFAULT_RANGE}', or to the target's",
+        )
+        arg_parser.add_argument(
+            "--target",
+            choices=tuple(OF_TARGETS),
+            help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type.",
         )
         for option, help_text in (
             ("--select", "Only these rules: codes, starts of codes (FSDP1) or names, between commas."),
@@ -64,20 +69,24 @@ class MigrateFsdp(CodemodCommand):
     def __init__(
         self,
         context: CodemodContext,
-        torch: str | TorchRange = DEFAULT_RANGE,
+        torch: str | TorchRange | None = None,
         select: Iterable[str] = (),
         ignore: Iterable[str] = (),
         unsafe_fixes: bool = False,
+        target: str | None = None,
     ) -> None:
-        """Read the settings; `select` and `ignore` take what the options take.
+        """Read the settings; `select`, `ignore` and `target` take what the options take.
 
         Raises:
             RangeError: `torch` is not a range of known releases.
-            ConfigError: a selector fits no rule.
+            ConfigError: a selector fits no rule, or there is no such target.
         """
         super().__init__(context)
-        supported = torch if isinstance(torch, TorchRange) else TorchRange.parse(torch)
-        self.settings = Settings(supported, _selectors(select), _selectors(ignore), unsafe_fixes=unsafe_fixes)
+        if target is not None and target not in OF_TARGETS:
+            raise ConfigError(f"there is no target `{target}`: {', '.join(OF_TARGETS)}")
+        supported = TorchRange.parse(torch) if isinstance(torch, str) else torch or default_range(target)
+        selected, ignored = _selectors(select), _selectors(ignore)
+        self.settings = Settings(supported, selected, ignored, unsafe_fixes=unsafe_fixes, target=target)
 
     def transform_module_impl(self, tree: Module) -> Module:
         """Rewrite `tree`, which is given back as it is when there is nothing to fix.

@@ -136,7 +136,7 @@ class EditComment(NamedTuple):
 
 
 class ImportBehind(NamedTuple):
-    """Import the names `add` from `module` in a statement of its own, behind the import at `span`.
+    """Import the names `add` from `module` in a statement of its own, behind the import at `span`, or `ahead` of it.
 
     That import stands alone on its lines. Edits of one statement and module are united.
     """
@@ -146,6 +146,7 @@ class ImportBehind(NamedTuple):
     add: tuple[str, ...]
     indent: str
     unit: str = "    "
+    ahead: bool = False
 
 
 class MoveImport(NamedTuple):

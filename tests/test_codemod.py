@@ -69,6 +69,20 @@ class TestMigrateFsdp(CodemodTest):
         self.assertCodemod(BEFORE, BEFORE, select=["FSDP107"], torch="<2.1,>=2.0")
         self.assertCodemod(BEFORE, ORDERED, select=["FSDP107"], torch=TorchRange.parse(">=2.0"))
 
+    def test_the_target_is_moved_to(self) -> None:
+        with_ = "    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):\n"
+        imported = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType\n\n\n"
+        before = f"{imported}def state(model):\n{with_}        return model.state_dict()\n"
+        after = (
+            "from torch.distributed.checkpoint.state_dict import get_model_state_dict\n\n\n"
+            "def state(model):\n    return get_model_state_dict(model)\n"
+        )
+        self.assertCodemod(before, after, target="dcp", expected_warnings=[])
+        self.assertCodemod(before, before, target="dcp", torch=">=2.1")
+        self.assertCodemod(before, before)
+        with pytest.raises(ConfigError, match="no target `ddp`"):
+            MigrateFsdp(CodemodContext(), target="ddp")
+
 
 def transform(raw: bytes) -> bytes:
     return MigrateFsdp(CodemodContext(), unsafe_fixes=True).transform_module(parse_module(raw)).bytes

@@ -65,7 +65,7 @@ def test_lint_foretells_what_rewrite_does(fixture: Fixture) -> None:
 
 @each
 def test_a_fixture_shows_the_rule_it_names(fixture: Fixture) -> None:
-    found = lint_bytes(fixture.before.read_bytes(), "before.py", _settings(fixture)).findings
+    found = lint_bytes(fixture.before.read_bytes(), "before.py", _settings(fixture, hints=True)).findings
     assert set(fixture.header.rules) <= {f.code for f in found}
 
 

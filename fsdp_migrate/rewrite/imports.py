@@ -68,35 +68,39 @@ def imported(source: Source, edits: Iterable[EditImport | MoveImport | ImportBeh
     for edit in edits:
         by_statement.setdefault(edit.span, []).append(edit)
     found: list[Replacement] = []
-    gone = set()
+    gone: dict[Span, EditImport] = {}
     for span in sorted(by_statement):
         together = by_statement[span]
         moves = [edit for edit in together if isinstance(edit, MoveImport)]
-        behind = [edit for edit in together if isinstance(edit, ImportBehind)]
+        beside = [edit for edit in together if isinstance(edit, ImportBehind)]
         edit = _united(span, [edit for edit in together if isinstance(edit, EditImport)])
-        line = f"{source.newline_at(span.end)}{behind[0].indent}" if behind else ""
-        lines = _behind(source, span, behind)
+        line = f"{source.newline_at(span.end)}{beside[0].indent}" if beside else ""
+        ahead = _beside(source, span, [edit for edit in beside if edit.ahead])
+        behind = _beside(source, span, [edit for edit in beside if not edit.ahead])
         new = _moved(source, moves, edit) if moves else _edited(source, edit)
-        if new is None and behind:
-            found.append(Replacement(span, line.join(lines)))
+        if new is None and beside:
+            found.append(Replacement(span, line.join([*ahead, *behind])))
             continue
         if new is None:
-            gone.add(span)
-        elif len(behind) < len(together):
+            gone[span] = edit
+        elif len(beside) < len(together):
             found.append(new)
+        if ahead:
+            found.append(Replacement(Span(span.start, span.start), "".join(text + line for text in ahead)))
         if behind:
-            found.append(Replacement(_line_end(source, span.end), "".join(line + text for text in lines)))
-    return found + removed(source, gone, leaving=False)
+            found.append(Replacement(_line_end(source, span.end), "".join(line + text for text in behind)))
+    entirely = {span for span, edit in gone.items() if edit.comments}
+    return found + removed(source, set(gone), leaving=False, entirely=entirely)
 
 
-def _behind(source: Source, span: Span, edits: Iterable[ImportBehind]) -> list[str]:
-    """The statements behind an import, one for a module."""
+def _beside(source: Source, span: Span, edits: Iterable[ImportBehind]) -> list[str]:
+    """The statements in front of an import or behind it, one for a module."""
     by_module: dict[str, list[ImportBehind]] = {}
     for edit in edits:
         by_module.setdefault(edit.module, []).append(edit)
     statements = []
     for module, together in sorted(by_module.items()):
-        names = sorted({name for edit in together for name in edit.add}, key=lambda name: _imported(name).lower())
+        names = sorted({name for edit in together for name in edit.add}, key=_classes_first)
         layout = _Layout(together[0].indent, together[0].unit, source.newline_at(span.end))
         statements.append(_statement(module, [_Name(name) for name in names], layout))
     return statements
@@ -301,6 +305,11 @@ def _exploded(statement: _Import, line: str, unit: str, newline: str) -> str:
     names = "".join(f"{newline}{indent}{unit}{name}," for name in statement.names.items)
     head = statement.head if statement.tail else statement.head.rstrip(_CONTINUED) + " ("
     return f"{head}{names}{newline}{indent})"
+
+
+def _classes_first(name: str) -> tuple[bool, str]:
+    """What sorts names as isort does."""
+    return name[0].islower(), _imported(name).lower()
 
 
 def _imported(name: str) -> str:

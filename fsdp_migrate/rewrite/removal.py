@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
+from collections.abc import Container
 from itertools import takewhile
 
 from fsdp_migrate.source import Replacement, Source, Span
@@ -17,15 +18,22 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
-def removed(source: Source, statements: set[Span], *, leaving: bool = True) -> list[Replacement]:
+def removed(
+    source: Source, statements: set[Span], *, leaving: bool = True, entirely: Container[Span] = ()
+) -> list[Replacement]:
     """Take the simple statements at these spans away, with their lines where nothing else stands on them.
 
-    Comments stay, and a block that would be empty gets a `pass`. Where something may take the place of the statements,
-    `leaving` is False, and blank lines around several of them stay.
+    Comments stay, but for those inside of statements that go `entirely`; a block that would be empty gets a `pass`.
+    Where something may take the place of the statements, `leaving` is False, and blank lines around several of them
+    stay.
     """
     first_ones = _first_of_blocks(source, statements)
     gone = {row for span in statements for row in _rows(source, span)} if leaving else set()
-    return [_removed(source, span, first_ones.get(span), gone) for span in sorted(statements)]
+    found = []
+    for span in sorted(statements):
+        comments = [] if span in entirely else _COMMENT.findall(source.segment(span))
+        found.append(_removed(source, span, first_ones.get(span), gone, comments))
+    return found
 
 
 def _rows(source: Source, span: Span) -> range:
@@ -46,10 +54,12 @@ def _first_of_blocks(source: Source, statements: set[Span]) -> dict[Span, bool]:
     return found
 
 
-def _removed(source: Source, span: Span, empties_block: bool | None, gone: set[int]) -> Replacement:
+def _removed(
+    source: Source, span: Span, empties_block: bool | None, gone: set[int], comments: list[str]
+) -> Replacement:
     """`empties_block` is None for a statement that is not the first of an indented block.
 
-    The lines `gone` are those of all statements that go.
+    The lines `gone` are those of all statements that go; `comments` stand in this one, and stay.
     """
     data = source.data
     line_start = source.line_start(span.start)
@@ -57,7 +67,6 @@ def _removed(source: Source, span: Span, empties_block: bool | None, gone: set[i
     line_end = newline.start() if newline else len(data)
     before = data[line_start : span.start].strip(_BLANK)
     after = data[span.end : line_end].lstrip(_BLANK)
-    comments = _COMMENT.findall(source.segment(span))
     if empties_block or comments:
         if comments and (before or after[:1] not in (b"", b"#")):
             raise RewriteError("an import with comments inside shares its line with other code")

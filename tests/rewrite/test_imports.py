@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fsdp_migrate.edits import EditImport, MoveImport
+from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.workspace.reading import read_source
@@ -207,3 +207,33 @@ def test_statements_that_are_written_alike_are_each_edited_by_their_own_plan() -
         assert adding(text, "B") == text.replace("    C", "    B,\n    C")
         assert removing(text, "C") == text.replace("    C,\n", "")
         assert adding(text, "D") == text.replace("    C,\n", "    C,\n    D,\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "expected"),
+    [
+        ("from m import A\n\n\nx\n", (), "from a import B, c\nfrom m import A\n\n\nx\n"),
+        ("from m import A\n\n\nx\n", ("A",), "from a import B, c\n\n\nx\n"),
+        ("if x:\n    from m import A\n", (), "if x:\n    from a import B, c\n    from m import A\n"),
+        ("if x:\r\n    from m import A\r\n", ("A",), "if x:\r\n    from a import B, c\r\n"),
+    ],
+)
+def test_an_import_goes_in_front_of_another_or_in_its_place(text: str, others: tuple[str, ...], expected: str) -> None:
+    source = Source(text.encode())
+    start = text.index("from m")
+    place, indent = Span(start, start + len("from m import A")), " " * 4 * text.startswith("if")
+    ahead = [ImportBehind(place, "a", (name,), indent, ahead=True) for name in ("c", "B", "c")]
+    edits = [*ahead, *([EditImport(place, remove=others)] if others else [])]
+    assert apply(source, edits).decode() == expected
+
+
+def test_comments_go_with_the_names_that_they_follow_and_with_the_whole_statement() -> None:
+    text = "from m import (\n    A,  # a\n    # of B\n    B,  # b\n    C,\n)\nx\n"
+    source = Source(text.encode())
+    place = Span(0, text.index(")") + 1)
+    after = apply(source, [EditImport(place, remove=("A", "C"), comments=("# a",))]).decode()
+    assert after == "from m import (\n    # of B\n    B,  # b\n)\nx\n"
+    source = Source(text.replace("    # of B\n", "").encode())
+    place = Span(0, text.index(")") + 1 - len("    # of B\n"))
+    edit = EditImport(place, remove=("A", "B", "C"), comments=("# a", "# b"))
+    assert apply(source, [edit]).decode() == "x\n"

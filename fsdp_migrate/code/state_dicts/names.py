@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from fsdp_migrate.code.import_texts import CannotSupply, bringing, certainly_ran, free_name, is_alone, origins_of
-from fsdp_migrate.edits import EditImport, ImportBehind, Replace
+from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import Receiver
 from fsdp_migrate.facts.scopes import Scope
-from fsdp_migrate.source import Span
 
 MODULE = "torch.distributed.checkpoint.state_dict"
-_WIDTH = 88
 
 
 class Supplied:
@@ -27,7 +25,7 @@ class Supplied:
         """
         self.facts, self.at, self.receiver = facts, at, receiver
         self.spelling: dict[str, str] = {}
-        self.edits: tuple[EditImport | ImportBehind | Replace, ...] = ()
+        self.edits: tuple[EditImport | ImportBehind, ...] = ()
         self.lines: tuple[str, ...] = ()
         missing = []
         for symbol in sorted(set(symbols)):
@@ -69,17 +67,12 @@ class Supplied:
         pairs = [(symbol, self.spelling[symbol]) for symbol in symbols]
         return tuple(symbol if name == symbol else f"{symbol} as {name}" for symbol, name in pairs)
 
-    def _in_front(self, statement: ast.stmt, names: tuple[str, ...]) -> Replace:
+    def _in_front(self, statement: ast.stmt, names: tuple[str, ...]) -> ImportBehind:
         facts = self.facts
         if not is_alone(facts, statement):
             raise CannotSupply(f"the import in line {statement.lineno} shares its line: put it on one of its own")
-        indent, unit = facts.indentation(statement), facts.indent_unit
-        line = f"{indent}from {MODULE} import {', '.join(names)}"
-        if len(line) > _WIDTH:
-            listed = "".join(f"{indent}{unit}{name},\n" for name in names)
-            line = f"{indent}from {MODULE} import (\n{listed}{indent})"
-        start = facts.source.line_start(facts.source.span(statement).start)
-        return Replace(Span(start, start), f"{line}\n")
+        span, indent = facts.source.span(statement), facts.indentation(statement)
+        return ImportBehind(span, MODULE, names, indent, facts.indent_unit, ahead=True)
 
 
 def _brings_from_module(node: ast.stmt) -> bool:
