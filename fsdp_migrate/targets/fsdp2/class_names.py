@@ -1,0 +1,156 @@
+"""What is left of FSDP1's names in the modules of a closure: annotations, tests of other objects, unused imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
+from fsdp_migrate.code.new_names import spell
+from fsdp_migrate.code.unused_imports import import_binding, is_exported, strings_naming, uses_of
+from fsdp_migrate.edits import EditImport, Replace, touched
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.fsdp import FSDP
+from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
+from fsdp_migrate.targets.fsdp2.instances import convert_classes
+from fsdp_migrate.targets.fsdp2.use import Use
+
+_MODULE = "torch.nn.Module"
+# Names that only FSDP1 has a use for; the modules of its wrap policies and of its scaler have no others.
+_OF_FSDP1 = frozenset(
+    f"{PACKAGE}.{name}"
+    for name in """
+    FullyShardedDataParallel CPUOffload MixedPrecision BackwardPrefetch ShardingStrategy StateDictType StateDictConfig
+    FullStateDictConfig ShardedStateDictConfig LocalStateDictConfig OptimStateDictConfig FullOptimStateDictConfig
+    ShardedOptimStateDictConfig LocalOptimStateDictConfig StateDictSettings OptimStateKeyType FlatParameter
+    """.split()
+)
+_MODULES = (f"{PACKAGE}.wrap.", f"{PACKAGE}.sharded_grad_scaler.")
+
+
+def convert_names(conversion: Conversion, closure: Closure, options: Options) -> None:
+    """Add what becomes of FSDP1's names where no model of the closure stands beside them; to be called last."""
+    places = [*closure.constructions, *closure.references, *closure.passed]
+    for facts in dict.fromkeys(one.facts for one in places):
+        _Module(conversion, closure, options, facts).convert()
+
+
+class _Module:
+    def __init__(self, conversion: Conversion, closure: Closure, options: Options, facts: ModuleFacts) -> None:
+        self.conversion, self.closure, self.options, self.facts = conversion, closure, options, facts
+        self.source = facts.source
+        self.own = {one.call for one in closure.constructions}
+        self.used = {one.node for one in (*closure.references, *closure.passed)}
+
+    def convert(self) -> None:
+        # Where the module wraps other models too, its names may be for those.
+        if self.own.issuperset(self.facts.fsdp.constructions):
+            for node in self._naming():
+                self._convert(node)
+            for binding in self._bindings():
+                if FSDP in self.facts.names.targets(binding):
+                    self._convert_quoted(binding)
+        for binding in self._bindings():
+            self._drop(binding)
+
+    def _naming(self) -> Iterator[ast.expr]:
+        """The expressions that name FSDP1's class, of which no edit has anything to say."""
+        names = [use for binding in self._bindings() for use in uses_of(binding)]
+        chains = [node for node in self.facts.structure.attributes if isinstance(node.ctx, ast.Load)]
+        for node in (*names, *chains):
+            if self.facts.names.qualified(node) == FSDP and not self._is_claimed(node):
+                yield node
+
+    def _is_claimed(self, node: ast.expr) -> bool:
+        path, span = self.facts.path, self.source.span(node)
+        edits = (claimed for edit in self.conversion.edits.get(path, ()) for claimed in touched(edit))
+        removed = (use.span for use in self.conversion.removed.get(path, ()))
+        return any(span.contains(use) for use in removed) or any(one.overlaps(span) for one in edits)
+
+    def _convert(self, node: ast.expr) -> None:
+        facts = self.facts
+        parent = facts.structure.parents[node]
+        while isinstance(parent, (ast.Tuple, ast.BinOp)) and not self._is_annotation(node):
+            node, parent = parent, facts.structure.parents[parent]
+        named = facts.names.qualified(parent.func) if self._is_test(parent) else None  # type: ignore[attr-defined]
+        if self._is_annotation(node):
+            self._annotate(node)
+        elif named == "builtins.isinstance":
+            convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node)
+        elif isinstance(parent, ast.Call) and parent in self.own:
+            return
+        else:
+            around = parent.func if isinstance(parent, ast.Attribute) else parent
+            text = ast.unparse(facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else around)
+            step = "give it a model that can be followed, or take it out"
+            self.conversion.wall(facts, node, f"FSDP1's class is used in `{text}`", step)
+
+    @staticmethod
+    def _is_test(parent: ast.AST) -> bool:
+        return isinstance(parent, ast.Call) and isinstance(parent.func, (ast.Name, ast.Attribute))
+
+    def _is_annotation(self, node: ast.expr) -> bool:
+        """Whether an expression stands in an annotation."""
+        child: ast.AST = node
+        parent = self.facts.structure.parents[child]
+        while isinstance(parent, ast.expr) and not isinstance(parent, ast.Lambda):
+            child, parent = parent, self.facts.structure.parents[parent]
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return child is parent.returns
+        return isinstance(parent, (ast.arg, ast.AnnAssign)) and child is parent.annotation
+
+    def _annotate(self, node: ast.expr) -> None:
+        text = self._module_class(node)
+        if text is not None:
+            self.conversion.edit(self.facts, [Replace(self.source.span(node), text)])
+            self.conversion.release(self.facts, node)
+
+    def _module_class(self, at: ast.AST) -> str | None:
+        try:
+            spelled = spell(self.facts, _MODULE, at)
+        except CannotSupply as error:
+            self.conversion.wall(self.facts, at, f"`{_MODULE}` is needed here", str(error))
+            return None
+        self.conversion.edit(self.facts, spelled.edits)
+        return spelled.text
+
+    def _convert_quoted(self, binding: Binding) -> None:
+        """Annotations in quotes."""
+        for constant in strings_naming(self.facts, binding.name):
+            if self._is_annotation(constant) and (new := self._module_class(constant)) is not None:
+                text = re.sub(rf"\b{re.escape(binding.name)}\b", new, self.source.segment(constant))
+                self.conversion.edit(self.facts, [Replace(self.source.span(constant), text)])
+
+    def _bindings(self) -> Iterator[Binding]:
+        """What imports bring of FSDP1."""
+        for scope in self.facts.structure.module.nested():
+            for bindings in scope.bindings.values():
+                for one in bindings:
+                    if one.kind is Kind.IMPORT and any(map(_is_of_fsdp1, self.facts.names.targets(one))):
+                        yield one
+
+    def _drop(self, binding: Binding) -> None:
+        """Take an import away that nothing uses, or nothing but annotations that are converted."""
+        facts = self.facts
+        if not isinstance(binding.node, (ast.Import, ast.ImportFrom)):
+            return
+        known = import_binding(facts, binding)
+        checked = for_type_checking(facts, binding.node)
+        if known.uses and not checked:
+            return  # the last edit of a use takes it along
+        if not known.removable and (not checked or is_exported(facts, binding) or self._is_left(binding)):
+            return
+        self.conversion.edit(facts, [EditImport(known.statement, remove=(binding.name,), unit=facts.indent_unit)])
+
+    def _is_left(self, binding: Binding) -> bool:
+        """Whether a use of a name stays as it is."""
+        quoted = [one for one in strings_naming(self.facts, binding.name) if not self._is_claimed(one)]
+        return bool(quoted) or not all(self._is_claimed(use) for use in uses_of(binding))
+
+
+def _is_of_fsdp1(target: str | None) -> bool:
+    return target is not None and (target in _OF_FSDP1 or target.startswith(_MODULES))
