@@ -59,7 +59,7 @@ def _is_import(binding: Binding) -> bool:
 
 def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
     scope = binding.scope
-    if len(scope.bindings[binding.name]) != 1 or scope.is_class or _is_guarded(facts, binding):
+    if len(scope.bindings[binding.name]) != 1 or scope.is_class or is_guarded(facts, binding):
         return False
     # The other modules are asked last: to answer, all files of the project are read.
     return not _is_named_in_text(facts, binding.name) and not is_exported(facts, binding)
@@ -74,7 +74,7 @@ def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
     return project is not None and scope.is_module and project.is_imported(binding.name)
 
 
-def _is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
+def is_guarded(facts: ModuleFacts, binding: Binding) -> bool:
     """Whether the import stands in a `try`, or at module level under an `if`: others may rely on the name."""
     node = binding.node
     while node is not binding.scope.node:

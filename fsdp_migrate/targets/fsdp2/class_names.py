@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
 from fsdp_migrate.code.new_names import spell
-from fsdp_migrate.code.unused_imports import import_binding, is_exported, strings_naming, uses_of
+from fsdp_migrate.code.unused_imports import import_binding, is_exported, is_guarded, strings_naming, uses_of
 from fsdp_migrate.edits import EditImport, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.facts.names import PACKAGE, canonical
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
@@ -34,8 +34,9 @@ _MODULES = (f"{PACKAGE}.wrap.", f"{PACKAGE}.sharded_grad_scaler.")
 
 def convert_names(conversion: Conversion, closure: Closure, options: Options) -> None:
     """Add what becomes of FSDP1's names where no model of the closure stands beside them; to be called last."""
-    places = [*closure.constructions, *closure.references, *closure.passed]
-    for facts in dict.fromkeys(one.facts for one in places):
+    modules = [one.facts for one in closure.constructions]
+    modules += [one.facts for one in (*closure.references, *closure.passed)]
+    for facts in dict.fromkeys(modules):
         _Module(conversion, closure, options, facts).convert()
 
 
@@ -52,7 +53,7 @@ class _Module:
             for node in self._naming():
                 self._convert(node)
             for binding in self._bindings():
-                if FSDP in self.facts.names.targets(binding):
+                if FSDP in {canonical(target or "") for target in self.facts.names.targets(binding)}:
                     self._convert_quoted(binding)
         for binding in self._bindings():
             self._drop(binding)
@@ -76,7 +77,8 @@ class _Module:
         parent = facts.structure.parents[node]
         while isinstance(parent, (ast.Tuple, ast.BinOp)) and not self._is_annotation(node):
             node, parent = parent, facts.structure.parents[parent]
-        named = facts.names.qualified(parent.func) if self._is_test(parent) else None  # type: ignore[attr-defined]
+        func = parent.func if isinstance(parent, ast.Call) else None
+        named = facts.names.qualified(func) if isinstance(func, (ast.Name, ast.Attribute)) else None
         if self._is_annotation(node):
             self._annotate(node)
         elif named == "builtins.isinstance":
@@ -84,14 +86,10 @@ class _Module:
         elif isinstance(parent, ast.Call) and parent in self.own:
             return
         else:
-            around = parent.func if isinstance(parent, ast.Attribute) else parent
-            text = ast.unparse(facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else around)
+            around = facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else parent
+            text = ast.unparse(around if isinstance(around, ast.expr) else parent)
             step = "give it a model that can be followed, or take it out"
             self.conversion.wall(facts, node, f"FSDP1's class is used in `{text}`", step)
-
-    @staticmethod
-    def _is_test(parent: ast.AST) -> bool:
-        return isinstance(parent, ast.Call) and isinstance(parent.func, (ast.Name, ast.Attribute))
 
     def _is_annotation(self, node: ast.expr) -> bool:
         """Whether an expression stands in an annotation."""
@@ -139,12 +137,18 @@ class _Module:
         if not isinstance(binding.node, (ast.Import, ast.ImportFrom)):
             return
         known = import_binding(facts, binding)
-        checked = for_type_checking(facts, binding.node)
-        if known.uses and not checked:
+        if known.removable and known.uses:
             return  # the last edit of a use takes it along
-        if not known.removable and (not checked or is_exported(facts, binding) or self._is_left(binding)):
-            return
-        self.conversion.edit(facts, [EditImport(known.statement, remove=(binding.name,), unit=facts.indent_unit)])
+        if known.removable or self._may_go(binding):
+            edit = EditImport(known.statement, remove=(binding.name,), unit=facts.indent_unit)
+            self.conversion.edit(facts, [edit])
+
+    def _may_go(self, binding: Binding) -> bool:
+        """Whether nothing asks for a name any more that is imported for types, or written in quotes."""
+        facts = self.facts
+        if len(binding.scope.bindings[binding.name]) != 1 or is_exported(facts, binding) or self._is_left(binding):
+            return False
+        return for_type_checking(facts, binding.node) or not is_guarded(facts, binding)
 
     def _is_left(self, binding: Binding) -> bool:
         """Whether a use of a name stays as it is."""
@@ -153,4 +157,4 @@ class _Module:
 
 
 def _is_of_fsdp1(target: str | None) -> bool:
-    return target is not None and (target in _OF_FSDP1 or target.startswith(_MODULES))
+    return target is not None and (canonical(target) in _OF_FSDP1 or target.startswith(_MODULES))

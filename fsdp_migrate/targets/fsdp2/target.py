@@ -12,6 +12,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import NOTEBOOK_SUFFIX
+from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
@@ -169,6 +170,7 @@ def _converted(closure: Closure, options: Options) -> Conversion:
     for reference in closure.references:
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
+    convert_names(conversion, closure, options)
     for escape in closure.escapes:
         conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)
     return conversion

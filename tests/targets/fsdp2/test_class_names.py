@@ -1,0 +1,90 @@
+"""No name of FSDP1's class is left in the modules of a model that is converted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.targets.fsdp2.rewritten import models_of, rewritten
+
+HEAD = "import torch.nn as nn\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+NEW = "import torch.nn as nn\nfrom torch.distributed.fsdp import fully_shard\n"
+BUILT = "model = FSDP(nn.Linear(1, 1), use_orig_params=True)\n"
+SHARDED = "model = fully_shard(nn.Linear(1, 1))\nmodel.set_reduce_scatter_unused_params(True)"
+
+
+def becomes(root: Path, before: str) -> str:
+    return rewritten(root, {"main.py": before})["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "def f(m: FSDP) -> FSDP:\n    return m.eval()\nf(model)\n",
+            "def f(m: nn.Module) -> nn.Module:\n    return m.eval()\nf(model)\n",
+        ),
+        (
+            "def f(m: 'FSDP | None'):\n    m.eval()\nf(model)\n",
+            "def f(m: 'nn.Module | None'):\n    m.eval()\nf(model)\n",
+        ),
+        (
+            "def f(m: list[FSDP]):\n    m[0].eval()\nf([model])\n",
+            "def f(m: list[nn.Module]):\n    m[0].eval()\nf([model])\n",
+        ),
+    ],
+)
+def test_annotations_say_module(tmp_path: Path, before: str, after: str) -> None:
+    text = becomes(tmp_path, HEAD + BUILT + before)
+    assert "FullyShardedDataParallel" not in text
+    assert text.endswith(after)
+
+
+def test_an_import_for_type_checking_goes(tmp_path: Path) -> None:
+    tree = {
+        "main.py": HEAD + "from tools import freeze\n" + BUILT + "freeze(model)\n",
+        "tools.py": """\
+            from typing import TYPE_CHECKING
+
+            import torch.nn as nn
+
+            if TYPE_CHECKING:
+                from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+                from torch import Tensor
+
+
+            def freeze(model: "FSDP", x: "Tensor" = None) -> None:
+                model.eval()
+            """,
+    }
+    text = rewritten(tmp_path, tree)["tools.py"]
+    assert "FSDP" not in text
+    assert 'model: "nn.Module"' in text
+    assert "from torch import Tensor" in text
+
+
+def test_unused_imports_go(tmp_path: Path) -> None:
+    head = HEAD + "from torch.distributed.fsdp import BackwardPrefetch, MixedPrecision\n"
+    head += "from torch.distributed.fsdp.wrap import ModuleWrapPolicy\n"
+    assert becomes(tmp_path, head + BUILT).startswith(NEW + "model = ")
+
+
+def test_a_test_of_another_object(tmp_path: Path) -> None:
+    before = HEAD + BUILT + "def check(m):\n    return isinstance(m, (nn.Linear, FSDP))\n"
+    assert becomes(tmp_path, before).endswith("    return isinstance(m, (nn.Linear, FSDPModule))\n")
+
+
+@pytest.mark.parametrize(
+    "use", ["FSDP.set_state_dict_type(other, x)", "wrap = functools.partial(FSDP, device_id=0)", "kinds = [FSDP]"]
+)
+def test_another_use_of_the_class_is_a_wall(tmp_path: Path, use: str) -> None:
+    (model,) = models_of(tmp_path, {"main.py": f"import functools\n{HEAD}{BUILT}{use}\n"})
+    assert [wall.reason.partition(" in ")[0] for wall in model.conversion.walls] == ["FSDP1's class is used"]
+
+
+def test_the_names_of_other_models_stay(tmp_path: Path) -> None:
+    text = HEAD + BUILT + "other = FSDP(nn.Linear(1, 1))\nother._handle.reshard(True)\ndef f(m: FSDP): ...\n"
+    first, second = models_of(tmp_path, {"main.py": text})
+    assert first.conversion.walls == []
+    assert second.conversion.walls != []
