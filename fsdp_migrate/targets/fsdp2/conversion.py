@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fsdp_migrate.code.unused_imports import removed_use
-from fsdp_migrate.edits import Edit, RemovedUse
+from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Reference
 from fsdp_migrate.facts.project_code import Code
@@ -93,3 +93,13 @@ class Conversion:
     def differs(self, facts: ModuleFacts, node: ast.AST, what: str) -> None:
         """Note a change of behaviour."""
         self.differences.append(Difference(facts, node, what))
+
+
+def composed(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Edits of one module, those within a block that loses its `with` inside of the edit that takes it away."""
+    every = list(dict.fromkeys(edits))
+    for outer in [one for one in every if isinstance(one, Unwrap)]:
+        inner = [one for one in every if isinstance(one, (Replace, RewriteCall)) and outer.block.contains(one.span)]
+        every = [one for one in every if one not in inner]
+        every[every.index(outer)] = outer._replace(inner=(*outer.inner, *inner))
+    return tuple(every)

@@ -15,8 +15,9 @@ from fsdp_migrate.source import NOTEBOOK_SUFFIX
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
-from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, composed
 from fsdp_migrate.targets.fsdp2.model import RULE
+from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
 from fsdp_migrate.targets.fsdp2.uses import convert_use
 from fsdp_migrate.transactions import Transaction
@@ -88,7 +89,7 @@ class Model(NamedTuple):
         whats = dict.fromkeys(one.what for one in conversion.differences)
         fixes = {
             self.path(path): Fix(
-                tuple(edits),
+                composed(edits),
                 tuple(conversion.removed.get(path, ())),
                 comments=tuple(conversion.comments.get(path, ())),
             )
@@ -167,6 +168,7 @@ def _converted(closure: Closure, options: Options) -> Conversion:
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
     convert_states(conversion, closure, options)
+    convert_scalers(conversion, closure)
     for reference in closure.references:
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
