@@ -331,9 +331,7 @@ class Code:
         if not found:
             yield Origin(Sort.ELSEWHERE, facts, node)
 
-    def of_member(
-        self, cls: Class, name: str, sort: Sort, facts: ModuleFacts, node: ast.Attribute
-    ) -> Iterator[Origin]:
+    def of_member(self, cls: Class, name: str, sort: Sort, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
         """What instances of a class, or of those that derive from it, have under a name."""
         methods = self.methods(cls, name)
         for method in methods:
