@@ -39,9 +39,10 @@ def _uses(facts: ModuleFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where the class is written."""
     names = (name for scope in facts.structure.module.nested() for uses in scope.uses.values() for name in uses)
     for node in (*names, *facts.structure.attributes):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            if facts.names.qualified(node) in _OLD and facts.reached(node):
-                yield node
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+            continue
+        if facts.names.qualified(node) in _OLD and facts.reached(node):
+            yield node
 
 
 def _convert(conversion: Conversion, facts: ModuleFacts, node: ast.Name | ast.Attribute) -> None:
