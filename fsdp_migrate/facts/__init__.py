@@ -195,6 +195,12 @@ class ProjectModules(ImportedNames, Protocol):
     def written(self, raw: bytes) -> bytes:
         """A text of the asking module with a `direct_import` for each of its imports, found without a parse."""
 
+    def finds(self, module: str) -> str | None:
+        """The file of a module as the asking one imports it, None when it is not in the project."""
+
+    def text_of(self, path: str) -> str | None:
+        """The text of a file, None without one that can be read."""
+
     def is_own(self, name: str) -> bool:
         """Whether `name` is a module of the project or goes through one."""
 

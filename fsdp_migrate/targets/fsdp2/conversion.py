@@ -67,6 +67,7 @@ class Conversion:
     walls: list[Wall] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
+    helper_path: str | None = None  # its path, as findings name paths
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -321,8 +322,18 @@ class View:
         return _FSDP_CLASS.encode() in (self.texts.raw(path) or b"")
 
     def finds(self, module: str) -> str | None:
-        """The file of a module as this file imports it, None when it is not in the project."""
+        """See `ProjectModules.finds`."""
         return self.texts.finder.find(module, self.path)
+
+    def text_of(self, path: str) -> str | None:
+        """See `ProjectModules.text_of`."""
+        path = os.path.abspath(path)
+        self.asked.add(path)
+        raw = self.texts.raw(path)
+        try:
+            return None if raw is None else raw.decode()
+        except UnicodeDecodeError:
+            return None
 
     def subclass(self, name: str) -> ForeignClass | None:
         """See `ProjectModules.subclass`."""

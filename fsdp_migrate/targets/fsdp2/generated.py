@@ -1,0 +1,197 @@
+"""The module that is written beside the one that wraps models: its functions, its text, and how it is imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+from fsdp_migrate.code.import_texts import CannotSupply
+from fsdp_migrate.code.new_names import spell_from
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion
+
+SHARD = "shard"
+NO_SYNC = "no_sync"
+CLIP = "clip_grad_norm_"
+NAME = "fsdp2"
+_TEMPLATE = Path(__file__).with_name("generated_module.py.txt")
+_WIDTH = 88
+_MOST_NAMES = 9
+
+
+def helper(conversion: Conversion, closure: Closure, facts: ModuleFacts, function: str, at: ast.AST) -> str:
+    """How a function of the generated module is written at `at`; the import is added to the conversion.
+
+    Raises:
+        CannotSupply: no import can bring it.
+    """
+    wrapping = closure.constructions[0].facts
+    if conversion.helper_path is None:
+        conversion.helper_path = _free_path(wrapping)
+    module = _imported(facts, wrapping, Path(conversion.helper_path).stem)
+    spelled = spell_from(facts, module, function, at)
+    conversion.edit(facts, spelled.edits)
+    conversion.helper.add(function)
+    return spelled.text
+
+
+def text(functions: Collection[str]) -> str:
+    """The text of a module that has these functions and what they need."""
+    parts = _parts()
+    needed, waiting = set[str](), list(functions)
+    while waiting:
+        name = waiting.pop()
+        if name in parts and name not in needed:
+            needed.add(name)
+            waiting += _WORD.findall(parts[name])
+    used = {word for name in needed for word in _WORD.findall(parts[name])}
+    groups = ["\n".join(lines) for group in _imports() if (lines := list(_import_lines(group, used)))]
+    constants = [parts[name] for name in parts if name in needed and name.isupper()]
+    rest = [parts[name] for name in parts if name in needed and not name.isupper()]
+    head = [_docstring(), *groups, *(["\n".join(constants)] if constants else [])]
+    return "\n\n\n".join(["\n\n".join(head), *rest]) + "\n"
+
+
+def functions_of(written: str) -> frozenset[str] | None:
+    """The functions that a module was generated for, None if somebody else wrote it or changed it."""
+    try:
+        defined = {node.name for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
+    except (SyntaxError, ValueError):
+        return None
+    public = frozenset(name for name in defined if name in (SHARD, NO_SYNC, CLIP))
+    return public if public and written == text(public) else None
+
+
+# --- where it is
+
+
+def _free_path(wrapping: ModuleFacts) -> str:
+    """Where the module goes: beside the one that wraps, under a name that nothing else has."""
+    for number in range(1, _MOST_NAMES):
+        name = NAME if number == 1 else f"{NAME}_{number}"
+        path = os.path.join(os.path.dirname(wrapping.path), f"{name}.py")
+        if not _is_taken(wrapping, name, path):
+            return path
+    raise CannotSupply(f"there are files of all names from `{NAME}` on: rename one")
+
+
+def _is_taken(wrapping: ModuleFacts, name: str, path: str) -> bool:
+    project = wrapping.project
+    imported = {alias.name.split(".")[0] for node in wrapping.structure.imports for alias in node.names}
+    if name in imported or name in wrapping.structure.module.bindings:
+        return True
+    own = None if project is None else project.text_of(path)
+    if own is not None:
+        return functions_of(own) is None
+    return project is not None and (project.finds(name) or project.finds(f".{name}")) is not None
+
+
+def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
+    """The name under which a file imports the module that lies beside the one that wraps.
+
+    Raises:
+        CannotSupply: it is not visible how the two files import each other.
+    """
+    folder = os.path.dirname(os.path.abspath(wrapping.path))
+    for module, path in _own_modules(facts):
+        if os.path.dirname(path) == folder and not path.endswith("__init__.py"):
+            return f"{module[: -len(Path(path).stem)]}{name}"
+    here = os.path.dirname(os.path.abspath(facts.path)) == folder
+    is_package = facts.project is not None and facts.project.finds(".") is not None
+    if here and (not is_package or _is_script(facts)):
+        return name
+    if here:
+        return f".{name}"
+    stem = Path(wrapping.path).stem
+    parts = Path(folder).parts
+    for number in range(len(parts)):
+        module = ".".join([*parts[len(parts) - number :], stem])
+        if facts.project is not None and facts.project.finds(module) == os.path.abspath(wrapping.path):
+            return f"{module[: -len(stem)]}{name}"
+    raise CannotSupply(
+        f"it is not visible how this file imports what lies beside {wrapping.path}: import `{stem}` of it"
+    )
+
+
+def _own_modules(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
+    """The modules of the project that a file imports, as it writes them, with their files."""
+    for node in facts.structure.imports if facts.project is not None else ():
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            base = "." * node.level + (node.module or "")
+            names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names)]
+        for name in names:
+            path = facts.project.finds(name) if facts.project is not None and name.strip(".") else None
+            if path is not None:
+                yield name, path
+
+
+def _is_script(facts: ModuleFacts) -> bool:
+    return any(isinstance(one.value, str) and one.value == "__main__" for one in facts.structure.strings)
+
+
+# --- its text
+
+_WORD = re.compile(r"\w+")
+
+
+@cache
+def _template() -> tuple[str, ast.Module]:
+    written = _TEMPLATE.read_text()
+    return written, ast.parse(written)
+
+
+def _docstring() -> str:
+    written, tree = _template()
+    return ast.get_source_segment(written, tree.body[0]) or ""
+
+
+@cache
+def _parts() -> dict[str, str]:
+    """The constants and functions by their names, each with the comments above it."""
+    written, tree = _template()
+    lines, parts = written.splitlines(), {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+        elif isinstance(node, ast.FunctionDef):
+            name = node.name
+        else:
+            continue
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1
+        while lines[first - 1].startswith("#"):
+            first -= 1
+        parts[name] = "\n".join(lines[first : node.end_lineno])
+    return parts
+
+
+def _imports() -> list[list[ast.Import | ast.ImportFrom]]:
+    """The imports in the groups that blank lines make."""
+    groups: list[list[ast.Import | ast.ImportFrom]] = []
+    end = -1
+    for node in _template()[1].body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            if node.lineno != end + 1:
+                groups.append([])
+            groups[-1].append(node)
+            end = node.end_lineno or 0
+    return groups
+
+
+def _import_lines(group: list[ast.Import | ast.ImportFrom], used: set[str]) -> Iterator[str]:
+    """The imports of a group that bring something used."""
+    for node in group:
+        kept = [alias for alias in node.names if (alias.asname or alias.name.split(".")[0]) in used]
+        if not kept:
+            continue
+        node = type(node)(**{**dict(ast.iter_fields(node)), "names": kept})
+        line = ast.unparse(node)
+        if len(line) > _WIDTH and isinstance(node, ast.ImportFrom):
+            listed = "".join(f"    {alias.name},\n" for alias in kept)
+            line = f"from {node.module} import (\n{listed})"
+        yield line
