@@ -5,16 +5,22 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import PurePath
 
 from fsdp_migrate.edits import ImportBinding, RemovedUse
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.evaluation import calls_in
+from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.looked_up_names import look_up
+from fsdp_migrate.facts.names import is_in_package
 from fsdp_migrate.facts.scopes import TRIES, Binding, Kind
 
 _WORD = re.compile(r"\w+")
 _SAYING = frozenset("warn filterwarnings simplefilter print debug info warning error exception critical log".split())
+_MAKING = frozenset(
+    "functools.partial torch.device builtins.dict builtins.set builtins.frozenset builtins.tuple builtins.list".split()
+)
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)")
 
 
@@ -30,6 +36,45 @@ def removed_use(facts: ModuleFacts, node: ast.expr) -> tuple[RemovedUse, ...]:
     if len(bindings) != 1 or not _is_import(bindings[0]):
         return ()
     return (RemovedUse(facts.source.span(node), import_binding(facts, bindings[0])),)
+
+
+def removed_value(facts: ModuleFacts, node: ast.Name, kept: Container[ast.AST] = ()) -> tuple[RemovedUse, ...]:
+    """The release of a name that was given a value without effect, empty for others; the assignment goes with the last.
+
+    What is `kept` in the value is still used elsewhere.
+    """
+    bindings = facts.names.bindings(node)
+    binding = bindings[0] if len(bindings) == 1 else None
+    if binding is None or binding.kind is not Kind.ASSIGNMENT or not _may_go(facts, binding):
+        return ()
+    statement = facts.statement(binding.node)
+    inside = [one for one in ast.walk(binding.value or statement) if isinstance(one, ast.Name) and one not in kept]
+    then = tuple(each for one in inside for each in (*removed_use(facts, one), *removed_value(facts, one, kept)))
+    uses = tuple(sorted(facts.source.span(use) for use in uses_of(binding)))
+    return (
+        RemovedUse(
+            facts.source.span(node), ImportBinding(facts.source.span(statement), binding.name, uses, True, then)
+        ),
+    )
+
+
+def _may_go(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether an assignment binds one name that only its own module can read, to a value without effect."""
+    statement, home, value = facts.structure.parents.get(binding.node), binding.scope, binding.value
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or value is None:
+        return False
+    if len(getattr(statement, "targets", "1")) != 1 or len(home.bindings[binding.name]) != 1 or home.is_class:
+        return False
+    made = (one for one in calls_in(value) if not isinstance(one, ast.Call) or not _makes_only(facts, one))
+    if next(made, None) is not None or any(True for _ in strings_naming(facts, binding.name)):
+        return False
+    return not (home.is_module and facts.project is not None and facts.project.is_imported(binding.name))
+
+
+def _makes_only(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a call does no more than make an object."""
+    name = facts.names.qualified(call.func) or ""
+    return name in _MAKING or (is_in_package(name) and name.rpartition(".")[2][:1].isupper() and name != FSDP)
 
 
 def import_binding(facts: ModuleFacts, binding: Binding) -> ImportBinding:

@@ -198,6 +198,9 @@ class ProjectModules(ImportedNames, Protocol):
     def finds(self, module: str) -> str | None:
         """The file of a module as the asking one imports it, None when it is not in the project."""
 
+    def module(self, name: str) -> ModuleFacts | None:
+        """The module of this name as the asking one imports it, None when it is not in the project."""
+
     def text_of(self, path: str) -> str | None:
         """The text of a file, None without one that can be read."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from fsdp_migrate.facts.releases.reach import Homes
+from fsdp_migrate.facts.scopes import Structure
 
 
 class ForeignClass(NamedTuple):
@@ -44,3 +46,15 @@ class ImportedNames(Homes, Protocol):
 
     def members(self, name: str) -> frozenset[str]:
         """What the class `name` of the project has of its own and from its bases, nothing where that is no class."""
+
+
+def imported_modules(structure: Structure) -> Iterator[str]:
+    """The modules that a file imports or imports from, as it writes them; names may be modules too."""
+    for node in structure.imports:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+            continue
+        base = "." * node.level + (node.module or "")
+        if base.strip("."):
+            yield base
+        yield from (f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names)

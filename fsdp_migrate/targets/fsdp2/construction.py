@@ -2,41 +2,209 @@
 
 from __future__ import annotations
 
+import ast
+
 from packaging.version import Version
 
+from fsdp_migrate.code.argument_roles import has_effect
+from fsdp_migrate.code.dropped_arguments import kept_comment
 from fsdp_migrate.code.import_texts import CannotSupply
-from fsdp_migrate.facts.calls import BindingError
+from fsdp_migrate.edits import Argument, RewriteCall
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import BindingError, Bound, is_literal, ordered_arguments
+from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.rules.supported_releases import older, supported
-from fsdp_migrate.targets.fsdp2.arguments import written_out
+from fsdp_migrate.targets.fsdp2.arguments import PARAMETERS, WITHOUT_MEANING, Given, written_out
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
-from fsdp_migrate.targets.fsdp2.literal import read_literal
+from fsdp_migrate.targets.fsdp2.generated import SHARD, helper
+from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.precision import Impossible
+from fsdp_migrate.targets.fsdp2.roles import is_inner
 from fsdp_migrate.targets.fsdp2.sharding import Role, write_literal
 
 _FLOOR = Version("2.6")
-_UNUSED_PARAMETERS = Version("2.13")
+_IGNORES = Version("2.7")
+_FILLS_GRADIENTS = Version("2.13")
+_NO_GRADIENT = "before torch 2.13 a parameter without a gradient is not updated, where FSDP1 took its gradient as zero"
+_OFFLOADED = "parameters on the CPU: gradients are clipped there, and buffers stay on the device"
+_BUFFERS = "floating-point buffers are saved in `buffer_dtype`, which FSDP1 saved in full precision"
 
 
 def convert_construction(
     conversion: Conversion, closure: Closure, construction: Construction, options: Options
 ) -> None:
     """Add what becomes of one call of FSDP1's class: edits, differences, or a wall."""
-    facts, call = construction
-    if not facts.torch.assumed and (early := older(facts, _FLOOR, call)):
-        reason = f"`torch.distributed.fsdp.fully_shard` came with torch {_FLOOR}, but {supported(facts)}"
-        conversion.wall(facts, call, reason, f"raise the floor from torch {early[0]} to {_FLOOR}")
-        return
+    _Converter(conversion, closure, construction, options).convert()
+
+
+class _Converter:
+    def __init__(self, conversion: Conversion, closure: Closure, construction: Construction, options: Options) -> None:
+        self.conversion, self.closure, self.construction, self.options = conversion, closure, construction, options
+        self.facts, self.call = construction
+        self.inner = is_inner(closure, construction)
+
+    def convert(self) -> None:
+        facts, call, wall = self.facts, self.call, self.conversion.wall
+        try:
+            self._check_nesting()
+            try:
+                given = written_out(facts, call)
+                self._check_floor(given)
+                self._as_literal(given)
+            except AtRunTime as error:
+                self._check_floor(None)
+                self._at_run_time(str(error))
+        except BindingError as error:
+            wall(facts, call, f"the call {error}", "correct the call first")
+        except Impossible as error:
+            wall(facts, error.node, error.reason, error.step)
+        except CannotSupply as error:
+            wall(facts, call, str(error), "make room for the import first")
+
+    def _check_nesting(self) -> None:
+        inside = {one for part in ast.iter_child_nodes(self.call) for one in ast.walk(part)}
+        for other in self.closure.constructions:
+            if other.call in inside:
+                raise Impossible(
+                    other.call, "it is built inside another call of FSDP", "give it a name of its own first"
+                )
+
+    def _check_floor(self, given: Given | None) -> None:
+        """The oldest torch that has what is needed.
+
+        Raises:
+            Impossible: an older one is supported.
+        """
+        self._check_release(_FLOOR, f"`{PACKAGE}.fully_shard`")
+        ignores = given is not None and any(
+            not is_literal(given.values.get(name, ast.Constant(None)), None)
+            for name in ("ignored_modules", "ignored_states")
+        )
+        if ignores:
+            self._check_release(_IGNORES, "its argument `ignored_params`")
+
+    def _check_release(self, floor: Version, what: str) -> None:
+        early = () if self.facts.torch.assumed and floor == _FLOOR else older(self.facts, floor, self.call)
+        if early:
+            reason = f"{what} came with torch {floor}, but {supported(self.facts)}"
+            raise Impossible(self.call, reason, f"raise the floor to torch {floor}")
+
+    # --- written out
+
+    def _as_literal(self, given: Given) -> None:
+        if self.options.helper == "always":
+            raise AtRunTime("everything, as was asked for")
+        users = _literal_calls(self.closure)
+        literal = read_literal(self.facts, self.call, given, users)
+        self._check_role(literal)
+        for name in WITHOUT_MEANING:
+            if name in given.values and has_effect(self.facts, given.values[name]):
+                raise AtRunTime(f"what `{ast.unparse(given.values[name])}` does")
+        fills = not self.inner and not self._is_older_than(_FILLS_GRADIENTS) and not self.options.all_parameters_used
+        write_literal(self.conversion, self.construction, given, literal, Role(bool(self.inner), fills))
+        if literal.offloads is not None:
+            self.conversion.differs(self.facts, literal.offloads, _OFFLOADED)
+        if literal.precision is not None and literal.precision.buffer_dtype is not None:
+            self.conversion.differs(self.facts, literal.precision.call, _BUFFERS)
+        self._note_gradients()
+
+    def _check_role(self, literal: Literal) -> None:
+        if self.inner is None and literal.precision is not None and not literal.precision.is_one:
+            self._stop_unknown_role()
+
+    def _stop_unknown_role(self) -> None:
+        raise Impossible(
+            self.call,
+            "it is not visible whether another call of FSDP wraps the result, and only the outermost one casts inputs",
+            "pass `cast_forward_inputs=True` to `MixedPrecision`, or build the model in one place",
+        )
+
+    def _is_older_than(self, release: Version) -> bool:
+        return bool(older(self.facts, release, self.call))
+
+    def _note_gradients(self) -> None:
+        if not self.inner and not self.options.all_parameters_used and self._is_older_than(_FILLS_GRADIENTS):
+            self.conversion.differs(self.facts, self.call, _NO_GRADIENT)
+
+    # --- through the generated module
+
+    def _at_run_time(self, what: str) -> None:
+        """Call the generated module with the arguments as they are."""
+        facts, call = self.facts, self.call
+        if self.options.helper == "never":
+            step = "write it out in the call, or allow `--fsdp2-helper auto`"
+            raise Impossible(call, f"{what} is decided while the program runs", step)
+        keywords = {one.arg: one.value for one in call.keywords}
+        if self.inner is None and not is_literal(keywords.get("mixed_precision", ast.Constant(None)), None):
+            self._stop_unknown_role()
+        arguments, gone = self._kept_arguments()
+        if self.inner:
+            arguments.append(Argument("outermost", text="False"))
+        name = helper(self.conversion, self.closure, facts, SHARD, call)
+        self.conversion.edit(facts, [RewriteCall(facts.source.span(call), None, tuple(arguments), callee=name)])
+        for node in (call.func, *gone):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name):
+                    self.conversion.release(facts, part)
+        self._note_at_run_time(keywords)
+
+    def _kept_arguments(self) -> tuple[list[Argument], list[ast.expr]]:
+        """The arguments of the new call, and those of the old one that go."""
+        kept, gone = [], list[ast.expr]()
+        for index, one in enumerate(ordered_arguments(self.call)):
+            value = one.value if isinstance(one, ast.keyword) else one
+            if isinstance(one, ast.Starred):
+                raise Impossible(one, f"`{ast.unparse(one)}` is unpacked into positions", "pass it by name")
+            name = one.arg if isinstance(one, ast.keyword) else PARAMETERS[index]
+            droppable = name in WITHOUT_MEANING and not has_effect(self.facts, value)
+            if droppable and kept_comment(self.facts, self.call, Bound(value, index)) is None:
+                gone.append(value)
+            else:
+                kept.append(Argument(None if name == "module" and index == 0 and one is value else name, index))
+        return kept, gone
+
+    def _note_at_run_time(self, keywords: dict[str | None, ast.expr]) -> None:
+        offload = keywords.get("cpu_offload")
+        hidden = None in keywords and _is_written(self.facts, "CPUOffload")
+        if hidden or (offload is not None and not _is_off(offload)):
+            self.conversion.differs(self.facts, offload or self.call, _OFFLOADED)
+        if (None in keywords or "mixed_precision" in keywords) and _is_written(self.facts, "buffer_dtype"):
+            self.conversion.differs(self.facts, keywords.get("mixed_precision", self.call), _BUFFERS)
+        self._note_gradients()
+
+
+def _is_off(offload: ast.expr) -> bool:
+    """Whether nothing is offloaded: None, or `CPUOffload(offload_params=False)`."""
+    if is_literal(offload, None):
+        return True
+    if not isinstance(offload, ast.Call) or not isinstance(offload.func, (ast.Name, ast.Attribute)):
+        return False
+    values = [*offload.args, *(one.value for one in offload.keywords)]
+    return all(is_literal(one, False) for one in values)
+
+
+def _is_written(facts: ModuleFacts, word: str) -> bool:
+    """Whether the project has a word."""
+    own = word.encode() in facts.source.data
+    return own or (facts.project is not None and facts.project.is_written(word))
+
+
+def _literal_calls(closure: Closure) -> frozenset[ast.Call]:
+    """The constructions that are written out, where an object that they share is given to no other."""
+    users = frozenset(one.call for one in closure.constructions)
+    while True:
+        left = frozenset(one.call for one in closure.constructions if one.call in users and _is_literal(one, users))
+        if left == users:
+            return users
+        users = left
+
+
+def _is_literal(one: Construction, users: frozenset[ast.Call]) -> bool:
     try:
-        given = written_out(facts, call)
-        literal = read_literal(facts, call, given, [one.call for one in closure.constructions])
-        fills = not options.all_parameters_used and not older(facts, _UNUSED_PARAMETERS, call)
-        write_literal(conversion, construction, given, literal, Role(False, fills))
-    except BindingError as error:
-        conversion.wall(facts, call, f"the call {error}", "correct the call first")
-    except Impossible as error:
-        conversion.wall(facts, error.node, error.reason, error.step)
-    except CannotSupply as error:
-        conversion.wall(facts, call, str(error), "change the imports first")
-    except AtRunTime as error:
-        conversion.wall(facts, call, f"{error} is known at run time only", "write it out in the call")
+        read_literal(one.facts, one.call, written_out(one.facts, one.call), users)
+    except (AtRunTime, BindingError):
+        return False
+    except Impossible:
+        return True
+    return True

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fsdp_migrate.code.unused_imports import removed_use
+from fsdp_migrate.code.unused_imports import removed_use, removed_value
 from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Reference
@@ -83,9 +83,15 @@ class Conversion:
         """Note that edits write these comments."""
         self.comments.setdefault(facts.path, []).extend(texts)
 
-    def release(self, facts: ModuleFacts, node: ast.expr) -> None:
-        """Note that an edit takes the use of an imported name away: the import goes with the last one."""
-        self.removed.setdefault(facts.path, []).extend(removed_use(facts, node))
+    def release(self, facts: ModuleFacts, node: ast.expr, kept: Container[ast.AST] = ()) -> None:
+        """Note that an edit takes the use of a name away: the import goes with the last one.
+
+        So does the assignment of an object that is `kept` only in parts.
+        """
+        found = removed_use(facts, node)
+        if isinstance(node, ast.Name):
+            found += removed_value(facts, node, kept)
+        self.removed.setdefault(facts.path, []).extend(found)
 
     def wall(self, facts: ModuleFacts, node: ast.AST, reason: str, step: str) -> None:
         """Stop the conversion."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell_from
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.other_modules import imported_modules
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion
 
 SHARD = "shard"
@@ -119,16 +120,10 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
 
 def _own_modules(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
     """The modules of the project that a file imports, as it writes them, with their files."""
-    for node in facts.structure.imports if facts.project is not None else ():
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            base = "." * node.level + (node.module or "")
-            names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names)]
-        for name in names:
-            path = facts.project.finds(name) if facts.project is not None and name.strip(".") else None
-            if path is not None:
-                yield name, path
+    for name in imported_modules(facts.structure) if facts.project is not None else ():
+        path = facts.project.finds(name) if facts.project is not None else None
+        if path is not None:
+            yield name, path
 
 
 def _is_script(facts: ModuleFacts) -> bool:

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.evaluation import pure
-from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.targets.fsdp2.arguments import Given
+from fsdp_migrate.targets.fsdp2.batch_norm import may_have_batch_norm
+from fsdp_migrate.targets.fsdp2.devices import Device, read_device
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime, Test, followed, read_policy, symbol
 from fsdp_migrate.targets.fsdp2.precision import Precision, read_precision
 
 _KEEPS_PARAMETERS = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")
 _ON_ONE_MESH = ("FULL_SHARD", "SHARD_GRAD_OP")
 _ON_MESHES = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
-OFFLOAD = f"{PACKAGE}.CPUOffloadPolicy"
+_INIT_MESH = "torch.distributed.device_mesh.init_device_mesh"
 
 
 @dataclass
@@ -30,9 +31,11 @@ class Literal:
 
     every: list[str] = field(default_factory=list)
     mesh: ast.expr | None = None
+    on_cpu: bool = False
     offloads: ast.expr | None = None
     test: Test | None = None
     precision: Precision | None = None
+    normalises: bool = False  # batch normalisation has a precision of its own
     kept: list[ast.expr] = field(default_factory=list)
 
 
@@ -49,13 +52,21 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
             raise AtRunTime(f"`{name}`")
     if not is_literal(values.get("sync_module_states", ast.Constant(False)), False):
         raise AtRunTime("`sync_module_states`")
+    device = read_device(facts, values.get("device_id"), call)
+    if device is Device.OTHER:
+        raise AtRunTime(f"whether `{ast.unparse(values['device_id'])}` is the current device")
     _read_strategy(facts, call, given, found)
+    found.on_cpu = device is Device.CPU and found.mesh is None
     _read_offload(facts, call, given, found)
     if "auto_wrap_policy" in values:
         found.test = read_policy(facts, values["auto_wrap_policy"], call)
     precision = values.get("mixed_precision")
     found.precision = read_precision(facts, precision, users)
     found.kept += [] if found.test is None else found.test.names
+    if found.test is not None and found.precision is not None and may_have_batch_norm(facts, given.module):
+        found.normalises = True
+        if found.precision.buffer_dtype is not None:
+            raise AtRunTime("which buffers are those of batch normalisation")
     if found.precision is not None and found.precision.name is not None and precision is not None:
         found.kept.append(precision)
     return found
@@ -76,7 +87,9 @@ def _read_strategy(facts: ModuleFacts, call: ast.Call, given: Given, found: Lite
         found.kept.append(mesh)
         found.every.append(f"mesh={facts.source.segment(mesh)}")
     if name not in (_ON_ONE_MESH if found.mesh is None else (*_ON_ONE_MESH, *_ON_MESHES)):
-        raise AtRunTime(f"the ranks of `{name}`")
+        raise AtRunTime(f"which ranks `{name}` is for")
+    if name in _ON_MESHES and found.mesh is not None and not _has_names(facts, found.mesh):
+        raise AtRunTime(f"whether the dimensions of `{ast.unparse(found.mesh)}` have names")
     if name in _KEEPS_PARAMETERS:
         found.every.append("reshard_after_forward=False")
 
@@ -97,3 +110,11 @@ def _read_offload(facts: ModuleFacts, call: ast.Call, given: Given, found: Liter
     if not is_literal(value, True):
         raise AtRunTime(f"`cpu_offload={ast.unparse(offload)}`")
     found.offloads = offload
+
+
+def _has_names(facts: ModuleFacts, mesh: ast.expr) -> bool:
+    """Whether a mesh is visibly made with names for its dimensions."""
+    values = facts.names.definitions(mesh) if isinstance(mesh, ast.Name) else [mesh]
+    made = [one for one in values if isinstance(one, ast.Call) and facts.names.qualified(one.func) == _INIT_MESH]
+    named = [one for one in made if any(keyword.arg == "mesh_dim_names" for keyword in one.keywords)]
+    return bool(values) and len(named) == len(values)

@@ -16,6 +16,7 @@ from fsdp_migrate.facts.evaluation import calls_in, evaluated_before, evaluated_
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.arguments import Given
+from fsdp_migrate.targets.fsdp2.batch_norm import CLASS
 from fsdp_migrate.targets.fsdp2.conversion import Construction, Conversion
 from fsdp_migrate.targets.fsdp2.literal import Literal
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
@@ -24,10 +25,12 @@ from fsdp_migrate.targets.fsdp2.precision import rewritten
 _SHARD = f"{PACKAGE}.fully_shard"
 _POLICY = f"{PACKAGE}.MixedPrecisionPolicy"
 _OFFLOAD = f"{PACKAGE}.CPUOffloadPolicy"
+_INIT_MESH = "torch.distributed.device_mesh.init_device_mesh"
+_WORLD_SIZE = "torch.distributed.get_world_size"
 _CHILDREN_FIRST = "# children before their parents"
 _ROOT_CASTS = "# FSDP1 casts the inputs of the root only"
 _NO_GRADIENT = "# as in FSDP1, no gradient counts as zero"
-_WIDTH = 100
+_IN_FULL = "# FSDP1 keeps them in float32"
 
 
 class Role(NamedTuple):
@@ -77,7 +80,7 @@ class _Writer:
         self.conversion.edit(facts, self.edits)
         self.conversion.comment(facts, self.comments)
         for name in sorted(gone, key=span):
-            self.conversion.release(facts, name)
+            self.conversion.release(facts, name, kept)
 
     def _spelled(self, path: str) -> str:
         found = spell(self.facts, path, self.call)
@@ -189,16 +192,36 @@ class _Writer:
             test = self.literal.test
             condition = f"({test.of(module)})" if test.loose else test.of(module)
             self.comments.append(_CHILDREN_FIRST)
-            lines += [
-                f"for {module} in reversed(list({model}.modules())):  {_CHILDREN_FIRST}",
-                f"{unit}if {module} is not {model} and {condition}:",
-                f"{unit}{unit}{_call(shard, [module, *inner])}",
-            ]
+            loop = [f"if {module} is not {model} and {condition}:", f"{unit}{_call(shard, [module, *inner])}"]
+            if self.literal.normalises:
+                self.comments.append(_IN_FULL)
+                normal = self._spelled(CLASS)
+                loop[0] = f"el{loop[0]}"
+                loop = [
+                    f"if isinstance({module}, {normal}):  {_IN_FULL}",
+                    f"{unit}{_call(shard, [module, *self.literal.every, f'mp_policy={self._in_full(lines)}'])}",
+                    *loop,
+                ]
+            lines.append(f"for {module} in reversed(list({model}.modules())):  {_CHILDREN_FIRST}")
+            lines += [f"{unit}{line}" for line in loop]
         lines.append(_call(shard, [model, *root]))
         if self.role.fills_gradients:
             self.comments.append(_NO_GRADIENT)
             lines.append(f"{model}.set_reduce_scatter_unused_params(True)  {_NO_GRADIENT}")
         return [*lines, *self._buffers(model)]
+
+    def _in_full(self, lines: list[str]) -> str:
+        """The name of the policy for batch normalisation, which `lines` get."""
+        precision = self.literal.precision
+        assert precision is not None
+        full = self._spelled("torch.float32")
+        fields = [f"param_dtype={full}", f"reduce_dtype={full}"]
+        if precision.param_dtype is not None:
+            own = precision.param_dtype if precision.name is None else f"{precision.name}.param_dtype"
+            fields.append(f"output_dtype={own}")
+        name = self._fresh("norm_mp_policy")
+        lines.append(f"{name} = {_call(self._spelled(_POLICY), fields)}")
+        return name
 
     def _buffers(self, model: str) -> list[str]:
         """The statements that give buffers their dtype."""
@@ -214,11 +237,14 @@ class _Writer:
 
     def _keywords(self) -> tuple[list[str], list[str], list[str]]:
         """The keywords for the root, those for what is below it, and statements that have to come first."""
-        root, inner = list(self.literal.every), list(self.literal.every)
         lines: list[str] = []
+        if self.literal.on_cpu:
+            mesh = self._fresh("mesh")
+            lines.append(f'{mesh} = {self._spelled(_INIT_MESH)}("cpu", ({self._spelled(_WORLD_SIZE)}(),))')
+            self.literal.every.insert(0, f"mesh={mesh}")
         if self.literal.offloads is not None:
-            policy = f"offload_policy={self._spelled(_OFFLOAD)}()"
-            root, inner = [*root, policy], [*inner, policy]
+            self.literal.every.append(f"offload_policy={self._spelled(_OFFLOAD)}()")
+        root, inner = list(self.literal.every), list(self.literal.every)
         precision = self.literal.precision
         if precision is None:
             return root, inner, lines

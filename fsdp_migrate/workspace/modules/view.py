@@ -325,6 +325,14 @@ class View:
         """See `ProjectModules.finds`."""
         return self.texts.finder.find(module, self.path)
 
+    def module(self, name: str) -> ModuleFacts | None:
+        """See `ProjectModules.module`."""
+        path = self.finds(name)
+        if path is None:
+            return None
+        self.asked.add(path)
+        return self.modules.facts(path, self.torch)
+
     def text_of(self, path: str) -> str | None:
         """See `ProjectModules.text_of`."""
         path = os.path.abspath(path)

@@ -1,0 +1,54 @@
+"""Whether a model may have batch normalisation, which FSDP1 keeps in float32 where it has a policy to wrap it by."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.names import canonical
+from fsdp_migrate.facts.other_modules import imported_modules
+from fsdp_migrate.facts.project_code import Code, Sort
+
+CLASS = "torch.nn.modules.batchnorm._BatchNorm"
+# What a file writes that has such modules, or takes modules from a package that has them.
+_WORDS = re.compile(
+    rb"batch_?norm|\b(?:torchvision|timm|transformers|diffusers|monai|mmcv|mmengine|open_clip|torch_geometric"
+    rb"|segmentation_models_pytorch|torchaudio|fairseq|fastai|speechbrain|nemo|lightly|kornia)\b",
+    re.IGNORECASE,
+)
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForSeq2SeqLM", "ForMaskedLM")
+_MOST_MODULES = 200
+
+
+def may_have_batch_norm(facts: ModuleFacts, model: ast.expr) -> bool:
+    """Whether nothing says that a model has none: by all the modules that its class can take others from."""
+    origins = Code().origins(facts, model)
+    if not origins:
+        return True
+    for origin in origins:
+        if origin.sort is Sort.ELSEWHERE and _is_language_model(origin.name or ""):
+            continue
+        if origin.sort is not Sort.INSTANCE or _speaks_of_it(origin.facts):
+            return True
+    return False
+
+
+def _is_language_model(name: str) -> bool:
+    parts = canonical(name).split(".")
+    return parts[0] == "transformers" and any(part.endswith(_LANGUAGE_MODELS) for part in parts)
+
+
+def _speaks_of_it(facts: ModuleFacts) -> bool:
+    """Whether a module, or one of the project that it imports, has one of the words."""
+    seen, waiting = {facts.path}, [facts]
+    while waiting:
+        one = waiting.pop()
+        if _WORDS.search(one.source.data) or len(seen) > _MOST_MODULES:
+            return True
+        for name in imported_modules(one.structure):
+            other = None if one.project is None else one.project.module(name)
+            if other is not None and other.path not in seen:
+                seen.add(other.path)
+                waiting.append(other)
+    return False
