@@ -77,14 +77,15 @@ def imported(source: Source, edits: Iterable[EditImport | MoveImport | ImportBeh
         line = f"{source.newline_at(span.end)}{beside[0].indent}" if beside else ""
         ahead = _beside(source, span, [edit for edit in beside if edit.ahead])
         behind = _beside(source, span, [edit for edit in beside if not edit.ahead])
-        new = _moved(source, moves, edit) if moves else _edited(source, edit)
-        if new is None and beside:
-            found.append(Replacement(span, line.join([*ahead, *behind])))
-            continue
-        if new is None:
-            gone[span] = edit
-        elif len(beside) < len(together):
-            found.append(new)
+        if len(beside) < len(together):
+            new = _moved(source, moves, edit) if moves else _edited(source, edit)
+            if new is None and beside:
+                found.append(Replacement(span, line.join([*ahead, *behind])))
+                continue
+            if new is None:
+                gone[span] = edit
+            else:
+                found.append(new)
         if ahead:
             found.append(Replacement(Span(span.start, span.start), "".join(text + line for text in ahead)))
         if behind:

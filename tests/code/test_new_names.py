@@ -78,3 +78,10 @@ def test_a_file_without_imports_is_told() -> None:
     facts = facts_of("def f():\n    here()\n")
     with pytest.raises(CannotSupply, match="no import at the top"):
         spell(facts, CLIP, place(facts))
+
+
+def test_a_star_import_can_be_what_a_new_import_goes_behind() -> None:
+    facts = facts_of("import os\nfrom mine import *\n\nhere()\n")
+    spelled = spell_from(facts, "mine.other", "name", place(facts))
+    new = carried_out(facts.source, "example.py", [Fix(spelled.edits)])
+    assert new.raw.decode() == "import os\nfrom mine import *\nfrom mine.other import name\n\nhere()\n"
