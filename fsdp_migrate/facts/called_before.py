@@ -18,12 +18,12 @@ _MOST_DEPTH = 8
 _AVAILABLE = frozenset({"torch.cuda.is_available", "torch.accelerator.is_available"})
 
 
-def surely_called(facts: ModuleFacts, node: ast.AST, names: Container[str | None], code: Code | None = None) -> bool:
+def surely_called(facts: ModuleFacts, node: ast.AST, names: Container[str | None], code: Code) -> bool:
     """Whether one of the functions `names` was called, wherever the program comes from, before it evaluates `node`.
 
     That a function is only called where there is an accelerator does not count as a condition.
     """
-    return _Search(names, code or Code()).before(facts, node, 0)
+    return _Search(names, code).before(facts, node, 0)
 
 
 class _Search:

@@ -21,9 +21,9 @@ _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForSeq2SeqLM", "ForMaskedLM")
 _MOST_MODULES = 200
 
 
-def may_have_batch_norm(facts: ModuleFacts, model: ast.expr) -> bool:
+def may_have_batch_norm(facts: ModuleFacts, model: ast.expr, code: Code) -> bool:
     """Whether nothing says that a model has none: by all the modules that its class can take others from."""
-    origins = Code().origins(facts, model)
+    origins = code.origins(facts, model)
     if not origins:
         return True
     for origin in origins:

@@ -13,6 +13,7 @@ from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, is_literal, ordered_arguments
 from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.facts.project_code import Code
 from fsdp_migrate.rules.supported_releases import older, supported
 from fsdp_migrate.targets.fsdp2.arguments import PARAMETERS, WITHOUT_MEANING, Given, written_out
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
@@ -42,7 +43,7 @@ class _Converter:
     def __init__(self, conversion: Conversion, closure: Closure, construction: Construction, options: Options) -> None:
         self.conversion, self.closure, self.construction, self.options = conversion, closure, construction, options
         self.facts, self.call = construction
-        self.inner = is_inner(closure, construction)
+        self.inner = is_inner(closure, construction, conversion.code)
 
     def convert(self) -> None:
         facts, call, wall = self.facts, self.call, self.conversion.wall
@@ -95,8 +96,8 @@ class _Converter:
     def _as_literal(self, given: Given) -> None:
         if self.options.helper == "always":
             raise AtRunTime("everything, as was asked for")
-        users = _literal_calls(self.closure)
-        literal = read_literal(self.facts, self.call, given, users)
+        users = _literal_calls(self.closure, self.conversion.code)
+        literal = read_literal(self.facts, self.call, given, users, self.conversion.code)
         self._check_role(literal)
         for name in WITHOUT_MEANING:
             if name in given.values and has_effect(self.facts, given.values[name]):
@@ -190,19 +191,21 @@ def _is_written(facts: ModuleFacts, word: str) -> bool:
     return own or (facts.project is not None and facts.project.is_written(word))
 
 
-def _literal_calls(closure: Closure) -> frozenset[ast.Call]:
+def _literal_calls(closure: Closure, code: Code) -> frozenset[ast.Call]:
     """The constructions that are written out, where an object that they share is given to no other."""
     users = frozenset(one.call for one in closure.constructions)
     while True:
-        left = frozenset(one.call for one in closure.constructions if one.call in users and _is_literal(one, users))
+        left = frozenset(
+            one.call for one in closure.constructions if one.call in users and _is_literal(one, users, code)
+        )
         if left == users:
             return users
         users = left
 
 
-def _is_literal(one: Construction, users: frozenset[ast.Call]) -> bool:
+def _is_literal(one: Construction, users: frozenset[ast.Call], code: Code) -> bool:
     try:
-        read_literal(one.facts, one.call, written_out(one.facts, one.call), users)
+        read_literal(one.facts, one.call, written_out(one.facts, one.call), users, code)
     except (AtRunTime, BindingError):
         return False
     except Impossible:

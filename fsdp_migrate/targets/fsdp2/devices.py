@@ -9,6 +9,7 @@ from enum import Enum
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.called_before import surely_called
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.project_code import Code
 
 _ACCELERATORS = ("cuda", "xpu", "npu", "mtia", "hpu")
 _CURRENT = frozenset(
@@ -37,7 +38,7 @@ class Device(Enum):
     OTHER = "other"
 
 
-def read_device(facts: ModuleFacts, given: ast.expr | None, call: ast.Call) -> Device:
+def read_device(facts: ModuleFacts, given: ast.expr | None, call: ast.Call, code: Code) -> Device:
     """The device that `device_id` is."""
     if given is None or is_literal(given, None):
         return Device.CURRENT
@@ -45,7 +46,7 @@ def read_device(facts: ModuleFacts, given: ast.expr | None, call: ast.Call) -> D
     if kinds == {Device.CPU}:
         return Device.CPU
     # The CPU where there is no accelerator is what FSDP2 falls back to as well.
-    if kinds <= {Device.CURRENT, Device.CPU} or surely_called(facts, call, _SETTING):
+    if kinds <= {Device.CURRENT, Device.CPU} or surely_called(facts, call, _SETTING, code):
         return Device.CURRENT
     return Device.OTHER
 

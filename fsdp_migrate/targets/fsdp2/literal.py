@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.evaluation import pure
+from fsdp_migrate.facts.project_code import Code
 from fsdp_migrate.targets.fsdp2.arguments import Given
 from fsdp_migrate.targets.fsdp2.batch_norm import may_have_batch_norm
 from fsdp_migrate.targets.fsdp2.devices import Device, read_device
@@ -39,7 +40,7 @@ class Literal:
     kept: list[ast.expr] = field(default_factory=list)
 
 
-def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Container[ast.Call]) -> Literal:
+def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Container[ast.Call], code: Code) -> Literal:
     """Read what is written; `users` are the constructions that are read so.
 
     Raises:
@@ -52,7 +53,7 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
             raise AtRunTime(f"`{name}`")
     if not is_literal(values.get("sync_module_states", ast.Constant(False)), False):
         raise AtRunTime("`sync_module_states`")
-    device = read_device(facts, values.get("device_id"), call)
+    device = read_device(facts, values.get("device_id"), call, code)
     if device is Device.OTHER:
         raise AtRunTime(f"whether `{ast.unparse(values['device_id'])}` is the current device")
     _read_strategy(facts, call, given, found)
@@ -63,7 +64,7 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
     precision = values.get("mixed_precision")
     found.precision = read_precision(facts, precision, users)
     found.kept += [] if found.test is None else found.test.names
-    if found.test is not None and found.precision is not None and may_have_batch_norm(facts, given.module):
+    if found.test is not None and found.precision is not None and may_have_batch_norm(facts, given.module, code):
         found.normalises = True
         if found.precision.buffer_dtype is not None:
             raise AtRunTime("which buffers are those of batch normalisation")

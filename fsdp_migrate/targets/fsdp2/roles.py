@@ -10,11 +10,11 @@ from fsdp_migrate.facts.project_code import Code, Function
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 
 
-def is_inner(closure: Closure, one: Construction) -> bool | None:
+def is_inner(closure: Closure, one: Construction, code: Code) -> bool | None:
     """Whether another construction wraps what this one does, None where that is not to be seen."""
     others = [other for other in closure.constructions if other.call is not one.call]
     if not others:
-        return None if _wraps_parts(one) else False
+        return None if _wraps_parts(one, code) else False
     homes = list(_homes(one.facts, one.call))
     if not homes:
         return None if _may_be_both(one) else False
@@ -80,12 +80,12 @@ def _is_module(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
     return bool(cls.bases) and not all(facts.names.qualified(base) == "builtins.object" for base in cls.bases)
 
 
-def _wraps_parts(one: Construction) -> bool:
+def _wraps_parts(one: Construction, code: Code) -> bool:
     """Whether the construction stands in a function that several callers use, for a part of something too."""
     function = one.facts.function(one.call)
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
-    sites = Code().callers(Function(one.facts, function)).sites
+    sites = code.callers(Function(one.facts, function)).sites
     return len(sites) > 1 and any(home != "self" for site in sites for home in _homes(site.facts, site.call))
 
 
