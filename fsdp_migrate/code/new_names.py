@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -102,12 +103,19 @@ def _at_top(facts: ModuleFacts, at: ast.AST) -> list[ast.Import | ast.ImportFrom
 
 def _anchor(facts: ModuleFacts, module: str, at: ast.AST) -> ast.stmt:
     """The import that a new one goes behind: the last with a name before its own among its kin, else the last."""
-    usable = [node for node in _at_top(facts, at) if is_alone(facts, node) and not _is_future(node)]
-    kin = [node for node in usable if _root(node) == module.split(".")[0]]
-    before = [node for node in kin if isinstance(node, ast.Import) or (node.module or "") <= module]
+    usable = [node for node in _at_top(facts, at) if is_alone(facts, node) and _may_stand_above(node)]
     if not usable:
         raise CannotSupply(f"there is no import at the top of the file to put one of `{module}` next to")
-    return (before or kin or usable)[-1]
+    root = module.split(".")[0]
+    kin = [node for node in usable if _root(node) == root]
+    alike = kin or [node for node in usable if _group(_root(node)) == _group(root)]
+    before = [node for node in alike if isinstance(node, ast.Import) or (node.module or "") <= module]
+    return (before or alike or usable)[-1]
+
+
+def _group(root: str) -> str:
+    """Which imports stand together: those of the standard library, of packages, of this one."""
+    return "standard library" if root in sys.stdlib_module_names else "packages" if root else "own"
 
 
 def _root(node: ast.Import | ast.ImportFrom) -> str:
@@ -116,5 +124,8 @@ def _root(node: ast.Import | ast.ImportFrom) -> str:
     return "" if node.level else (node.module or "").split(".")[0]
 
 
-def _is_future(node: ast.Import | ast.ImportFrom) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+def _may_stand_above(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether a new import may be put behind one: not behind a star, nor where only `__future__` is."""
+    if isinstance(node, ast.Import):
+        return True
+    return node.module != "__future__" and all(alias.name != "*" for alias in node.names)

@@ -63,6 +63,13 @@ def test_else_it_is_imported(imports: str, expected: str) -> None:
     assert text == f"{expected}\n\ndef f():\n    here()\n"
 
 
+def test_a_module_goes_to_its_group() -> None:
+    facts = facts_of("import os\nimport sys\n\nimport torch\nfrom mine import *\n\n\ndef f():\n    here()\n")
+    spelled = spell(facts, "contextlib.contextmanager", place(facts))
+    text = carried_out(facts.source, "example.py", [Fix(spelled.edits)]).raw.decode()
+    assert text.startswith("import os\nimport sys\nfrom contextlib import contextmanager\n\nimport torch\n")
+
+
 def test_a_taken_name_gets_an_alias() -> None:
     facts = facts_of("import os\n\ndef no_sync(): ...\n\ndef f():\n    here()\n")
     assert spell_from(facts, ".fsdp2", "no_sync", place(facts)).text == "torch_no_sync"

@@ -106,6 +106,15 @@ _static = _stop("is a method of FSDP1's class without a counterpart", "take it o
 STATIC: Mapping[str, Handler] = {"fsdp_modules": convert_units, "summon_full_params": convert_gathering}
 
 
+def _compile(use: Use, call: ast.Call) -> None:
+    """A compiled model, whose state dict FSDP1 gave with a prefix that the new functions leave out."""
+    if use.conversion.settled:
+        use.differs(_KEYS, call)
+
+
+_KEYS = "state dicts of the compiled model have keys without `_orig_mod.`, which files from before have"
+
+
 def _iterate(use: Use, call: ast.Call) -> None:
     """A function that gives the modules in a container one by one."""
     see_all(use, use.node, EACH)
@@ -125,6 +134,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     "builtins.type": _stop("asks for the class of a model, which `fully_shard` changes", "use `isinstance`"),
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
     **dict.fromkeys(_ITERATING, _iterate),
+    "torch.compile": _compile,
     "copy.deepcopy": _COPY,
     "copy.copy": _COPY,
     "torch.optim.swa_utils.AveragedModel": _COPY,

@@ -36,6 +36,14 @@ def _forward(use: Use, member: Member) -> None:
     use.put(member.end, use.facts.source.span(member.node).end, "")
 
 
+def _uncompile(use: Use, member: Member) -> None:
+    """`compiled._orig_mod` is the model."""
+    followed = use.follow(member.node)
+    for one in followed.references:
+        use.see(use.at(one))
+    use.lose(f"the model in `{use.text}`", followed.escapes)
+
+
 def _move(use: Use, member: Member) -> None:
     """Moving a sharded model to the device that it is on already."""
     call = member.call
@@ -91,6 +99,7 @@ _PRIVATES = """
 _WRAPPED = _stop("gives the wrapped module in FSDP1, and the modules in it in FSDP2", "use `modules()`")
 
 MEMBERS: Mapping[str, Handler] = {
+    "_orig_mod": _uncompile,
     "module": convert_unwrapping,
     "_fsdp_wrapped_module": convert_unwrapping,
     **dict.fromkeys(("parameters", "named_parameters"), convert_parameters),
