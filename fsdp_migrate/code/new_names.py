@@ -125,7 +125,5 @@ def _root(node: ast.Import | ast.ImportFrom) -> str:
 
 
 def _may_stand_above(node: ast.Import | ast.ImportFrom) -> bool:
-    """Whether a new import may be put behind one: not behind a star, nor where only `__future__` is."""
-    if isinstance(node, ast.Import):
-        return True
-    return node.module != "__future__" and all(alias.name != "*" for alias in node.names)
+    """Whether a new import may be put behind one: where more than `__future__` is."""
+    return isinstance(node, ast.Import) or node.module != "__future__"

@@ -58,7 +58,7 @@ def convert_forwarded(use: Use, member: Member) -> None:
 
 def convert_store(use: Use, attribute: ast.Attribute) -> None:
     """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look."""
-    if use.kinds != ():
+    if use.kinds != () and use.method is None:
         step = "set it on the module before it is wrapped"
         use.wall(f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", step)
 

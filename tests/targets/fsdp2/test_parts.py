@@ -106,3 +106,8 @@ def test_a_parameter_may_be_read_where_it_is_gathered() -> None:
         f"{NET}with FSDP.summon_full_params(model, writeback=False):\n    x = model.head.bias.mean().item()\n"
     )
     assert found.walls == found.differences == []
+
+
+def test_a_method_may_set_attributes_of_its_module() -> None:
+    net = NET.replace("    def reset(self):\n", "    def reset(self):\n        self.depth = 4\n")
+    check_stays(f"{net}model.reset()\n")
