@@ -19,6 +19,7 @@ from libcst import Module, parse_module
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.lint import selected_rules
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
@@ -100,7 +101,7 @@ class MigrateFsdp(CodemodCommand):
         encoding = declared_encoding(text)
         raw = text.encode(encoding)
         view = self._view()
-        screen = Screen(ENTRIES)
+        screen = Screen(selected_rules(self.settings))
         if not screen.passes(raw) and (view is None or not screen.passes(view.written(lines_of(raw, view.path)))):
             raise SkipFile("no FSDP names")
         if view is None and imports_relatively(raw):

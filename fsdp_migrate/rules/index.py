@@ -118,7 +118,7 @@ OF_TARGETS: dict[str, tuple[Entry, ...]] = {
         Entry("FSDP104", "scatter-full-optim-state-dict", "targets.dcp.legacy", ("scatter_full_optim_state_dict",), fixes=("safe", "unsafe")),
         Entry("FSDP105", "flatten-sharded-optim-state-dict", "targets.dcp.legacy", ("flatten_sharded_optim_state_dict",), fixes=("safe", "unsafe")),
         Entry("FSDP201", "missing-optim-state-dict-config", "targets.dcp.legacy", ("state_dict_type", "set_state_dict_type"), fixes=("safe", "unsafe")),
-        Entry("FSDP210", "state-dict-type-deprecated", "targets.dcp.state_dict_type", ("state_dict_type", "set_state_dict_type"), fixes=("safe", "unsafe")),
+        Entry("FSDP210", "state-dict-type-deprecated", "targets.dcp.state_dict_type", ("state_dict_type", "set_state_dict_type", "optim_state_dict"), fixes=("safe", "unsafe")),
     ),
 }
 

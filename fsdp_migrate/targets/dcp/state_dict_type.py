@@ -14,6 +14,7 @@ from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 from fsdp_migrate.rules.index import entry_of
 from fsdp_migrate.source import Span
+from fsdp_migrate.targets.dcp.bare_calls import METHODS, bare_calls
 
 _FLOOR = "2.2"
 _SETTERS = ("state_dict_type", "set_state_dict_type")
@@ -25,6 +26,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         for setting in facts.fsdp.settings(method):
             if facts.reached(setting.call):
                 yield _finding(facts, card, setting)
+    yield from bare_calls(facts, card)
 
 
 def rewritten(facts: ModuleFacts) -> list[tuple[Span, Fix]]:
@@ -87,7 +89,7 @@ def _rule() -> Rule:
     base = entry_of("FSDP210").load()
     flags = (Example(before=_BEFORE, after=_AFTER, torch=">=2.4"),)
     card = base.card._replace(severity=None, applicability="safe, unsafe or manual", floor=_FLOOR, flags=flags)
-    return replace(base, card=card, check=check, target="dcp")
+    return replace(base, card=card, words=(*base.words, METHODS[0]), check=check, target="dcp")
 
 
 RULE = _rule()
