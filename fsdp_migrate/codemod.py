@@ -55,8 +55,8 @@ class MigrateFsdp(CodemodCommand):
             help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type.",
         )
         for option, help_text in (
-            ("--select", "Only these rules: codes, starts of codes (FSDP1) or names, between commas."),
-            ("--ignore", "Not these rules; where both fit, the longer start of the code wins."),
+            ("--select", "Only these rules: codes, prefixes of codes (FSDP1) or names, separated by commas."),
+            ("--ignore", "Turn these rules off; if both options match, the longer prefix wins."),
         ):
             arg_parser.add_argument(
                 option, metavar="RULES", type=_usable(_codes), action="extend", default=[], help=help_text
@@ -64,7 +64,7 @@ class MigrateFsdp(CodemodCommand):
         arg_parser.add_argument(
             "--unsafe-fixes",
             action="store_true",
-            help="Also apply fixes after which something observable differs.",
+            help="Also apply fixes with an observable effect.",
         )
 
     def __init__(

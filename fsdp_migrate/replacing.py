@@ -143,7 +143,7 @@ def _new_file(folder: str, unnamed: bool) -> Iterator[NewFile]:
     try:
         file = (_unnamed(folder) if unnamed else None) or _named(folder)
     except OSError as error:
-        raise OSError(error.errno, f"no new file can be made in its folder: {error.strerror}") from None
+        raise OSError(error.errno, f"no file can be created in its folder: {error.strerror}") from None
     try:
         yield file
     finally:

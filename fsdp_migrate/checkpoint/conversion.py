@@ -74,7 +74,7 @@ def _write(contents: Contents, wish: Wish, folder: str, work: str, tell: Callabl
     tell(room.claim(*_needs(contents, stored, wanted), folder))
     made = _made(contents, stored, wanted, work, wish)
     if os.path.lexists(wish.target):
-        raise CheckpointError(f"{wish.target} was made by another program meanwhile")
+        raise CheckpointError(f"{wish.target} was created by another program meanwhile")
     os.rename(made, wish.target)
     for edit in wanted:
         tell(edit.told)
@@ -86,24 +86,24 @@ def _first_line(error: BaseException) -> str:
 
 def _refuse(contents: Contents, wish: Wish) -> None:
     if os.path.lexists(wish.target):
-        raise CheckpointError(f"{wish.target} exists; nothing is ever overwritten")
+        raise CheckpointError(f"{wish.target} exists already, and is not overwritten")
     if not os.path.isdir(os.path.dirname(os.path.abspath(wish.target))):
-        raise CheckpointError(f"{wish.target}: there is no such folder")
+        raise CheckpointError(f"{wish.target}: its folder does not exist")
     inside = os.path.realpath(wish.target).startswith(os.path.realpath(contents.path) + os.sep)
     if inside:
-        raise CheckpointError(f"{wish.target} would lie inside of what is converted")
+        raise CheckpointError(f"{wish.target} is inside the checkpoint that is converted")
     if not isinstance(contents.tree, dict):
-        raise CheckpointError("it holds no dict")
+        raise CheckpointError("it does not contain a dict")
     for part in parts(contents):
         if part.layout is Layout.LOCAL or (part.layout is Layout.SHARDED and contents.format is Format.FULL):
             raise CheckpointError(
-                f"{part.name} is {part.layout.value}: it is one rank's part; run the program that wrote it once more "
+                f"{part.name} is {part.layout.value}, the part of one rank: run the program that wrote it again, "
                 "and save under FULL_STATE_DICT"
             )
     if contents.foreign and not wish.trust:
         more = f" and {len(contents.foreign) - 1} more" if len(contents.foreign) > 1 else ""
         raise CheckpointError(
-            f"its pickles name {contents.foreign[0]}{more}: loading runs that; give --trust if you know who wrote it"
+            f"its pickles name {contents.foreign[0]}{more}, and loading runs it: pass --trust if you trust the author"
         )
 
 
@@ -160,7 +160,7 @@ def _compare_folder(folder: Contents, expected: Any) -> None:
     assert folder.flat is not None
     values = {key: _at(expected, path) for key, path in folder.flat.items()}
     if sum(1 for _ in tensors(folder.tree)) != _tensors_in(expected):
-        raise CheckpointError("reading it back gives other tensors than were written")
+        raise CheckpointError("the tensors read back differ from those written")
     for batch in _batches(values):
         found = {
             key: torch.empty_like(value) if isinstance(value, torch.Tensor) else None for key, value in batch.items()
@@ -221,7 +221,7 @@ def _compare(expected: Any, found: Any, place: str) -> None:
     elif same:
         same = bool(expected == found) or pickle.dumps(expected) == pickle.dumps(found)
     if not same:
-        raise CheckpointError(f"reading it back gives something else at {place or 'its keys'}")
+        raise CheckpointError(f"the value read back differs at {place or 'its keys'}")
 
 
 def _same_tensor(expected: torch.Tensor, found: torch.Tensor) -> bool:

@@ -32,7 +32,7 @@ def read(folder: str, opened: Opened) -> Held:
     entries = metadata.field("state_dict_metadata")
     stored = metadata.field("storage_data")
     if not isinstance(entries, dict) or not isinstance(stored, dict):
-        raise CheckpointError(f"its {METADATA} is no metadata of torch.distributed.checkpoint")
+        raise CheckpointError(f"its {METADATA} is not metadata of torch.distributed.checkpoint")
     try:
         blobs = _checked(folder, stored)
         planned = metadata.field("planner_data")
@@ -59,9 +59,9 @@ def _metadata(folder: str, opened: Opened) -> Stand:
         if not names:
             raise CheckpointError("the folder is empty")
         raise CheckpointError(
-            f"it has {data} .distcp files and no {METADATA}, which is written last: its saving did not come to an end"
+            f"it has {data} .distcp files but no {METADATA}, which is written last: the save did not finish"
             if data
-            else f"it is no DCP folder: it has no {METADATA}"
+            else f"it is not a DCP folder: it has no {METADATA}"
         )
     with open_regular(os.path.join(folder, METADATA)) as file:
         raw = file.read(LIMIT + 1)
@@ -69,7 +69,7 @@ def _metadata(folder: str, opened: Opened) -> Stand:
         raise CheckpointError(f"its {METADATA} is larger than {LIMIT >> 20} MB")
     metadata = opened.read_bytes(raw)
     if not isinstance(metadata, Stand):
-        raise CheckpointError(f"its {METADATA} is no metadata of torch.distributed.checkpoint")
+        raise CheckpointError(f"its {METADATA} is not metadata of torch.distributed.checkpoint")
     return metadata
 
 
@@ -84,7 +84,7 @@ def open_regular(path: str) -> io.BufferedReader:
     file = os.fdopen(descriptor, "rb")
     if not os.path.isfile(path):
         file.close()
-        raise CheckpointError("it is no regular file")
+        raise CheckpointError("it is not a regular file")
     return file
 
 
@@ -115,9 +115,9 @@ def _checked(folder: str, stored: dict[Any, Any]) -> dict[str, _Place]:
         try:
             size = os.stat(os.path.join(folder, name)).st_size
         except FileNotFoundError:
-            raise CheckpointError(f"{name} is missing, with {pieces[name]} of {len(stored)} stored pieces") from None
+            raise CheckpointError(f"{name} is missing: it has {pieces[name]} of {len(stored)} stored pieces") from None
         if size < end:
-            raise CheckpointError(f"{name} is truncated: it has {size} bytes of {end}")
+            raise CheckpointError(f"{name} is truncated: it has {size} of {end} bytes")
     return places
 
 

@@ -40,7 +40,7 @@ def edits(contents: Contents, stored: Format, names: ParameterNames | None, *, s
     found = list(parts(contents))
     numbered = [part for part in found if part.keys is Keys.NUMBER]
     if names is not None and len(numbered) != 1:
-        raise CheckpointError(f"--parameter-names is for one optimizer by number; there are {len(numbered)}")
+        raise CheckpointError(f"--parameter-names needs one optimizer with state by number; there are {len(numbered)}")
     if names is not None and strip:
         short = stripped([name for group in names for name in group])
         names = [[short[name] for name in group] for group in names]
@@ -55,20 +55,22 @@ def _of_part(
         mapping = _by_number(_node(contents.tree, part.path), names)
         _check_shapes(contents, part, mapping)
         yield Edit(
-            part.path, f"{where}: state of {sum(map(len, names))} parameters is found by name", _renaming(mapping, part)
+            part.path,
+            f"{where}: the state of {sum(map(len, names))} parameters is now by name",
+            _renaming(mapping, part),
         )
     elif part.keys is Keys.NUMBER and (contents.format, stored) == (Format.DCP, Format.FULL):
-        yield Edit(part.path, f"{where}: numbers of parameters are numbers again, not text", _numbers)
+        yield Edit(part.path, f"{where}: parameter numbers are numbers again, not text", _numbers)
     if strip and part.prefixes:
         mapping = _short(part)
         prefixes = " and ".join(f"`{prefix}`" for prefix in part.prefixes)
-        yield Edit(part.path, f"{where}: {prefixes} stripped from names", _renaming(mapping, part))
+        yield Edit(part.path, f"{where}: {prefixes} removed from names", _renaming(mapping, part))
     if part.shared:
         entries, common = sum(map(len, part.shared)), len(part.shared)
-        told = f"{where}: {entries} entries that shared {common} tensor{'s' * (common > 1)} are separate"
+        told = f"{where}: {entries} entries that shared {common} tensor{'s' * (common > 1)} are now separate"
         yield Edit(part.path, told, _separate)
     if part.undecoupled:
-        told = f"{where}: {DECOUPLED}=False added to groups of Adam (AdamW makes it True as it loads)"
+        told = f"{where}: {DECOUPLED}=False added to groups of Adam (AdamW sets it to True when it loads)"
         yield Edit(part.path, told, _decoupled)
 
 
@@ -117,7 +119,8 @@ def _by_number(optimizer: Any, names: ParameterNames) -> dict[Any, str]:
     sizes = [len(elements(group["params"])) for group in groups]
     if sizes != [len(group) for group in names]:
         raise CheckpointError(
-            f"--parameter-names has groups of {_list(map(len, names))} names; the optimizer, of {_list(sizes)}"
+            f"--parameter-names has groups of {_list(map(len, names))} names, but the optimizer has groups of "
+            f"{_list(sizes)}"
         )
     mapping = {
         number: name for group, called in zip(groups, names) for number, name in zip(elements(group["params"]), called)
@@ -146,7 +149,7 @@ def _check_shapes(contents: Contents, part: Part, mapping: Mapping[Any, str]) ->
     for path, tensor in tensors(_node(contents.tree, part.path).get("state", {})):
         name = called[mapping[path[0]]]
         if path[1:] in _PARAMETER_SHAPED and name in shapes and shapes[name] != tensor.shape:
-            sizes = f"{_list(shapes[name])}; the state of its number, {_list(tensor.shape)}"
+            sizes = f"{_list(shapes[name])}, but the state of its number has {_list(tensor.shape)}"
             raise CheckpointError(f"--parameter-names does not fit the model: {name} has the shape {sizes}")
 
 
@@ -157,7 +160,7 @@ def _list(numbers: Any) -> str:
 def _short(part: Part) -> dict[Any, str]:
     mapping = stripped(part.names)
     if len(set(mapping.values())) < len(mapping):
-        raise CheckpointError(f"{part.name}: without prefixes two names would be the same; give --keep-prefixes")
+        raise CheckpointError(f"{part.name}: two names would be the same without prefixes: pass --keep-prefixes")
     return dict(mapping)
 
 

@@ -164,4 +164,4 @@ def _written(adam: list[dict[Any, Any]]) -> Iterator[Written]:
     if any(DECOUPLED in group for group in adam):
         yield Written("2.7", None, f"its Adam groups have {DECOUPLED}")
     elif any("fused" in group for group in adam):
-        yield Written("2.0", "2.6", f"its Adam groups lack {DECOUPLED}")
+        yield Written("2.0", "2.6", f"its Adam groups have no {DECOUPLED}")

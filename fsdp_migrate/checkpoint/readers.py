@@ -16,10 +16,10 @@ class Readers(NamedTuple):
     hazards: tuple[str, ...]
 
 
-_AGAIN = ("to read it elsewhere, run the program that wrote it once more and save under FULL_STATE_DICT",)
+_AGAIN = ("to read it elsewhere, run the program that wrote it again and save under FULL_STATE_DICT",)
 _FOLDERS = "dcp.load: it reads folders"
 _FILE = "torch.load: convert makes a file"
-_BY_NAME = "they ask by name; convert with --parameter-names"
+_BY_NAME = "they look state up by name; convert with --parameter-names"
 _TABLE: dict[tuple[Format, Kind, Layout, Keys | None], tuple[tuple[str, ...], tuple[str, ...]]] = {
     (Format.FULL, Kind.MODEL, Layout.FULL, None): (
         (
@@ -108,20 +108,22 @@ def _hazards(part: Part, stored: Format) -> list[str]:
     found = []
     if part.prefixes:
         found.append(
-            "names with prefixes: get_model_state_dict and its like give and take names without them (torch 2.3 and "
-            "newer); convert strips them"
+            "names with prefixes: get_model_state_dict and related functions use names without them (torch 2.3 "
+            "and newer); convert removes them"
         )
     steps = sum(len(group) for group in part.shared if all(_is_step(name) for name in group))
     if steps:
         found.append(
-            f"{steps} entries share {_steps(part)} `step`: loaded into FSDP2, use_orig_params=True or a model without "
-            "wrappers, each parameter moves it on for all, silently; convert separates them"
+            f"{steps} entries share {_steps(part)} `step`: after loading into FSDP2, use_orig_params=True or a model "
+            "without wrappers each parameter increments it for all, without an error; convert separates them"
         )
     if len(part.shared) > _steps(part):
-        found.append("entries other than `step` are one tensor: FSDP1 on a CPU writes such files, and they are wrong")
+        found.append(
+            "entries other than `step` share a tensor: FSDP1 on a CPU writes such files, and their values are wrong"
+        )
     if part.undecoupled and stored is Format.DCP:
         found.append(
-            f"groups lack {DECOUPLED}: dcp.load into get_optimizer_state_dict of Adam or AdamW raises `Missing key` "
+            f"groups have no {DECOUPLED}: dcp.load into get_optimizer_state_dict of Adam or AdamW raises `Missing key` "
             "(torch 2.7 and newer) without DefaultLoadPlanner(allow_partial_load=True); convert adds it"
         )
     return found

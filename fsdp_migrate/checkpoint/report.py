@@ -46,7 +46,7 @@ def lines(contents: Contents) -> Iterator[str]:
         yield from (f"    not read by: {reader}" for reader in answer.not_)
         yield from (f"    beware: {hazard}" for hazard in answer.hazards)
     if not found:
-        yield "  no model and no optimizer in it"
+        yield "  no model and no optimizer found"
 
 
 def _few(names: Sequence[str]) -> str:

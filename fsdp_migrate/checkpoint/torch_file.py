@@ -33,7 +33,7 @@ def read(file: BinaryIO, opened: Opened) -> Held:
         return Held(_archive(file, opened), True)
     if start == _OLD:
         return Held(_stream(file, opened), False)
-    raise CheckpointError("it is no file of torch.save")
+    raise CheckpointError("it is not a file of torch.save")
 
 
 def _archive(file: BinaryIO, opened: Opened) -> Any:
@@ -41,22 +41,22 @@ def _archive(file: BinaryIO, opened: Opened) -> Any:
         with zipfile.ZipFile(file) as archive:
             infos = {info.filename.partition("/")[2]: info for info in archive.infolist()}
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        raise CheckpointError("it is truncated or damaged: the list at its end is not there") from None
+        raise CheckpointError("it is truncated or damaged: the directory at its end is missing") from None
     if "data.pkl" not in infos:
         kind = "a TorchScript archive" if "constants.pkl" in infos else "a zip archive of something else"
-        raise CheckpointError(f"it is no file of torch.save, but {kind}")
+        raise CheckpointError(f"it is not a file of torch.save, but {kind}")
     tree = opened.read_bytes(_record(file, infos["data.pkl"]))
     for key, size in opened.storages.items():
         record = infos.get(f"data/{key}")
         if record is None or record.file_size < size:
-            raise CheckpointError("it is damaged: numbers of its tensors are not there")
+            raise CheckpointError("it is damaged: data of its tensors is missing")
     return tree
 
 
 def _record(file: BinaryIO, info: zipfile.ZipInfo) -> bytes:
     """The bytes of a record as torch stores it: uncompressed, with a checksum that may be left out."""
     if info.compress_type != zipfile.ZIP_STORED:
-        raise CheckpointError("it is no file of torch.save, but a compressed archive")
+        raise CheckpointError("it is not a file of torch.save, but a compressed archive")
     if info.file_size > LIMIT:
         raise CheckpointError(f"its pickle has {info.file_size >> 20} MB; the limit is {LIMIT >> 20} MB")
     try:

@@ -78,16 +78,16 @@ is nothing new.""",
     "--parameter-names",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="The names of the parameters of an optimizer that has numbers: JSON, a list for each group.",
+    help="Parameter names for an optimizer with state by number: a JSON file with a list for each group.",
 )
 @click.option("--keep-prefixes", is_flag=True, help="Leave names as they are.")
-@click.option("--trust", is_flag=True, help="Load pickles that can run code: you know who wrote them.")
+@click.option("--trust", is_flag=True, help="Load pickles that can run code: only if you trust the author.")
 def convert(
     source: str, target: str, to: str | None, parameter_names: str | None, keep_prefixes: bool, trust: bool
 ) -> None:
     """Write what the checkpoint SRC holds to DST, which must not exist, so that newer programs read it.
 
-    Prefixes of wrappers are stripped from names, entries that share one `step` get their own, and groups of Adam get
+    Prefixes of wrappers are removed from names, entries that share one `step` get their own, and groups of Adam get
     `decoupled_weight_decay`. The result is read back and compared before it gets its name; SRC never changes.
     """
     import importlib.util
@@ -133,5 +133,7 @@ def _names(file: str) -> ParameterNames:
     if not isinstance(found, list) or not all(
         isinstance(group, list) and all(isinstance(name, str) for name in group) for group in found
     ):
-        raise click.BadParameter(f"{file} holds no list of names for each group", param_hint="--parameter-names")
+        raise click.BadParameter(
+            f"{file} does not contain a list of names for each group", param_hint="--parameter-names"
+        )
     return found

@@ -115,7 +115,7 @@ def _check(options: dict[str, Any]) -> None:
 def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
     """A program and what rewriting makes of it, written into `folder`."""
     if is_notebook(str(before)):
-        raise click.UsageError(f"{before}: a notebook is no program with a scenario: give a .py file")
+        raise click.UsageError(f"{before}: a notebook has no scenario: give a .py file")
     from fsdp_migrate.verify import FixtureError, read_fixture
 
     configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))

@@ -160,14 +160,14 @@ class Across:
             return False
         for path in one.fixes:
             if path not in self._files:
-                raise RefusedError(f"not made: it also changes {path}, which is not part of the run")
+                raise RefusedError(f"not made: it also changes {path}, which this run does not include")
             if path in self.without:
-                raise RefusedError(f"not made: it also changes {path}, which was not changed: {self.without[path]}")
+                raise RefusedError(f"not made: it also changes {path} ({self.without[path]})")
         for new in one.creates:
             if self.workspace.exists(new.file):
-                raise RefusedError(f"not made: it would create {new.file.shown}, which is there already")
+                raise RefusedError(f"not made: it would create {new.file.shown}, which exists already")
             if new.file.shown in self.without:
-                raise RefusedError(f"not made: {new.file.shown} was not created: {self.without[new.file.shown]}")
+                raise RefusedError(f"not made: it needs {new.file.shown} ({self.without[new.file.shown]})")
         if one.grade is Applicability.SAFE:
             return True
         return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)

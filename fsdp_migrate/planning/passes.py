@@ -329,7 +329,7 @@ def _checked(
     before = +before
     doubled = [text for text in after - before if not SILENCING.match(text)]
     for comment in [*(before - after), *doubled]:
-        raise RewriteError(f"the comment {comment!r} would be lost or doubled")
+        raise RewriteError(f"the new text would lose or repeat the comment {comment!r}")
     if twice := Counter(_given_twice(new)) - Counter(_given_twice(old)):
         raise RewriteError(f"a call would give `{min(twice)}` twice")
     return raw, new

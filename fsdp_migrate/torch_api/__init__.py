@@ -72,7 +72,7 @@ class TorchRange:
         result = cls(specifier)
         if not specifier or not result.releases:
             known = f"{RELEASES[0]} to {RELEASES[-1]}"
-            raise RangeError(f"no known torch release ({known}) lies in {text!r}; write it like '>=2.1'")
+            raise RangeError(f"no known torch release ({known}) is in {text!r}; write it like '>=2.1'")
         return result
 
     @cached_property

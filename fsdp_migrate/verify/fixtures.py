@@ -217,12 +217,12 @@ def parse_header(text: str, path: Path, *, strict: bool = True) -> Header:
             if at_the_top:
                 values[key] = values.get(key, ()) + _header_line(key, value, strict=strict)
             elif _is_out_of_place(key, value):
-                raise ValueError(f"'# {key}:' is read only at the top, above everything that is no comment")
+                raise ValueError(f"'# {key}:' is read only at the top, above the first line that is not a comment")
         except ValueError as error:
             raise FixtureError(f"{path}:{number}: {error}") from None
     missing = [key for key in ("fixture", "expect", "evidence") if key not in values]
     if strict and missing:
-        raise FixtureError(f"{path}:1: the header lacks '# {missing[0]}:'")
+        raise FixtureError(f"{path}:1: the header has no '# {missing[0]}:'")
     return _header(values)
 
 
@@ -354,7 +354,7 @@ def _fix(value: str) -> list[str]:
 
 def _target(value: str) -> list[Target]:
     if not re.fullmatch(r"[a-z][a-z0-9]*", value):
-        raise ValueError(f"not a target: {value!r}; write what stands behind --target, as in dcp")
+        raise ValueError(f"not a target: {value!r}; write a value of --target, such as dcp")
     return [Target(value)]
 
 

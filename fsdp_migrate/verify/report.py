@@ -105,9 +105,9 @@ def _summary(outcome: Outcome, seconds: float) -> list[str]:
         lines.append(f"{checked} of {len(ran)} also agree with a single process{others}")
     repeats = len(outcome.results) - len(told)
     if repeats:
-        lines.append(f"{counted(repeats, 'run')} left out: the programs do not depend on what is configured there")
+        lines.append(f"{counted(repeats, 'run')} left out: the programs do not depend on the options that differ there")
     if not ran:
-        lines.append("nothing ran: no evidence for anything")
+        lines.append("nothing ran: there is no evidence")
     return lines
 
 

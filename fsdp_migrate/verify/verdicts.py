@@ -117,7 +117,7 @@ def _judge_before(report: Report) -> Judgement | None:
     wanted = expected.rpartition(".")[2]
     if len(failures) < len(report.ranks):
         fine = [rank for rank in report.sides("before") if rank not in failures]
-        return Judgement(Verdict.NOT_AS_DECLARED, f"before.py should raise {wanted} and did not on rank {fine[0]}")
+        return Judgement(Verdict.NOT_AS_DECLARED, f"before.py should raise {wanted}, but did not on rank {fine[0]}")
     causes = _causes(failures)
     other = next((rank for rank, failure in causes.items() if wanted not in failure.bases), None)
     if other is not None:
@@ -192,7 +192,7 @@ def _expected_evidence(report: Report) -> list[tuple[int, Evidence]]:
 def _lacking(report: Report, evidence: Evidence) -> str:
     if evidence.kind == "deprecation":
         told = "before.py gives no deprecation warning, or filters it out"
-        return f"{told}; if the old API shows otherwise, its header has to say how ('# evidence: call NAME')"
+        return f"{told}; if something else shows the old API, name it in the header ('# evidence: call NAME')"
     return f"before.py never showed {evidence}{_seen_instead(report)}"
 
 
@@ -202,7 +202,7 @@ def _deprecations(report: Report, side: str) -> set[str]:
 
 def _seen_instead(report: Report) -> str:
     shown = sorted(_deprecations(report, "before"))
-    return f"; it warned: {' | '.join(shown)}" if shown else "; it gave no deprecation warning at all"
+    return f"; it warned: {' | '.join(shown)}" if shown else "; it gave no deprecation warning"
 
 
 def _judge_values(report: Report) -> Judgement | None:
@@ -221,11 +221,11 @@ def _judge_values(report: Report) -> Judgement | None:
                 return Judgement(Verdict.DIFFERS, told)
         missing = declared - {difference.name for difference in record.differences}
         if missing:
-            told = f"rank {record.rank}: {sorted(missing)[0]!r} should differ here and does not"
+            told = f"rank {record.rank}: {sorted(missing)[0]!r} should differ here, but does not"
             return Judgement(Verdict.NOT_AS_DECLARED, told)
     placed = _judge_placement(report)
     if _is_declared(report) and placed is None:
-        return Judgement(Verdict.NOT_AS_DECLARED, f"{PLACEMENT} should differ and does not")
+        return Judgement(Verdict.NOT_AS_DECLARED, f"{PLACEMENT} should differ, but does not")
     return (None if anywhere else placed) or _judge_oracle(report)
 
 
@@ -279,13 +279,13 @@ def _broken(report: Report) -> Judgement:
     unfinished = [record for record in report.ranks if not record.finished]
     sides = [record.started for record in unfinished if record.started]
     if not sides:
-        return Judgement(Verdict.ERROR, "the ranks never came to this scenario: the launch ended before")
+        return Judgement(Verdict.ERROR, "the ranks did not reach this scenario: the launch ended before")
     where = f"{sides[0]}.py"
     silent = [record for record in unfinished if record.started is None or record.started not in record.sides]
     crash = _crash(report, [record.rank for record in unfinished], silent)
     if crash:
         return Judgement(Verdict.CRASH, f"{where}: {crash}\n{_evidence_of(report)}".rstrip())
-    told = f"{where}: rank {', '.join(str(record.rank) for record in silent) or 'unknown'} did not come back"
+    told = f"{where}: rank {', '.join(str(record.rank) for record in silent) or 'unknown'} did not finish"
     failures = _all_failures(report)
     if failures:
         rank, failure = next(iter(_causes(failures).items()))
@@ -314,7 +314,7 @@ def _crash(report: Report, unfinished: Sequence[int], silent: Sequence[RankRecor
     lost = any(_LOST.search(failure.message) for failure in _all_failures(report).values())
     for record in silent:
         if record.rank not in report.exits and not report.stacks.get(record.rank) and (record.started or lost):
-            return f"rank {record.rank} is gone without a word"
+            return f"rank {record.rank} is gone, without a message"
     return None
 
 

@@ -76,7 +76,7 @@ def test_a_file_in_the_old_format_is_converted_too(tmp_path: Path) -> None:
 def test_numbers_of_parameters_are_numbers_again_after_a_folder(tmp_path: Path) -> None:
     made(save(trained(), tmp_path / "a.pt"), tmp_path / "b")
     _, told = made(tmp_path / "b", tmp_path / "c.pt")
-    assert told == "optimizer: numbers of parameters are numbers again, not text"
+    assert told == "optimizer: parameter numbers are numbers again, not text"
     assert_same(trained(), loaded(tmp_path / "c.pt"))
 
 
@@ -90,7 +90,7 @@ def shared_step() -> dict[str, Any]:
 
 def test_a_shared_step_becomes_four_with_the_same_value(tmp_path: Path) -> None:
     _, told = made(save(shared_step(), tmp_path / "a.pt"), tmp_path / "b.pt", format=Format.FULL)
-    assert told == "optimizer: 4 entries that shared 1 tensor are separate"
+    assert told == "optimizer: 4 entries that shared 1 tensor are now separate"
     new = loaded(tmp_path / "b.pt")
     assert_same(shared_step(), new)
     steps = [entries["step"] for entries in new["optimizer"]["state"].values()]
@@ -125,7 +125,7 @@ def test_a_model_keeps_its_kind_and_the_versions_of_its_modules(tmp_path: Path) 
 
 def test_two_names_that_would_be_one_are_refused(tmp_path: Path) -> None:
     source = save({"a.weight": torch.ones(1), "_orig_mod.a.weight": torch.ones(2)}, tmp_path / "a.pt")
-    with pytest.raises(CheckpointError, match="two names would be the same; give --keep-prefixes"):
+    with pytest.raises(CheckpointError, match="two names would be the same without prefixes: pass --keep-prefixes"):
         made(source, tmp_path / "b")
     assert os.listdir(tmp_path) == ["a.pt"]
 
@@ -136,7 +136,7 @@ def test_groups_of_adam_get_what_torch_2_7_added(tmp_path: Path, store: Any, tar
     source = store(without_decoupled(by_name(trained())), tmp_path / "a")
     told = made(source, tmp_path / "b", format=target)
     assert told[1:] == [
-        "optimizer: decoupled_weight_decay=False added to groups of Adam (AdamW makes it True as it loads)"
+        "optimizer: decoupled_weight_decay=False added to groups of Adam (AdamW sets it to True when it loads)"
     ]
     (group,) = contents_groups(tmp_path / "b")
     assert group["decoupled_weight_decay"] is False
@@ -169,11 +169,14 @@ def test_state_by_number_is_found_by_name(tmp_path: Path, store: Any, target: Fo
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ([], "has groups of no names; the optimizer, of 4"),
-        ([["a", "b"], ["c", "d"]], "has groups of 2, 2 names; the optimizer, of 4"),
-        ([["a", "b", "c"]], "has groups of 3 names; the optimizer, of 4"),
+        ([], "has groups of no names, but the optimizer has groups of 4"),
+        ([["a", "b"], ["c", "d"]], "has groups of 2, 2 names, but the optimizer has groups of 4"),
+        ([["a", "b", "c"]], "has groups of 3 names, but the optimizer has groups of 4"),
         ([["a", "b", "c", "a"]], "has a name twice"),
-        ([["1.bias", "0.bias", "1.weight", "0.weight"]], "1.bias has the shape 2; the state of its number, 4, 3"),
+        (
+            [["1.bias", "0.bias", "1.weight", "0.weight"]],
+            "1.bias has the shape 2, but the state of its number has 4, 3",
+        ),
     ],
 )
 def test_names_that_do_not_fit_are_refused(tmp_path: Path, names: list[list[str]], told: str) -> None:
@@ -202,7 +205,7 @@ def test_separating_a_step_copies_nothing_else(tmp_path: Path, monkeypatch: pyte
 
 def test_names_for_an_optimizer_that_has_names_are_refused(tmp_path: Path) -> None:
     source = save(by_name(trained()), tmp_path / "a.pt")
-    with pytest.raises(CheckpointError, match="for one optimizer by number; there are 0"):
+    with pytest.raises(CheckpointError, match="needs one optimizer with state by number; there are 0"):
         made(source, tmp_path / "b", names=NAMES)
 
 
@@ -232,19 +235,19 @@ def test_what_exists_is_never_overwritten(tmp_path: Path) -> None:
     for target in (source, tmp_path, tmp_path / "dangling"):
         if target.name == "dangling":
             target.symlink_to("nowhere")
-        with pytest.raises(CheckpointError, match="exists; nothing is ever overwritten"):
+        with pytest.raises(CheckpointError, match="exists already, and is not overwritten"):
             made(source, target)
     assert digest(source) == before
 
 
 def test_a_target_inside_of_the_source_is_refused(tmp_path: Path) -> None:
     source = save_dcp(trained(), tmp_path / "a")
-    with pytest.raises(CheckpointError, match="would lie inside of what is converted"):
+    with pytest.raises(CheckpointError, match="is inside the checkpoint that is converted"):
         made(source, source / "b.pt")
 
 
 def test_a_target_in_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="there is no such folder"):
+    with pytest.raises(CheckpointError, match="its folder does not exist"):
         made(save(trained(), tmp_path / "a.pt"), tmp_path / "none" / "b")
 
 
@@ -266,7 +269,7 @@ def test_what_reads_back_differently_gets_no_name(tmp_path: Path, monkeypatch: p
 
     source = save(trained(), tmp_path / "a.pt")
     monkeypatch.setattr(conversion.torch, "save", broken)
-    with pytest.raises(CheckpointError, match=r"reading it back gives something else at model\.0\.weight"):
+    with pytest.raises(CheckpointError, match=r"the value read back differs at model\.0\.weight"):
         made(source, tmp_path / "b.pt", format=Format.FULL)
     assert os.listdir(tmp_path) == ["a.pt"]
 
@@ -285,7 +288,7 @@ class Marks:
 def test_a_pickle_that_runs_code_is_refused_unless_trusted(tmp_path: Path, store: Any) -> None:
     mark = tmp_path / "mark"
     source = store({"a.weight": torch.ones(1), "b": Marks(str(mark))}, tmp_path / "a")
-    with pytest.raises(CheckpointError, match=r"its pickles name posix\.mkdir: loading runs that; give --trust"):
+    with pytest.raises(CheckpointError, match=r"its pickles name posix\.mkdir, and loading runs it: pass --trust"):
         made(source, tmp_path / "b")
     assert os.listdir(tmp_path) == ["a"]
 

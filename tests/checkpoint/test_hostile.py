@@ -26,22 +26,22 @@ def empty_folder(folder: Path) -> str:
 def folder_of_something_else(folder: Path) -> str:
     (folder / "bad").mkdir()
     (folder / "bad" / "notes.txt").write_text("x")
-    return "it is no DCP folder: it has no .metadata"
+    return "it is not a DCP folder: it has no .metadata"
 
 
 def unfinished_folder(folder: Path) -> str:
     (save_dcp(trained(), folder / "bad") / ".metadata").unlink()
-    return "it has 1 .distcp files and no .metadata, which is written last: its saving did not come to an end"
+    return "it has 1 .distcp files but no .metadata, which is written last: the save did not finish"
 
 
 def folder_without_a_shard(folder: Path) -> str:
     (save_dcp(trained(), folder / "bad") / "__0_0.distcp").unlink()
-    return r"__0_0.distcp is missing, with \d+ of \d+ stored pieces"
+    return r"__0_0.distcp is missing: it has \d+ of \d+ stored pieces"
 
 
 def folder_with_a_truncated_shard(folder: Path) -> str:
     os.truncate(save_dcp(trained(), folder / "bad") / "__0_0.distcp", 1000)
-    return r"__0_0.distcp is truncated: it has 1000 bytes of \d+"
+    return r"__0_0.distcp is truncated: it has 1000 of \d+ bytes"
 
 
 def folder_with_damaged_metadata(folder: Path) -> str:
@@ -58,23 +58,23 @@ def folder_that_leads_elsewhere(folder: Path) -> str:
 def folder_whose_metadata_is_a_pipe(folder: Path) -> str:
     (folder / "bad").mkdir()
     os.mkfifo(folder / "bad" / ".metadata")
-    return "it is no regular file"
+    return "it is not a regular file"
 
 
 def empty_file(folder: Path) -> str:
     (folder / "bad").write_bytes(b"")
-    return "it is no file of torch.save"
+    return "it is not a file of torch.save"
 
 
 def text_file(folder: Path) -> str:
     (folder / "bad").write_text("import torch\n")
-    return "it is no file of torch.save"
+    return "it is not a file of torch.save"
 
 
 def truncated_file(folder: Path) -> str:
     file = save(trained(), folder / "bad")
     os.truncate(file, file.stat().st_size - 100)
-    return "it is truncated or damaged: the list at its end is not there"
+    return "it is truncated or damaged: the directory at its end is missing"
 
 
 def truncated_file_in_the_old_format(folder: Path) -> str:
@@ -86,12 +86,12 @@ def truncated_file_in_the_old_format(folder: Path) -> str:
 def sparse_file(folder: Path) -> str:
     (folder / "bad").touch()
     os.truncate(folder / "bad", 3 << 30)
-    return "it is no file of torch.save"
+    return "it is not a file of torch.save"
 
 
 def sparse_file_that_begins_well(folder: Path) -> str:
     os.truncate(save(trained(), folder / "bad"), 3 << 30)
-    return "it is truncated or damaged: the list at its end is not there"
+    return "it is truncated or damaged: the directory at its end is missing"
 
 
 def torchscript(folder: Path) -> str:
@@ -99,7 +99,7 @@ def torchscript(folder: Path) -> str:
 
     with zipfile.ZipFile(folder / "bad", "w") as archive:
         archive.writestr("m/constants.pkl", b"")
-    return "it is no file of torch.save, but a TorchScript archive"
+    return "it is not a file of torch.save, but a TorchScript archive"
 
 
 def symlink_loop(folder: Path) -> str:
@@ -113,7 +113,7 @@ def nothing(folder: Path) -> str:
 
 def pipe(folder: Path) -> str:
     os.mkfifo(folder / "bad")
-    return "it is no regular file"
+    return "it is not a regular file"
 
 
 BAD: list[Callable[[Path], str]] = [
@@ -191,7 +191,7 @@ def test_metadata_that_would_run_code_is_not_given_to_torch(tmp_path: Path, caps
     before = tree(tmp_path)
     status, _, err = run(capsys, "convert", str(folder), str(tmp_path / "new"))
     assert status == 3
-    assert "loading runs that; give --trust" in err
+    assert "loading runs it: pass --trust" in err
     assert tree(tmp_path) == before
 
 
@@ -247,7 +247,7 @@ def test_convert_takes_names_from_a_file(tmp_path: Path, capsys: pytest.CaptureF
     assert (status, err) == (0, "")
     needs, told, done = out.splitlines()
     assert needs.startswith("needs ")
-    assert told == "optimizer: state of 4 parameters is found by name"
+    assert told == "optimizer: the state of 4 parameters is now by name"
     assert done == f"{new}: torch.save file, 328 B of tensors, read back and compared"
     assert list(torch.load(new)["optimizer"]["state"]) == ["0.weight", "0.bias", "1.weight", "1.bias"]
 

@@ -144,9 +144,9 @@ def without_decoupled(state: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_folder_without_decoupled_weight_decay_says_what_dcp_load_does(tmp_path: Path) -> None:
     shown = text(save_dcp(without_decoupled(by_name(trained())), tmp_path / "a"))
-    assert "groups lack decoupled_weight_decay" in shown
+    assert "groups have no decoupled_weight_decay" in shown
     assert "allow_partial_load=True" in shown
-    assert "groups lack" not in text(save_dcp(by_name(trained()), tmp_path / "b"))
+    assert "groups have no" not in text(save_dcp(by_name(trained()), tmp_path / "b"))
 
 
 def test_which_torch_wrote_a_file_is_told_as_far_as_it_shows(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_full_file_of_flat_parameters_shares_a_step_for_each_unit(written: dic
 @pytest.mark.parametrize("orig", ORIG)
 @pytest.mark.parametrize("name", ["sharded-0.pt", "local-0.pt"])
 def test_one_ranks_part_is_not_converted(written: dict[bool, Path], tmp_path: Path, name: str, orig: bool) -> None:
-    with pytest.raises(CheckpointError, match="it is one rank's part; run the program that wrote it once more"):
+    with pytest.raises(CheckpointError, match="the part of one rank: run the program that wrote it again"):
         convert(str(written[orig] / name), Wish(str(tmp_path / "new")), lambda _: None)
     assert list(tmp_path.iterdir()) == []
 

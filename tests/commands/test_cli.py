@@ -310,7 +310,7 @@ def test_failure_wins_over_findings_and_is_named_where_findings_are_not_listed(r
     [
         (["lint", "nowhere.py"], "Path 'nowhere.py' does not exist."),
         (["lint", "--torch", "banana"], "not a torch version range: 'banana'; write it like '>=2.1' or '>=2.1,<2.16'"),
-        (["lint", "--torch", "<1.0"], "lies in '<1.0'"),
+        (["lint", "--torch", "<1.0"], "is in '<1.0'"),
         (["lint", "--select", "FSDP110x"], "no rule is called 'FSDP110x' (did you mean FSDP"),
         (["rewrite", "--ignore", "scater-full-optim-state-dict"], "(did you mean scatter-full-optim-state-dict?)"),
         (

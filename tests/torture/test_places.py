@@ -67,7 +67,7 @@ def test_a_folder_in_which_no_file_can_be_made(root: Path) -> None:
     (root / "a").mkdir()
     (root / "a" / "a.py").write_text(LEGACY)
     (root / "a").chmod(0o555)
-    message = "cannot be written: no new file can be made in its folder: Permission denied"
+    message = "cannot be written: no file can be created in its folder: Permission denied"
     assert refused(root) == (3, [f"error: a/a.py: {message}"])
     assert os.listdir(root / "a") == ["a.py"]
 

@@ -158,7 +158,7 @@ DIFFERENT = [
         SAVE_NEW,
         SAVE_NEW,
         "NO EVIDENCE",
-        r'before.py never showed a warning with "full_optim_state_dict"; it gave no deprecation warning at all',
+        r'before.py never showed a warning with "full_optim_state_dict"; it gave no deprecation warning',
     ),
     Caught(
         "no-legacy-call",
@@ -180,7 +180,7 @@ DIFFERENT = [
         SAVE_OLD,
         SAVE_NEW,
         "NOT AS DECLARED",
-        r"rank 0: 'osd' should differ here and does not",
+        r"rank 0: 'osd' should differ here, but does not",
         expect="differs osd",
     ),
     Caught(
@@ -205,7 +205,7 @@ DIFFERENT = [
         SAVE_NEW,
         SAVE_NEW,
         "NOT AS DECLARED",
-        r"before.py should raise TypeError and did not on rank 0",
+        r"before.py should raise TypeError, but did not on rank 0",
         expect="before-fails TypeError",
         evidence="raises",
     ),
@@ -288,7 +288,7 @@ HANGING = [
         SAVE_OLD,
         TRAINED + "    if trial.rank == 1: time.sleep(1000)\n    dist.barrier()\n",
         "HANG",
-        r'(?s)after.py: rank 1 did not come back; rank 0 raised .*rank 1:\n.*after.py", line \d+ in scenario',
+        r'(?s)after.py: rank 1 did not finish; rank 0 raised .*rank 1:\n.*after.py", line \d+ in scenario',
     ),
     Caught(
         "leaves-early",
@@ -302,7 +302,7 @@ HANGING = [
         SAVE_OLD,
         TRAINED + "    time.sleep(1000)\n",
         "HANG",
-        r"(?s)after.py: rank 0, 1 did not come back\n.*in scenario",
+        r"(?s)after.py: rank 0, 1 did not finish\n.*in scenario",
     ),
 ]
 

@@ -62,9 +62,9 @@ def test_two_machines_report_the_same_and_go_on_after_a_crash(cases: Path) -> No
         for outcome in sorted(outcomes, key=died_here)
     ]
     # What became of a rank is known on its own machine only.
-    assert here["gone"] == ("CRASH", "after.py: rank 1 is gone without a word")
+    assert here["gone"] == ("CRASH", "after.py: rank 1 is gone, without a message")
     assert here["segfault"] == ("CRASH", "after.py: rank 1 died: Segmentation fault")
-    assert there["gone"] == ("HANG", "after.py: rank 1 did not come back")
+    assert there["gone"] == ("HANG", "after.py: rank 1 did not finish")
     assert there["segfault"][0] in ("CRASH", "HANG")
     for told in (here, there):
         assert told["one-rank-raises"][0] == "DESYNC"

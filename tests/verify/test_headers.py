@@ -59,7 +59,7 @@ def test_every_header_line_is_understood() -> None:
         ("# needs: world>=many", "not a number of ranks: 'world>=many'"),
         ("# needs: device>cuda", "device can only be compared with = and !=: 'device>cuda'"),
         ("# needs: rank=0", "not a condition: 'rank=0'"),
-        ("# target: --dcp", "not a target: '--dcp'; write what stands behind --target, as in dcp"),
+        ("# target: --dcp", "not a target: '--dcp'; write a value of --target, such as dcp"),
         ("# fix: maybe", "not a kind of fix: 'maybe'; write safe or unsafe"),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_bad_line_is_named_with_file_and_line(line: str, problem: str) -> None
 @pytest.mark.parametrize("key", ["fixture", "expect", "evidence"])
 def test_a_bundled_fixture_must_have_what_decides_its_verdict(key: str) -> None:
     lines = [line for line in HEADER.splitlines() if not line.startswith(f"# {key}:")]
-    with pytest.raises(FixtureError, match=f"before.py:1: the header lacks '# {key}:'"):
+    with pytest.raises(FixtureError, match=f"before.py:1: the header has no '# {key}:'"):
         parse_header("\n".join(lines), PATH)
 
 

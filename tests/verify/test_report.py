@@ -67,7 +67,7 @@ def test_what_would_repeat_another_run_is_counted_apart_from_what_was_skipped() 
     assert FORMATS["text"](outcome(SAME[0], repeat), 1).split("\n")[-3:] == [
         "1 fixture, 1 run in 1.0 s: 1 SAME",
         "1 of 1 also agree with a single process",
-        "1 run left out: the programs do not depend on what is configured there",
+        "1 run left out: the programs do not depend on the options that differ there",
     ]
 
 
@@ -114,7 +114,7 @@ def test_success_needs_a_run_and_nothing_that_is_not_fine() -> None:
     assert not outcome(skipped).succeeded
     assert not outcome(*SAME, DIFFERS).succeeded
     assert not Outcome([*SAME], [], ["/other/python: torch is not installed"]).succeeded
-    assert "nothing ran: no evidence for anything" in FORMATS["text"](outcome(skipped), 1)
+    assert "nothing ran: there is no evidence" in FORMATS["text"](outcome(skipped), 1)
 
 
 def test_the_bar_fills_up_and_leaves_nothing_on_the_terminal() -> None:

@@ -55,7 +55,7 @@ def test_a_pair_without_a_header_that_gives_no_warning_is_told_what_to_do() -> N
     )
     assert verdict == "NO EVIDENCE"
     assert detail.startswith(
-        "before.py gives no deprecation warning, or filters it out; if the old API shows otherwise"
+        "before.py gives no deprecation warning, or filters it out; if something else shows the old API"
     )
 
 
@@ -135,8 +135,8 @@ def test_a_difference_is_told_even_where_something_legacy_is_left() -> None:
     ("kinds", "verdict", "detail"),
     [
         (("TypeError", "TypeError"), "FIXED", "before.py raises TypeError: bad"),
-        (("TypeError", None), "NOT AS DECLARED", "before.py should raise TypeError and did not on rank 1"),
-        ((None, None), "NOT AS DECLARED", "before.py should raise TypeError and did not on rank 0"),
+        (("TypeError", None), "NOT AS DECLARED", "before.py should raise TypeError, but did not on rank 1"),
+        ((None, None), "NOT AS DECLARED", "before.py should raise TypeError, but did not on rank 0"),
         (
             ("KeyError", "KeyError"),
             "NOT AS DECLARED",
@@ -204,7 +204,10 @@ def test_a_rank_that_a_signal_ended_is_a_crash_whoever_was_stopped_after_it() ->
 def test_without_exit_codes_a_crash_shows_in_what_was_left_behind() -> None:
     given = report(dead(0), dead(1), stacks={0: "stack", 1: "Fatal Python error: Aborted"})
     assert told(given) == ("CRASH", "after.py: rank 1 died: Aborted")
-    assert told(report(dead(0), dead(1), stacks={0: "stack"})) == ("CRASH", "after.py: rank 1 is gone without a word")
+    assert told(report(dead(0), dead(1), stacks={0: "stack"})) == (
+        "CRASH",
+        "after.py: rank 1 is gone, without a message",
+    )
 
 
 def test_a_rank_that_ran_out_of_time_is_a_hang_with_all_stacks() -> None:
@@ -213,7 +216,7 @@ def test_a_rank_that_ran_out_of_time_is_a_hang_with_all_stacks() -> None:
     judgement = judge(report(waiting, dead(1), exits=ends, stacks={1: "in sleep"}))
     assert judgement.verdict is Verdict.HANG
     assert judgement.detail.split("\n") == [
-        "after.py: rank 1 did not come back; rank 0 raised RuntimeError: timed out",
+        "after.py: rank 1 did not finish; rank 0 raised RuntimeError: timed out",
         "rank 1:",
         "in sleep",
         "rank 0:",

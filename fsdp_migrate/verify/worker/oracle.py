@@ -112,7 +112,7 @@ class Oracle:
         weights = self._nearest(f"weights before {name}", self._weights, [(p.fqn, p, p.values) for p in parts])
         state = self._nearest_state(optimizer, parts, f"optimizer state before {name}")
         if weights is None or state is None:
-            self.stop("the state it trains on is not one of the single-process run")
+            self.stop("the state before training is not one of the single-process run")
             return []
         plain = models.Network().to(self._device)
         with torch.no_grad():
@@ -145,7 +145,7 @@ class Oracle:
             return
         worst = max(abs(a - b) for a, b in zip(mine, losses))
         if not worst <= TOLERANCE:
-            self.complaints.append(f"a loss of {name} is {worst:.1e} away from the single-process run")
+            self.complaints.append(f"a loss of {name} differs by {worst:.1e} from the single-process run")
         self._nearest_state(optimizer, pieces(model), f"optimizer state after {name}")
 
     def observed(self, name: str, value: Any) -> None:
@@ -173,7 +173,7 @@ class Oracle:
             if distance <= TOLERANCE:
                 return candidate
             best = min(best, distance)
-        nearest = "has other entries than" if best == float("inf") else f"is {best:.1e} away from"
+        nearest = "has other entries than" if best == float("inf") else f"differs by {best:.1e} from"
         self.complaints.append(f"{what} {nearest} every state of the single-process run")
         return None
 

@@ -214,7 +214,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error).strip()
     except BaseException:
-        return "its message cannot be told, since its __str__ fails"
+        return "its message is not available: its __str__ raises"
 
 
 def _past_the_harness(link: TracebackType | None) -> TracebackType | None:

@@ -79,7 +79,7 @@ class Trial:
         kwargs["sharding_strategy"] = ShardingStrategy[self._point.strategy]
         if self._point.strategy.startswith("HYBRID"):
             if "process_group" in kwargs or "device_mesh" in kwargs:
-                raise Skip(f"it passes its own process group, which {self._point.strategy} does not go with")
+                raise Skip(f"it passes its own process group, which {self._point.strategy} does not accept")
             kwargs["process_group"] = self._two_by_two()
         return kwargs
 

@@ -113,7 +113,7 @@ def _inert_streams() -> str:
     cpu.Event = _Inert
     cpu.current_stream = lambda *_: only
     cpu.stream = lambda *_: contextlib.nullcontext()
-    return "the streams of torch.cpu lack what FSDP calls (torch before 2.7)"
+    return "the streams of torch.cpu do not have the methods that FSDP calls (torch before 2.7)"
 
 
 def _flat_collectives() -> str:

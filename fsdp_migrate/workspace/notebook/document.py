@@ -50,14 +50,14 @@ def _cells(document: Any) -> Iterator[Any]:
 def _code_cells(cells: Iterable[Any]) -> Iterator[RawCell]:
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict):
-            raise SourceError(f"not a notebook: cell {number} is no object")
+            raise SourceError(f"not a notebook: cell {number} is not an object")
         if cell.get("cell_type") != "code" or not _holds_python(cell):
             continue
         source = cell.get("source", cell.get("input"))  # `input` before format 4
         if source is None:
             continue
         if not isinstance(source, Literal) and not _is_list_of_strings(source):
-            raise SourceError(f"not a notebook: the source of cell {number} is no text")
+            raise SourceError(f"not a notebook: the source of cell {number} is not text")
         yield RawCell(number, source)
 
 

@@ -154,7 +154,7 @@ class CellSource:
     def _units(self, literal: Literal) -> list[str]:
         units = _UNIT.findall(self.json, literal.start + 1, literal.end - 1)
         if len(units) != len(literal):
-            raise RewriteError("a string of the notebook is not spelled as it reads")
+            raise RewriteError("a string of the notebook has an unknown escape")
         return units
 
     def _spelled(self, char: str) -> str:

@@ -69,7 +69,7 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
     try:
         torch = TorchRange.parse(bound)
     except RangeError:
-        warnings.append(f"{where}: no torch that is known lies in {bound!r}; torch{DEFAULT} is assumed")
+        warnings.append(f"{where}: no known torch release is in {bound!r}; torch{DEFAULT} is assumed")
         return Project(root, DEFAULT, f"default; {where} requires torch{bound}", warnings=tuple(warnings))
     stated = Statement(where, lowest.line, f"torch{bound}")
     if torch.oldest >= DEFAULT.oldest:

@@ -58,7 +58,7 @@ class Mentions:
         try:
             requirement = read(written)
         except UnreadableError as error:
-            self.warnings.append(f"{display(path)}: the requirement {str(error)!r} cannot be read and does not count")
+            self.warnings.append(f"{display(path)}: the requirement {str(error)!r} cannot be parsed, and is ignored")
             return
         if requirement is not None:
             (self.main if main else self.extra).append(Mention(path, requirement))

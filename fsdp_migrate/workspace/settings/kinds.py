@@ -90,7 +90,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
     for pattern in written:
         # Whatever else is no pattern fits nothing. Asking pathspec would load it even where no folder is searched.
         if pattern.startswith("#") or not pattern.strip("!/ "):
-            raise ConfigError(f"{pattern!r} fits no file; write patterns as in a .gitignore")
+            raise ConfigError(f"{pattern!r} matches no file; write patterns as in a .gitignore")
     return written
 
 
@@ -98,7 +98,7 @@ def _path(value: Any) -> Path:
     from pathlib import Path
 
     if not _typed(value, str, "a path"):
-        raise ConfigError('a path is wanted, not ""')
+        raise ConfigError('expected a path, not ""')
     return Path(value)
 
 

@@ -72,7 +72,7 @@ class ConfigFiles:
             if not os.path.exists(path) or _LIKE_TOOL.search(read_bytes(path)) is None:
                 return None
         except FileFault as fault:
-            self.warnings.append(f"{display(path)}: cannot be read: {fault}; a [tool.{TOOL}] in it does not count")
+            self.warnings.append(f"{display(path)}: cannot be read: {fault}; a [tool.{TOOL}] in it is ignored")
             return None
         tools = _tools(path)
         self.warnings += [
@@ -138,7 +138,7 @@ def _file(path: str, values: dict[str, Any]) -> ConfigFile:
     for key, value in values.items():
         setting = BY_KEY.get(key)
         if setting is None:
-            raise ConfigFileError(display(path), f"{key!r} is no setting of {TOOL}{_advice(path, key)}")
+            raise ConfigFileError(display(path), f"{key!r} is not a setting of {TOOL}{_advice(path, key)}")
         try:
             read[setting.field] = setting.kind.read(value)
         except ConfigError as error:

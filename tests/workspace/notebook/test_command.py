@@ -115,7 +115,7 @@ def test_a_noqa_goes_into_the_cells(folder: Path) -> None:
 def test_a_notebook_cannot_be_verified() -> None:
     result = run("verify", "--rewrite", "a.ipynb")
     assert result.exit_code == 2
-    assert "a.ipynb: a notebook is no program with a scenario" in result.stderr
+    assert "a.ipynb: a notebook has no scenario" in result.stderr
 
 
 def test_files_without_notebooks_are_linted_without_what_reads_them(folder: Path) -> None:

@@ -67,9 +67,9 @@ def test_a_cell_that_an_editor_marks_as_another_language_is_no_python() -> None:
         (b'"cells"', "not a notebook: it has no list of cells"),
         (b'{"cells": 3}', "not a notebook: it has no list of cells"),
         (b'{"worksheets": [3]}', "not a notebook: it has no list of cells"),
-        (b'{"cells": ["x"]}', "not a notebook: cell 1 is no object"),
-        (b'{"cells": [{"cell_type": "code", "source": 3}]}', "not a notebook: the source of cell 1 is no text"),
-        (b'{"cells": [{"cell_type": "code", "source": ["a", 3]}]}', "not a notebook: the source of cell 1 is no text"),
+        (b'{"cells": ["x"]}', "not a notebook: cell 1 is not an object"),
+        (b'{"cells": [{"cell_type": "code", "source": 3}]}', "not a notebook: the source of cell 1 is not text"),
+        (b'{"cells": [{"cell_type": "code", "source": ["a", 3]}]}', "not a notebook: the source of cell 1 is not text"),
     ],
 )
 def test_what_is_no_notebook_is_told_in_one_line(raw: bytes, message: str) -> None:

@@ -136,7 +136,7 @@ def test_a_warning_names_the_file_and_the_default_holds(run: Run) -> None:
     plant({"setup.cfg": "[options]\ninstall_requires = torch>>2\n", "x.py": NEW_HOME})
     result = run("lint")
     assert result.exit_code == 1
-    assert result.stderr == "warning: setup.cfg: the requirement 'torch>>2' cannot be read and does not count\n"
+    assert result.stderr == "warning: setup.cfg: the requirement 'torch>>2' cannot be parsed, and is ignored\n"
     assert run("lint", "-q").stderr == ""
 
 
@@ -179,7 +179,7 @@ def test_show_torch_range_tells_every_project_of_the_paths_and_checks_nothing(ru
         ]
         assert (
             result.stderr
-            == "warning: c/requirements.txt: the requirement 'torch>>1' cannot be read and does not count\n"
+            == "warning: c/requirements.txt: the requirement 'torch>>1' cannot be parsed, and is ignored\n"
         )
     assert Path("x.py").read_text() == OLD_HOME
     assert run("lint", "--show-torch-range", "a").stdout == "a: torch>=2.4 (a/setup.cfg requires torch>=2.4)\n"

@@ -23,4 +23,4 @@ def test_packages(text: str, expected: str) -> None:
 @pytest.mark.parametrize(("value", "shown"), [('"latest"', "torch latest"), ("2.4", "torch = 2.4")])
 def test_what_cannot_be_read_is_told(value: str, shown: str) -> None:
     project = project_of("a.py", {"Pipfile": f"[packages]\ntorch = {value}\n"})
-    assert project.warnings == (f"Pipfile: the requirement {shown!r} cannot be read and does not count",)
+    assert project.warnings == (f"Pipfile: the requirement {shown!r} cannot be parsed, and is ignored",)

@@ -66,9 +66,7 @@ def test_a_missing_list_is_told_and_the_rest_counts() -> None:
 def test_a_requirement_that_cannot_be_read_is_told() -> None:
     project = project_of("a.py", {"requirements/base.txt": "numpy\ntorch=>2.4\n"})
     assert str(project.torch) == ">=2.1"
-    assert project.warnings == (
-        "requirements/base.txt: the requirement 'torch=>2.4' cannot be read and does not count",
-    )
+    assert project.warnings == ("requirements/base.txt: the requirement 'torch=>2.4' cannot be parsed, and is ignored",)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

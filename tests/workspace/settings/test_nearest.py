@@ -80,11 +80,11 @@ def test_a_table_without_a_range_decides_nothing(text: str) -> None:
     ("setting", "message"),
     [
         ('torch = "banana"', "torch: not a torch version range: 'banana'; write it like '>=2.1' or '>=2.1,<2.16'"),
-        ('torch = ""', "torch: no known torch release (1.11.0 to 2.15.0) lies in ''; write it like '>=2.1'"),
+        ('torch = ""', "torch: no known torch release (1.11.0 to 2.15.0) is in ''; write it like '>=2.1'"),
         ("torch = 2.1", "torch: expected a range such as '>=2.1', not 2.1"),
         (
             'torhc = ">=2.1"',
-            "'torhc' is no setting of fsdp-migrate (did you mean torch?); `fsdp-migrate config` lists them",
+            "'torhc' is not a setting of fsdp-migrate (did you mean torch?); `fsdp-migrate config` lists them",
         ),
         ('select = "FSDP1"', "select: expected a list of rules such as ['FSDP1', 'FSDP303'], not \"FSDP1\""),
         (
@@ -106,7 +106,7 @@ def test_a_table_without_a_range_decides_nothing(text: str) -> None:
             "per-file-ignores = { 'tests/' = 'FSDP1' }",
             "per-file-ignores: expected a list of rules such as ['FSDP1', 'FSDP303'], not \"FSDP1\"",
         ),
-        ("exclude = ['# not this']", "exclude: '# not this' fits no file; write patterns as in a .gitignore"),
+        ("exclude = ['# not this']", "exclude: '# not this' matches no file; write patterns as in a .gitignore"),
         ("exclude = [1]", "exclude: expected a list of patterns such as ['third_party/', '*_pb2.py'], not 1"),
         ("baseline = []", "baseline: expected a path, not []"),
     ],
@@ -119,7 +119,7 @@ def test_what_cannot_be_used_is_an_error_that_names_the_file(setting: str, messa
 
 def test_the_header_of_pyproject_in_the_file_of_its_own_is_told_as_such() -> None:
     with pytest.raises(
-        ConfigFileError, match=r"^'tool' is no setting of fsdp-migrate; the header \[tool.fsdp-migrate\] is"
+        ConfigFileError, match=r"^'tool' is not a setting of fsdp-migrate; the header \[tool.fsdp-migrate\] is"
     ):
         project_of("a.py", {"fsdp-migrate.toml": "[tool.fsdp-migrate]\nhints = true\n"})
 
@@ -139,9 +139,7 @@ def test_a_table_that_nobody_can_read_is_told_not_to_count() -> None:
     plant({"pyproject.toml/a": ""})
     files = ConfigFiles()
     assert files.at(os.getcwd()) is None
-    assert files.warnings == [
-        "pyproject.toml: cannot be read: Is a directory; a [tool.fsdp-migrate] in it does not count"
-    ]
+    assert files.warnings == ["pyproject.toml: cannot be read: Is a directory; a [tool.fsdp-migrate] in it is ignored"]
 
 
 def test_broken_toml_that_names_this_tool_is_an_error() -> None:
