@@ -13,6 +13,7 @@ from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell_from
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.other_modules import imported_modules
+from fsdp_migrate.source import Source
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion
 
 SHARD = "shard"
@@ -55,6 +56,19 @@ def text(functions: Collection[str]) -> str:
     rest = [parts[name] for name in parts if name in needed and not name.isupper()]
     head = [_docstring(), *groups, *(["\n".join(constants)] if constants else [])]
     return "\n\n\n".join(["\n\n".join(head), *rest]) + "\n"
+
+
+def module_of(conversion: Conversion, wrapping: ModuleFacts) -> tuple[str, str | None]:
+    """The text of the module that a conversion needs, and what is written there already, by an earlier one."""
+    assert conversion.helper_path is not None
+    old = None if wrapping.project is None else wrapping.project.text_of(conversion.helper_path)
+    known = frozenset[str]() if old is None else functions_of(old) or frozenset()
+    return text(known | conversion.helper), old
+
+
+def comments_of(written: str) -> list[str]:
+    """The comments in a text of the module."""
+    return [comment for _, comment in Source(written.encode()).comments]
 
 
 def functions_of(written: str) -> frozenset[str] | None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import ast
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
-from fsdp_migrate.source import NOTEBOOK_SUFFIX
+from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, composed
+from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
 from fsdp_migrate.targets.fsdp2.uses import convert_use
-from fsdp_migrate.transactions import Transaction
+from fsdp_migrate.transactions import CreatedFile, Transaction
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable
 
 if TYPE_CHECKING:
@@ -97,7 +100,26 @@ class Model(NamedTuple):
         }
         own = fixes[self.path(self.facts.path)]
         found = self._finding(Verdict(own, unsafe="; ".join(whats) or None))
-        return Transaction(found, fixes, brings=_BRINGS)
+        return Transaction(found, {**fixes, **self._extended()}, brings=_BRINGS, creates=self._created())
+
+    def _created(self) -> tuple[CreatedFile, ...]:
+        """The generated module, where it is needed and not there yet."""
+        path = self.conversion.helper_path
+        new, old = ("", "") if path is None else module_of(self.conversion, self.facts)
+        if path is None or old is not None:
+            return ()
+        return (CreatedFile(SourceFile(os.path.abspath(path), self.path(path)), new),)
+
+    def _extended(self) -> dict[str, Fix]:
+        """More functions for the generated module that another model has."""
+        path = self.conversion.helper_path
+        new, old = ("", "") if path is None else module_of(self.conversion, self.facts)
+        if path is None or old is None or new == old:
+            return {}
+        known = Counter(comments_of(old))
+        comments = Counter(comments_of(new)) - known
+        whole = Span(0, len(old.encode()))
+        return {self.path(path): Fix((Replace(whole, new),), comments=tuple(comments.elements()))}
 
     def _stopped(self) -> Verdict:
         wall, *more = self.conversion.walls
