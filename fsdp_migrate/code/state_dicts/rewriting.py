@@ -157,9 +157,9 @@ def _of_region(
     if block is None:
         edits += [_instead(facts, region.statement, lines), *done.edits]
     elif outdented:
-        unwrap = _unwrap(facts, block, lines)
-        inner = tuple(edit for edit in done.edits if unwrap.span.contains(edit.span))
-        edits += [unwrap._replace(inner=inner), *(edit for edit in done.edits if edit not in inner)]
+        outdent = unwrap(facts, block, lines)
+        inner = tuple(edit for edit in done.edits if outdent.span.contains(edit.span))
+        edits += [outdent._replace(inner=inner), *(edit for edit in done.edits if edit not in inner)]
     else:
         assert region.item is not None
         edits += [_without_item(facts, block, region.item), *done.edits, *_in_front(facts, block.body[0], lines)]
@@ -279,7 +279,12 @@ def _receiver(facts: ModuleFacts, setting: TypeSetting) -> Receiver:
     return receiver
 
 
-def _unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
+def unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
+    """The statements of a block in the place of its `with`, behind `lines` and the comments of its header.
+
+    Raises:
+        NotUnderstood: lines are shared with other code.
+    """
     source, statement = facts.source, facts.source.span(block)
     indent, old = facts.indentation(block), facts.indentation(block.body[0])
     body = block_span(facts, block.body)

@@ -7,8 +7,8 @@ import re
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.names import canonical
-from fsdp_migrate.facts.other_modules import imported_modules
 from fsdp_migrate.facts.project_code import Code, Sort
+from fsdp_migrate.targets.fsdp2.reachable import reachable
 
 CLASS = "torch.nn.modules.batchnorm._BatchNorm"
 # What a file writes that has such modules, or takes modules from a package that has them.
@@ -18,7 +18,6 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForSeq2SeqLM", "ForMaskedLM")
-_MOST_MODULES = 200
 
 
 def may_have_batch_norm(facts: ModuleFacts, model: ast.expr, code: Code) -> bool:
@@ -41,14 +40,4 @@ def _is_language_model(name: str) -> bool:
 
 def _speaks_of_it(facts: ModuleFacts) -> bool:
     """Whether a module, or one of the project that it imports, has one of the words."""
-    seen, waiting = {facts.path}, [facts]
-    while waiting:
-        one = waiting.pop()
-        if _WORDS.search(one.source.data) or len(seen) > _MOST_MODULES:
-            return True
-        for name in imported_modules(one.structure):
-            other = None if one.project is None else one.project.module(name)
-            if other is not None and other.path not in seen:
-                seen.add(other.path)
-                waiting.append(other)
-    return False
+    return any(_WORDS.search(one.source.data) for one in reachable(facts))

@@ -21,8 +21,9 @@ from fsdp_migrate.targets.fsdp2.generated import SHARD, helper
 from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.precision import Impossible
-from fsdp_migrate.targets.fsdp2.roles import is_inner
+from fsdp_migrate.targets.fsdp2.roles import is_inner, module_of
 from fsdp_migrate.targets.fsdp2.sharding import Role, write_literal
+from fsdp_migrate.targets.fsdp2.wrapping import convert_wraps
 
 _FLOOR = Version("2.6")
 _IGNORES = Version("2.7")
@@ -49,6 +50,9 @@ class _Converter:
         facts, call, wall = self.facts, self.call, self.conversion.wall
         try:
             self._check_nesting()
+            module = module_of(call)
+            if module is not None:
+                convert_wraps(self.conversion, self.construction, module)
             try:
                 given = written_out(facts, call)
                 self._check_floor(given)

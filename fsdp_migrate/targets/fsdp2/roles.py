@@ -51,18 +51,19 @@ def _homes(facts: ModuleFacts, call: ast.Call) -> Iterator[str]:
             part = part.value if isinstance(part, (ast.Attribute, ast.Subscript)) else None
 
 
-def _module_of(call: ast.Call) -> ast.expr | None:
+def module_of(call: ast.Call) -> ast.expr | None:
+    """What a construction wraps, None where that is unpacked into it."""
     return call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "module"), None)
 
 
 def _wraps(other: Construction, home: str) -> bool:
-    module = _module_of(other.call)
+    module = module_of(other.call)
     return module is not None and ast.unparse(module) == home and home != "self"
 
 
 def _builds(other: Construction, cls: ast.ClassDef) -> bool:
     """Whether what another construction wraps is an instance of a class of the same name."""
-    module = _module_of(other.call)
+    module = module_of(other.call)
     if isinstance(module, ast.Name):
         module = other.facts.names.value(module) or module
     while isinstance(module, ast.Call) and isinstance(module.func, ast.Attribute) and module.func.attr in _SAME:
