@@ -1,1 +1,1 @@
-"""What there is to find in a workspace and what is to be done about it: findings and transactions, nothing written."""
+"""Findings in a workspace, and the transactions that solve them. Nothing is written."""

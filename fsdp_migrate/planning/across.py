@@ -1,6 +1,6 @@
-"""Transactions over several files: which of those that a target proposes can be made, and what texts they give.
+"""Transactions over several files: which of a target's proposals can be made, and the texts that they give.
 
-They come before the fixes of single files, which then find these texts.
+They are made before the fixes of single files, which see the new texts.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MOST_ROUNDS = 20
 
 
 class Target(Protocol):
-    """Where a migration leads, as far as that takes more than the fixes of single files."""
+    """A target that needs more than fixes of single files."""
 
     name: str
 
     def transactions(self, workspace: Workspace) -> Iterable[Transaction]:
-        """What is to be done in a workspace; a problem that no edit solves is a transaction without fixes."""
+        """The transactions for a workspace. One without fixes is a problem that no edit solves."""
 
 
 class RefusedError(Exception):
-    """A transaction that cannot be made; the message is the reason, for the user."""
+    """A transaction cannot be made. The message is the reason, for the user."""
 
 
 class Across:
-    """The transactions of a target in a workspace: `before` as it was, `workspace` as it is after those that hold."""
+    """The transactions of a target: `before` is the workspace as it was, `workspace` has the texts of those made."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Across:
         *,
         rewriting: bool,
     ) -> None:
-        """`without` are files that have to stay as they are, each with the reason; `files` may change."""
+        """Make what can be made in `files`; those in `without` stay as they are, each for the reason given."""
         self.before = self.workspace = workspace
         self.without = without
         self.made: list[Transaction] = []
@@ -74,19 +74,19 @@ class Across:
 
     @property
     def created(self) -> tuple[SourceFile, ...]:
-        """The files that there are not yet."""
+        """The files that the transactions create."""
         return tuple(self._created.values())
 
     def speaks_of(self, file: SourceFile) -> bool:
-        """Whether there is something to say of a file, whatever its bytes are."""
+        """Whether a transaction or its finding concerns a file."""
         return file.shown in self._progress or any(finding.path == file.shown for finding in self.left)
 
     def progress(self, file: SourceFile) -> Draft | None:
-        """What the transactions made of a file, None where they leave it as it is."""
+        """The text of a file after the transactions, None if none changed it."""
         return self._progress.get(file.shown)
 
     def completed(self, plan: FilePlan) -> FilePlan:
-        """The plan of a file in the workspace as it was, with what the target finds in it."""
+        """The plan of a file, with the target's findings in it and the text from before the transactions."""
         path, result = plan.file.shown, plan.result
         if path in self.without:
             return plan._replace(failure=self.without[path])
@@ -100,7 +100,7 @@ class Across:
         )
 
     def parts(self, plans: Iterable[FilePlan]) -> Iterator[Part]:
-        """The plans of all files, those together that a transaction ties."""
+        """The plans of all files. Files that one transaction changes form one part."""
         group: dict[str, str] = {}
         for one in self.made:
             joined = {group.get(path, path) for path in one.paths}
@@ -120,7 +120,7 @@ class Across:
                 yield Part(tuple(members.pop(home)), ties)
 
     def _in_force(self, one: Transaction) -> Transaction | None:
-        """The transaction as settings and comments have it, None where they silence it."""
+        """The transaction as settings and comments allow it, None if they silence it."""
         finding = one.finding
         file = self._files.get(finding.path)
         if file is None:
@@ -141,7 +141,7 @@ class Across:
         return one._replace(finding=grade, fixes={finding.path: Fix(()), **fixes})
 
     def _sorted_out(self, proposed: Iterable[Transaction]) -> tuple[list[Transaction], list[Finding]]:
-        """The transactions that may be made, and the findings of the others, which say why not."""
+        """The transactions that may be made, and the findings of the others with the reason."""
         possible, left = [], []
         for one in proposed:
             try:
@@ -155,7 +155,7 @@ class Across:
         return possible, left
 
     def _is_wanted(self, one: Transaction) -> bool:
-        """Whether a transaction has edits that may be made: in all of its files."""
+        """Whether a transaction has edits, and all of its files allow them."""
         if not one.fixes:
             return False
         for path in one.fixes:
@@ -173,7 +173,7 @@ class Across:
         return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)
 
     def _make(self, chosen: Sequence[Transaction]) -> None:
-        """Make as many as can be made together, the first in any case."""
+        """Make all transactions that can be made together, at least the first."""
         try:
             texts, made = self._texts(chosen), chosen
         except RefusedError:
@@ -195,7 +195,7 @@ class Across:
         return self.workspace.read(self._files[path])
 
     def _texts(self, together: Sequence[Transaction]) -> dict[str, tuple[Draft, NewText]]:
-        """What transactions that are made together make of their files.
+        """The texts that transactions give if they are made together.
 
         Raises:
             RefusedError: a text does not parse, lacks a comment, or has a finding that none of them declares.
@@ -239,7 +239,7 @@ class Across:
 
 
 def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
-    """Of transactions that touch the same text the first."""
+    """The transactions without those that touch the text of an earlier one."""
     chosen: list[Transaction] = []
     claims: dict[str, Claims] = {}
     for one in transactions:
@@ -253,7 +253,7 @@ def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
 
 
 def _brought(progress: Draft, new: NewText, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings of a new text that the old one does not have."""
+    """The findings of a new text that the old text does not have."""
     known = {id(origin) for _, origin in progress.live}
     pairs = first_seen(progress.live, new.replacements, findings)
     return [finding for finding, origin in pairs if id(origin) not in known]

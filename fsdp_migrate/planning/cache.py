@@ -1,8 +1,8 @@
-"""What earlier runs found, for files that have not changed since.
+"""The findings of earlier runs, for files that have not changed since.
 
-One JSON file for each folder that the command runs in, in a folder of the user's own. Nothing in it is trusted that
-somebody else could have written, and whatever is wrong with it counts as no cache. Hints and severities are decided
-when a report is made, so options that only choose what is shown find everything here.
+There is one JSON file for each folder that the command runs in, in a folder of the user. A file that others could have
+written is not used, and a damaged one counts as empty. Hints and severities are decided when a report is made, so
+options that only choose what is shown do not matter here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cache:
     """The reports on files as they were, by absolute path."""
 
     def __init__(self, folder: str) -> None:
-        """Load what is known in `folder`, which is made when it is not there.
+        """Load the cache in `folder`, which is created if it does not exist.
 
         Raises:
             CacheError: it cannot be made, or others than the user may write into it.
@@ -57,7 +57,7 @@ class Cache:
         self._digests: dict[str, str] = {}
 
     def mark(self, file: SourceFile) -> list[int] | None:
-        """What a file looks like from outside: size, times and inode; None for what is no file on disk."""
+        """Size, times and inode of a file; None if it is not a file on disk."""
         if file.raw is not None:
             return None
         try:
@@ -69,12 +69,12 @@ class Cache:
         return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
     def is_clean(self, file: SourceFile, mark: list[int] | None, settings: Settings) -> bool:
-        """Whether a file is known to hold nothing that the rules in force look for."""
+        """Whether the cache says that the rules in force find nothing in a file."""
         entry = self._current(file, mark)
         return entry is not None and _rules_key(settings) in entry[2]
 
     def keep_clean(self, file: SourceFile, mark: list[int] | None, raw: bytes, settings: Settings) -> None:
-        """Note that a file holds nothing that the rules in force look for."""
+        """Note that the rules in force find nothing in a file."""
         entry, rules = self._entry(file, mark, raw), _rules_key(settings)
         if entry is not None and rules not in entry[2]:
             entry[2].append(rules)
@@ -83,9 +83,9 @@ class Cache:
     def report(
         self, file: SourceFile, raw: bytes, settings: Settings, around: str, *, fixes: bool
     ) -> FileReport | None:
-        """The report on a file that may hold findings; None when there is none, or `fixes` are wanted and it has some.
+        """The report on a file; None if there is none, or if it has findings and `fixes` are wanted.
 
-        `around` stands for the files of the run and their folders: what a file imports depends on them.
+        `around` stands for the files of the run and their folders, because imports depend on them.
         """
         entry = self._known.get(os.path.abspath(file.path))
         held = None if entry is None or entry[1] != digest(raw) else entry[3].get(_key(file, settings))
@@ -104,7 +104,7 @@ class Cache:
             return None
 
     def _digest_now(self, path: str) -> str:
-        """The digest of a module, which many reports may depend on; of one that is as it was that of then."""
+        """The digest of a module, computed again only if the file looks different."""
         if path not in self._digests:
             entry = self._seen.get(path)
             self._digests[path] = _digest_of(path) if entry is None else entry[1]
@@ -113,7 +113,7 @@ class Cache:
     def keep(
         self, file: SourceFile, mark: list[int] | None, raw: bytes, settings: Settings, around: str, report: FileReport
     ) -> None:
-        """Note the report on a file that may hold findings, unless it depends on files that no run looks at."""
+        """Note the report on a file, unless it depends on files outside the run."""
         entry = None if report.asked_beyond else self._entry(file, mark, raw)
         if entry is not None:
             if len(entry[3]) >= _MOST_SETTINGS:
@@ -131,7 +131,7 @@ class Cache:
             self._changed = True
 
     def _folders_of(self, report: FileReport) -> list[list[str]]:
-        """The folders of the files that a report depends on, with what modules there are: a new one may win."""
+        """The folders of the files that a report depends on, with their modules: a new module may hide another."""
         folders = {os.path.dirname(one.path) for one in report.consulted}
         return [[folder, self._modules_in(folder)] for folder in sorted(folders)]
 
@@ -141,7 +141,7 @@ class Cache:
         return self._modules[folder]
 
     def overlooked(self, around: str, ranges: list[str], find: Callable[[], Iterable[str]]) -> list[str]:
-        """The files of a run that only others show to be worth a look; `find` finds them where that is not known."""
+        """The files that are worth linting only because of others; `find` finds them if the cache does not know."""
         key = digest("\0".join([around, *ranges]).encode())
         known = self._runs.get(key)
         if isinstance(known, list) and all(isinstance(path, str) for path in known):
@@ -153,7 +153,7 @@ class Cache:
         return found
 
     def save(self) -> None:
-        """Put what is known now in the place of what was, whole or not at all; trouble is no matter."""
+        """Replace the file on disk by what is known now. Errors are ignored."""
         if not self._changed:
             return
         import tempfile
@@ -173,7 +173,7 @@ class Cache:
                 raise
 
     def _current(self, file: SourceFile, mark: list[int] | None) -> list[Any] | None:
-        """What is known of a file, if it still is as it was."""
+        """The entry of a file if the file has not changed since."""
         path = os.path.abspath(file.path)
         entry = self._known.get(path)
         if entry is None or mark is None:
@@ -187,7 +187,7 @@ class Cache:
         return entry
 
     def _entry(self, file: SourceFile, mark: list[int] | None, raw: bytes) -> list[Any] | None:
-        """The entry of a file that has just been looked at, None where it cannot be told from what it may become."""
+        """The entry of a file that was just linted; None if a later change of it could go unnoticed."""
         if mark is None or mark[0] != len(raw) or time.time_ns() - mark[1] < _FRESH_NS:
             return None
         path, now = os.path.abspath(file.path), digest(raw)
@@ -208,14 +208,14 @@ def default_folder() -> str:
 
 @lru_cache(maxsize=16)
 def _rules_key(settings: Settings) -> str:
-    """What of the settings chooses among the rules."""
+    """The settings that choose among the rules."""
     return digest(repr((settings.select, settings.ignore, settings.seeks_hints)).encode())
 
 
 def around_key(paths: Iterable[str], named: Sequence[str], settings: Iterable[Settings]) -> str:
-    """A digest of which files there are (its first half), and of their contents as far as their times tell.
+    """A digest of the files that exist (first half), and of their times and sizes (second half).
 
-    `paths` are absolute; `named` are the folders that the run was asked to look into.
+    `paths` are absolute. `named` are the folders that the run was given.
     """
     from fsdp_migrate.workspace.modules.finder import Finder
 
@@ -262,7 +262,7 @@ def _key(file: SourceFile, settings: Settings) -> str:
 
 
 def _digest_of(path: str) -> str:
-    """The digest of a file, of nothing when it cannot be read."""
+    """The digest of a file; that of nothing if it cannot be read."""
     try:
         with open(path, "rb") as stream:
             return digest(stream.read())
@@ -288,7 +288,7 @@ _FIELDS = (
 
 
 def _name() -> str:
-    """What the file is called: it is another one for another folder, Python, or version of this program."""
+    """The name of the cache file. It depends on the folder, on Python, and on the version of this program."""
     parts = [os.getcwd(), sys.version, __version__, str(_FORMAT)]
     package = os.path.dirname(os.path.dirname(__file__))
     for folder, _, names in os.walk(package):
@@ -300,7 +300,7 @@ def _name() -> str:
 
 
 def _secure(folder: str) -> None:
-    """Make the folder, for the user alone."""
+    """Create the folder so that only the user can use it."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         status = os.stat(folder)
@@ -311,7 +311,7 @@ def _secure(folder: str) -> None:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether only the user can write."""
+    """Whether only the user can write it."""
     if sys.platform == "win32":
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

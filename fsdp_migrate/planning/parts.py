@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class RewriteResult(NamedTuple):
-    """What rewriting one file gave.
+    """The result of rewriting one file.
 
-    `raw` is the new text, the old one if there was an `error`. `fixed` are the findings that are gone, at the place
-    where each was first seen (the old text, unless another fix brought it up); `left` those of the new text. `report`
-    is what lint says of a text that stays as it is.
+    `raw` is the new text, or the old one after an `error`. `fixed` are the findings that are gone, each at the place
+    where it was first seen: in the old text, or in a text between if a fix brought it. `left` are the findings of the
+    new text. `report` is the lint report, if the text did not change.
     """
 
     raw: bytes
@@ -51,15 +51,15 @@ class FilePlan(NamedTuple):
 
     @property
     def change(self) -> Change | None:
-        """The new text, None where it is the old one."""
+        """The change of the file, None if its text stays."""
         same = self.failure is not None or self.result.raw == self.before
         return None if same else Change(self.file.shown, self.before, self.result.raw, self.created)
 
 
 class Part(NamedTuple):
-    """Files that change together or not at all; mostly one.
+    """Files that change together or not at all; mostly one file.
 
-    `transactions` are those of a target: the ones that tie the files or, where nothing is made, that start in them.
+    `transactions` are those of a target. They tie the files together or, if none is made, start in them.
     """
 
     files: tuple[FilePlan, ...]
@@ -67,4 +67,4 @@ class Part(NamedTuple):
 
 
 class CacheError(Exception):
-    """A folder for the cache that cannot be used; the message is one line for the user."""
+    """A folder cannot be used for the cache. The message is one line for the user."""

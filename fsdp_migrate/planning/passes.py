@@ -1,4 +1,4 @@
-"""Passes over one file until nothing is left to fix."""
+"""Fixes one file, pass by pass, until nothing is left to fix."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ SPARE_PASSES = 20
 
 
 class OpenCheck(Protocol):
-    """What lint finds in one text."""
+    """Lints one text."""
 
     @property
     def source(self) -> Source | None:
         """The text, if it was read."""
 
     def fixable(self) -> FileReport:
-        """The findings of rules whose fixes may be applied, and maybe others."""
+        """The findings of rules whose fixes may be applied; maybe others, too."""
 
     def report(self) -> FileReport:
         """All findings."""
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """Free the facts; nothing more is asked."""
 
 
 # Looks at a file's bytes; the text in them is given if it was read already.
@@ -50,7 +50,7 @@ Lint = Callable[[bytes, "Source | None"], OpenCheck]
 
 
 class Draft:
-    """One text on its way: what was fixed in it so far, and every finding with what it was when it was first seen."""
+    """A text between two passes, with the findings that were fixed. Each finding is paired with its first form."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -61,11 +61,11 @@ class Draft:
         self._replacements: Sequence[Replacement] = ()
 
     def see(self, findings: Iterable[Finding]) -> None:
-        """Take the findings of the text as it is now."""
+        """Note the findings of the text."""
         self.live = first_seen(self._waiting, self._replacements, findings)
 
     def change(self, new: NewText, fixed: Collection[Finding]) -> None:
-        """Go on with another text, in which these findings are gone."""
+        """Continue with another text, in which these findings are gone."""
         gone = set(fixed)
         self.fixed = [*self.fixed, *(origin for finding, origin in self.live if finding in gone)]
         self._waiting = [pair for pair in self.live if pair[0] not in gone]
@@ -124,10 +124,10 @@ def brought(
 
 
 class _Rewriting:
-    """One file between two passes.
+    """Rewrites one file.
 
-    Rules without a fix that may be applied run only on the first text, and where the others find nothing to fix: so
-    mostly once more, on the last text. A `careful` rewriting looks at what each pass brings, before it is made.
+    Rules without applicable fixes only run on the first text, and when no fix is left to apply: mostly twice. If
+    `careful`, every pass is checked for new findings before it is made.
     """
 
     def __init__(self, progress: Draft, path: str, settings: Settings, lint: Lint, *, careful: bool = False) -> None:
@@ -143,7 +143,7 @@ class _Rewriting:
         self.changed = False
 
     def run(self) -> RewriteResult:
-        """Pass by pass.
+        """Apply pass after pass.
 
         Raises:
             RewriteError: one cannot be carried out, or there is no end of them.
@@ -190,7 +190,7 @@ class _Rewriting:
         return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
 
     def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
-        """Fix these findings, or return the ones to fix instead if some of them cannot be fixed."""
+        """Fix these findings, or return the ones to fix instead if some cannot be fixed."""
         source = self.text.source or read_source(self.text.raw, self.path)
         try:
             new = self._carried_out(source, chosen)
@@ -211,7 +211,7 @@ class _Rewriting:
         return None
 
     def _carried_out(self, source: Source, chosen: Sequence[Finding]) -> NewText:
-        """The text after a pass.
+        """The text after fixing some findings.
 
         Raises:
             RewriteError: it is a bad one, or has a finding that no rule declares.
@@ -225,7 +225,7 @@ class _Rewriting:
         return new
 
     def _fault_alone(self, source: Source, finding: Finding) -> str | None:
-        """The reason for leaving a fix out that does not hold even alone, None if it does."""
+        """Why a fix is refused even if it is applied alone, None if it is not."""
         try:
             self._carried_out(source, [finding])
         except RewriteError as error:
@@ -258,7 +258,7 @@ def _fixes(findings: Iterable[Finding]) -> list[Fix]:
 
 
 def texts_of(transaction: Transaction, source_of: Callable[[str], Source | None]) -> dict[str, NewText] | None:
-    """What a transaction makes of its files if it is made alone; None where it has no edits, or they do not hold."""
+    """The new texts of a transaction that is made alone; None if it has no edits or cannot be made."""
     texts = {}
     for path, fix in transaction.fixes.items():
         source = source_of(path)
@@ -276,7 +276,7 @@ def _in_order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
-    """The file after one pass.
+    """The new text of a file with these fixes.
 
     Raises:
         RewriteError: the new text does not parse, does not have all comments, or gives an argument twice.
@@ -304,13 +304,11 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
 def _checked(
     old: Source, changes: Sequence[Replacement], gone: Sequence[str], written: Sequence[str], path: str
 ) -> tuple[bytes, Source]:
-    """The bytes for the disk of the changed text, which has to parse and have all comments but for those `gone`.
+    """The changed text and its bytes, checked.
 
-    Those `written` are new.
-
-    No call may give an argument twice that was given once.
-
-    Only what silences a tool may be there once more: where an import is split, each part needs it.
+    It has to parse, and to have all comments except those `gone`, and no new ones except those `written`. No call may
+    give an argument twice. A comment that silences a tool may occur more often: if an import is split, each part needs
+    it.
 
     Raises:
         RewriteError: it does not, or has.
@@ -336,7 +334,7 @@ def _checked(
 
 
 def _given_twice(source: Source) -> Iterator[str]:
-    """The keywords that a call gives twice, which parses and does not compile, or that a dict in it gives again."""
+    """Keywords that a call gives twice, directly or by a dict. That parses, but does not compile."""
     for module in source.modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call) and node.keywords:

@@ -1,7 +1,7 @@
-"""What is to be said of the files of a workspace, and done to them.
+"""Plans files: it finds what lint reports and, for `rewrite`, the new texts.
 
-First a look at the bytes of each, then a closer one at those that may hold findings, in several processes where that
-pays off, and not at what is known from earlier runs.
+The bytes of every file are screened first. Files that may hold findings are then linted, in several processes if that
+is faster, unless an earlier run has done so.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Effort(NamedTuple):
-    """What may be used to be faster: `jobs` processes (None: as many as pay off), and a cache.
+    """What may be used to be faster: `jobs` processes (None: as many as are worth it), and a cache.
 
-    `cache_dir` is where it is, None for the user's own place. `fixes` says that the findings need theirs.
+    `cache_dir` is its folder, None for the user's own. `fixes` says that the findings need their fixes.
     """
 
     jobs: int | None = 1
@@ -46,14 +46,14 @@ Item = TypeVar("Item")
 
 
 class Follow(Protocol):
-    """Gives items as they are, and shows the user how far a run is with them."""
+    """Passes items on, and shows the user the progress."""
 
     def __call__(self, items: Iterable[Item], doing: str, total: int, /) -> Iterable[Item]:
-        """`doing` says what is being done with the items, `total` how many there are."""
+        """`doing` says what is done with the items, `total` how many there are."""
 
 
 def unfollowed(items: Iterable[Item], _doing: str, _total: int) -> Iterable[Item]:
-    """The items; nobody watches."""
+    """The items, without showing progress."""
     return items
 
 
@@ -73,9 +73,9 @@ _Seen = tuple[RewriteResult, "bytes | None"]
 
 
 class Planner:
-    """Looks at a workspace; with `rewriting` it also finds out what fixing makes of the files.
+    """Plans the files of a workspace; if `rewriting`, with their new texts.
 
-    Nothing is written. Without a `target` every file is a part of its own, and nothing of it is kept here.
+    Nothing is written. Without a `target` every file is a part of its own, and is forgotten once it is planned.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Planner:
         target: Target | None = None,
         files: Sequence[SourceFile] | None = None,
     ) -> None:
-        """`files` are those of the workspace to plan for, all by default."""
+        """Plan `files` of the workspace, by default all."""
         self.workspace = workspace
         self.rewriting = rewriting
         self.effort = effort
@@ -102,9 +102,9 @@ class Planner:
         self._across: Across | None = None
 
     def parts(self, without: Mapping[str, str] | None = None) -> Iterator[Part]:
-        """What there is to say, in order of path.
+        """The parts of the plan, in order of path.
 
-        Files in `without` are left as they are, for the reason that is given, and so is all that changes with them.
+        Files in `without` stay as they are, for the reason given, and so does everything that changes with them.
 
         Raises:
             CacheError: the folder that the user gave cannot be used.
@@ -136,7 +136,7 @@ class Planner:
             yield self._planned(file)
 
     def again(self, part: Part, without: Mapping[str, str]) -> Iterator[Part]:
-        """The files of a part once more, with some of them left as they are."""
+        """Plan the files of a part again, with some of them left as they are."""
         assert self._across is not None
         files = [plan.file for plan in part.files if not plan.created]
         planner = Planner(self._across.before, rewriting=self.rewriting, target=self.target, files=files)
@@ -144,7 +144,7 @@ class Planner:
 
     @cached_property
     def cache(self) -> Cache | None:
-        """What earlier runs found; loaded when it is first asked.
+        """The cache, loaded when it is first needed; None if it is not used.
 
         Raises:
             CacheError: the folder that the user gave cannot be used.
@@ -162,7 +162,7 @@ class Planner:
 
     @cached_property
     def _early(self) -> Cache | None:
-        """The cache where there are so many files that not even reading them pays off."""
+        """The cache, if there are so many files that it is faster than reading them."""
         return self.cache if len(self.workspace.files) >= _MANY else None
 
     @cached_property
@@ -177,7 +177,7 @@ class Planner:
         return self.workspace.configuration.shared(file)
 
     def _screened(self, file: SourceFile) -> None:
-        """Find out whether a file may hold findings; what goes wrong with it is told when it is planned."""
+        """Find out whether a file may hold findings. Errors are kept until the file is planned."""
         try:
             self._screen(file)
         except CacheError:
@@ -208,7 +208,7 @@ class Planner:
         )
 
     def _overlook(self) -> None:
-        """Find the files that the bytes alone do not tell: what of torch they use has other names elsewhere."""
+        """Find files whose bytes show nothing: other modules rename what they use of torch."""
         passed = [file for file in self.workspace.files if file.path in self._clean]
         chosen = [file for file in self.workspace.files if file.path in self._candidates and file.raw is None]
         if not passed or not chosen:
@@ -238,7 +238,7 @@ class Planner:
             yield file.path
 
     def _work(self) -> None:
-        """Let several processes look at the candidates, where that pays off; the rest is done when it is planned."""
+        """Lint the candidates in several processes if that is faster. The others are linted when they are planned."""
         self._overlook()
         if self.effort.jobs == 1 or len(self._candidates) < 2 or self._across is not None:
             return
@@ -257,7 +257,7 @@ class Planner:
                 self._done[waiting[place].path] = str(result) if isinstance(result, Exception) else result
 
     def _attempt(self, file: SourceFile) -> _Seen | WorkerDied | None:
-        """What there is to say of a file; None where something goes wrong, which happens again when it is planned."""
+        """The result for one file; None after an error, which occurs again when the file is planned."""
         try:
             raw = self.workspace.read(file)
             result = self._looked_at(file, raw, self.workspace.settings(file))
@@ -266,7 +266,7 @@ class Planner:
             return None
 
     def _planned(self, file: SourceFile) -> FilePlan:
-        """What there is to say of a file, or what goes wrong with it, even if the fault is this program's."""
+        """The plan of a file. An error becomes its failure, even if it is a bug of this program."""
         try:
             return self._plan(file)
         except CacheError:
@@ -327,7 +327,7 @@ class Planner:
 
 
 def fault(error: Exception) -> str:
-    """What a user is told of a fault of this program."""
+    """The message about a bug of this program."""
     import traceback  # only where something is wrong
 
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,4 +1,4 @@
-"""Rewriting: findings with fixes become a new text, and nothing else in the text changes."""
+"""Rewrites one file: the fixes of its findings change the text, and nothing else does."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Text = TypeVar("Text", str, bytes)
 
 @dataclass(frozen=True)
 class Rewritten(Generic[Text]):
-    """A rewritten source text, of the type that was given, with the findings that are gone and those that are left.
+    """A rewritten source of the type that was given, with the findings that are fixed and left.
 
-    With an `error` (the text cannot be decoded, say) the source is the one that was given.
+    With an `error`, such as a text that cannot be decoded, the source is the one that was given.
     """
 
     source: Text

@@ -1,4 +1,4 @@
-"""Which fixes one pass applies."""
+"""Chooses the fixes that one pass applies."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _STRETCH = 64  # bytes, about a line
 
 
 def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
-    """The findings to fix in this pass: of fixes that touch the same text the outer or earlier one.
+    """The findings to fix in this pass. Of fixes that touch the same text, the outer or earlier one goes first.
 
-    Comments go first, alone: one that is not needed must not be in the way of a fix, nor keep an import that is unused.
+    Removals of comments go first and alone: a needless comment must not block a fix, or keep an unused import.
     """
     wanted = {Applicability.SAFE, Applicability.UNSAFE} if unsafe_fixes else {Applicability.SAFE}
     fixable = [(f, f.fix) for f in findings if f.fix is not None and f.fix.edits and f.applicability in wanted]
@@ -42,10 +42,10 @@ def selected(findings: Iterable[Finding], unsafe_fixes: bool) -> list[Finding]:
 
 
 def _compatible(fixable: Sequence[tuple[Finding, Fix]]) -> list[Finding]:
-    """Those that can be carried out together.
+    """The findings whose fixes can be applied together.
 
-    A fix that imports a name in front of a statement waits for one that adds the name to an import: it may use that
-    then, and what the other writes in the same function does not come to mean the local name.
+    A fix that imports a name in front of a statement waits for one that adds the name to an import, so that it can use
+    it. Otherwise the local import would shadow what the other fix writes in the same function.
     """
     chosen: list[Finding] = []
     claims = Claims()
@@ -59,9 +59,9 @@ def _compatible(fixable: Sequence[tuple[Finding, Fix]]) -> list[Finding]:
 
 
 def _without_early(chosen: list[Finding]) -> list[Finding]:
-    """The findings without those that have to wait: their fixes leave a name unused in an import that another rewrites.
+    """The findings without those that have to wait for the next pass.
 
-    Both at once would leave the name where it is. In the next pass it can go.
+    They leave a name unused in an import that another fix rewrites. In one pass the name would stay.
     """
     fixes = [finding.fix for finding in chosen if finding.fix is not None]
     unused = _unused(fixes)
@@ -76,7 +76,7 @@ def _without_early(chosen: list[Finding]) -> list[Finding]:
 
 
 def _losing_uses(fix: Fix) -> set[ImportBinding]:
-    """The bindings that a fix takes uses of away, by an assignment that goes with them too."""
+    """The bindings of which a fix removes uses, also through an assignment that becomes unused."""
     waiting, found = [use.binding for use in fix.removed_uses], set[ImportBinding]()
     while waiting:
         if (binding := waiting.pop()) not in found:
@@ -91,7 +91,7 @@ def _joins(edit: Edit) -> set[str]:
 
 
 def _imports_in_front(edit: Edit) -> set[str]:
-    """The names that an edit imports where it is."""
+    """The names that an edit imports in front of its statement."""
     lines = edit.prologue if isinstance(edit, (Wrap, Hoist)) else ()
     parts = (line.partition(" import ")[2].split(", ") for line in lines if line.startswith("from "))
     return {name for part in parts for name in _bound(part)}
@@ -103,20 +103,20 @@ def _bound(imported: Iterable[str]) -> set[str]:
 
 
 class Claims:
-    """Edits by the stretches of text that they touch: only neighbours can be in conflict."""
+    """Edits by the stretch of text that they touch, because only neighbours can conflict."""
 
     def __init__(self, edits: Iterable[Edit] = ()) -> None:
         self._edits: defaultdict[int, dict[Edit, None]] = defaultdict(dict)
         self.add(edits)
 
     def add(self, edits: Iterable[Edit]) -> None:
-        """Take edits in, equal ones once."""
+        """Add edits, equal ones once."""
         for edit in edits:
             for stretch in _stretches(edit):
                 self._edits[stretch][edit] = None
 
     def oppose(self, edit: Edit) -> bool:
-        """Whether `edit` is in conflict with one of the edits."""
+        """Whether an edit conflicts with one of these."""
         return any(conflict(edit, other) for stretch in _stretches(edit) for other in self._edits.get(stretch, ()))
 
 
@@ -126,14 +126,14 @@ def _stretches(edit: Edit) -> Iterator[int]:
 
 
 def _place(fix: Fix) -> tuple[int, int]:
-    """What brings the earlier fix to the front, and of two that start together the outer one."""
+    """A sort key: the earlier fix first, and of two that start together the outer one."""
     body = [edit for edit in fix.edits if not isinstance(edit, _OF_IMPORTS)]
     spans = [span for edit in body or fix.edits for span in touched(edit)]
     return min(span.start for span in spans), -max(span.end for span in spans)
 
 
 def conflict(one: Edit, two: Edit) -> bool:
-    """Whether two edits cannot be carried out together."""
+    """Whether two edits cannot be made together."""
     if one == two:
         return False
     if isinstance(one, _OF_IMPORTS) and isinstance(two, _OF_IMPORTS) and one.span == two.span:
@@ -149,17 +149,17 @@ def conflict(one: Edit, two: Edit) -> bool:
 
 
 def _moves(edit: Edit) -> set[str]:
-    """The name that an edit imports from elsewhere."""
+    """The name that an edit imports from another place."""
     return {edit.name} if isinstance(edit, MoveImport) else set()
 
 
 def _goes(edit: Edit) -> set[str]:
-    """The names that an edit takes out of an import."""
+    """The names that an edit removes from an import."""
     return set(edit.remove) if isinstance(edit, EditImport) else _moves(edit)
 
 
 def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
-    """What a pass carries out: the edits of these fixes, and the removal of imports that they leave unused."""
+    """The edits of a pass: those of the fixes, and the removal of imports that become unused."""
     fixes = list(fixes)
     removals = unused_bindings(source, fixes)
     gone = {(one.span, name) for one in removals if isinstance(one, EditImport) for name in one.remove}
@@ -168,7 +168,7 @@ def edits_of(source: Source, fixes: Iterable[Fix]) -> list[Edit]:
 
 
 def _imported_once(source: Source, edits: list[Edit]) -> list[Edit]:
-    """The edits without names that several imports at the top level would add: the first of them does it for all."""
+    """The edits, with each name added by one import only: the first at the top level."""
     adding = [edit for edit in edits if isinstance(edit, (EditImport, ImportBehind)) and edit.add]
     if len({edit.span for edit in adding}) < 2:
         return edits
@@ -183,7 +183,7 @@ def _imported_once(source: Source, edits: list[Edit]) -> list[Edit]:
 
 
 def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
-    """An import edit without the names that another adds, None if nothing is left of it."""
+    """An import edit without the names that another edit adds, None if nothing is left."""
     if not isinstance(edit, (EditImport, ImportBehind)):
         return edit
     add = tuple(name for name in edit.add if first[name] == edit.span)
@@ -191,14 +191,14 @@ def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
 
 
 def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
-    """Whether all that a fix would bring up to date goes."""
+    """Whether a fix only updates names that are removed anyway."""
     return bool(fix.moves) and gone.issuperset((binding.statement, binding.name) for binding in fix.moves)
 
 
 def unused_bindings(source: Source, fixes: Iterable[Fix]) -> list[EditImport | RemoveStatement]:
-    """Removals of the names whose last uses these fixes take away: of imports, and of assignments without effect.
+    """Removals of imports, and of assignments without effect, whose last uses these fixes remove.
 
-    A name stays if its comment would stay behind alone, or if a fix edits the text of its statement or uses it anew.
+    A name stays if its comment would be left behind, or if a fix edits its statement or uses the name.
     """
     fixes = list(fixes)
     unused = _unused(fixes)
@@ -214,7 +214,7 @@ def unused_bindings(source: Source, fixes: Iterable[Fix]) -> list[EditImport | R
 
 
 def _unused(fixes: Sequence[Fix]) -> list[ImportBinding]:
-    """The bindings that nothing uses after `fixes`, those that only an assignment used that goes among them."""
+    """The bindings that are unused after the fixes, with those that were only used by them."""
     removed: dict[ImportBinding, set[Span]] = {}
     waiting = [use for fix in fixes for use in fix.removed_uses]
     if not waiting:
@@ -238,13 +238,13 @@ def _unused(fixes: Sequence[Fix]) -> list[ImportBinding]:
 
 
 def _claims(fixes: Iterable[Fix], unused: Iterable[ImportBinding]) -> Claims:
-    """The edits of these fixes where the unused names go."""
+    """The edits of the fixes, as claims on text."""
     gone = {(binding.statement, binding.name) for binding in unused}
     return Claims(edit for fix in fixes if not _is_needless(fix, gone) for edit in fix.edits)
 
 
 def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
-    """The names that fixes add to an import in the place of one that they take a use of away."""
+    """The names that fixes add to an import instead of a name that becomes unused."""
     found = {}
     for fix in fixes:
         added = {edit.span: edit.add for edit in fix.edits if isinstance(edit, EditImport) and len(edit.add) == 1}
@@ -257,9 +257,10 @@ def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
 def _without_comments(
     source: Source, removals: Iterable[EditImport], successors: Mapping[tuple[Span, str], str]
 ) -> list[EditImport]:
-    """The removals with what becomes of comments: that of a name goes to its successor, or with its name.
+    """The removals, with the comments of the names.
 
-    A name stays for the sake of what silences a tool, and all do where a comment that is of none would be left alone.
+    The comment of a name goes to its successor, or is removed with it. A name stays if its comment silences a tool. All
+    names stay if a comment that belongs to none of them would be left.
     """
     imports = {
         source.span(node): node for node in ast.walk(source.tree) if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -284,7 +285,7 @@ def _without_comments(
 
 
 def _comments_behind(source: Source, node: ast.Import | ast.ImportFrom) -> tuple[dict[str, list[str]], bool]:
-    """The comments behind the names of an import, on the line of each, and whether it has no others on its lines."""
+    """The comments after the names of an import by line, and whether the statement has no other comments."""
     last = {alias.end_lineno: alias.asname or alias.name for alias in node.names}
     is_spread = node.end_lineno != node.lineno
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Which finding of a pass is which of the pass before, so that each keeps the place where it was first seen."""
+"""Finds a finding of one pass again in the next, so that it keeps the place where it was first seen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fsdp_migrate.source import Replacement
 def first_seen(
     before: Sequence[tuple[Finding, Finding]], replacements: Sequence[Replacement], after: Iterable[Finding]
 ) -> list[tuple[Finding, Finding]]:
-    """Pair each finding of the new text with the finding it was when it was first reported (itself, if it is new).
+    """Pairs each finding of the new text with its first form, or with itself if it is new.
 
-    `before` are such pairs for the old text, without those that were fixed. A finding in text that did not change
-    is known by its place, another by its code and the order in which it occurs.
+    `before` are the pairs of the old text, without those that were fixed. In unchanged text a finding is identified by
+    its place, elsewhere by its code and order.
     """
     found = list(after)
     places = shifted([finding.span.start for finding, _ in before], replacements)
@@ -37,7 +37,7 @@ def first_seen(
 
 
 def shifted(offsets: Iterable[int], replacements: Iterable[Replacement]) -> list[int | None]:
-    """Where offsets of the old text are in the new one, None for those whose text was replaced."""
+    """The offsets of the old text in the new one, None for replaced text."""
     ordered = sorted(replacements)
     ends = [span.end for span, _, _ in ordered]
     growth = (len(text.encode()) - (span.end - span.start) for span, text, _ in ordered)

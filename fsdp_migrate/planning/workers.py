@@ -1,4 +1,4 @@
-"""Several processes for files that take long to lint. One that dies takes one file with it, which is named."""
+"""Several processes for linting. If one dies, the file that it worked on is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORTH = 1_000_000
 
 
 class WorkerDied(Exception):
-    """The process that worked on a task ended before it was done; the message is one line for the user."""
+    """A process ended before its task was done. The message is one line for the user."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class _Worker:
 
 
 def count(jobs: int | None, amount: int) -> int:
-    """How many processes to use for `amount` bytes: as many as asked for, by default only as many as pay off."""
+    """The number of processes for `amount` bytes: `jobs` if given, otherwise as many as are worth it."""
     if not hasattr(os, "fork"):
         return 1
     if jobs is not None:
@@ -40,9 +40,9 @@ def count(jobs: int | None, amount: int) -> int:
 def results(
     function: Callable[[Any], Any], tasks: Sequence[Any], processes: int
 ) -> Iterator[tuple[int, Any | WorkerDied]]:
-    """The place and the result of each task, as they come; `WorkerDied` for one whose process died.
+    """The number and the result of each task, as they finish; `WorkerDied` if its process died.
 
-    `function` must not raise. The processes are copies of this one, and know all that it knows.
+    `function` must not raise. The processes are forks of this one.
     """
     waiting = list(range(len(tasks)))[::-1]
     workers: list[_Worker] = []
@@ -90,7 +90,7 @@ def _send(worker: _Worker, task: int | None) -> None:
 
 
 def _work(function: Callable[[Any], Any], tasks: Sequence[Any], connection: Connection, other: Connection) -> None:
-    """What a process does until there are no more tasks, or nobody is left to give them."""
+    """The loop of a process: it takes tasks until there are none, or the parent is gone."""
     other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends its children
     with contextlib.suppress(EOFError, OSError):

@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was not understood beside the code, and in which file."""
+        """What could not be understood besides the code, with the file."""
         return (*self.config_warnings, *(warning for project in self.projects for warning in project.warnings))
 
     @property
     def floors(self) -> tuple[FloorSummary, ...]:
-        """The floors whose raising would settle findings."""
+        """The lower bounds of torch that would settle findings if they were raised."""
         if not self.stated:
             return ()
         from fsdp_migrate.report.floor_summary import summaries  # needed only where something is reported
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def tally(self) -> Tally:
-        """The findings, counted."""
+        """The numbers of findings."""
         real = [finding.applicability for finding in self.findings if finding.severity is not Severity.HINT]
         return Tally(
             findings=len(real),
@@ -106,18 +106,18 @@ class Plan:
 
     @property
     def agreed_unsafe(self) -> int:
-        """How many of the findings with an unsafe fix a rewrite fixes without being told to."""
+        """How many findings have an unsafe fix that the settings allow."""
         unsafe = (f for f in self.findings if f.applicability is Applicability.UNSAFE)
         return sum(f.severity is not Severity.HINT and f.path in self.unsafe_fixes for f in unsafe)
 
     @property
     def transactions(self) -> tuple[Transaction, ...]:
-        """What was done (or would be) about what was fixed, then what could be about the findings."""
+        """The transactions of what was fixed (or would be), then those of the findings."""
         found = (self.transaction(finding) for finding in (*self.fixed, *self.findings))
         return tuple(one for one in found if one.fixes)
 
     def transaction(self, finding: Finding) -> Transaction:
-        """What solves a finding; it has no edits if nothing does."""
+        """The transaction of a finding; it has no edits if nothing solves the finding."""
         from fsdp_migrate.transactions import Transaction  # most reports show no edits
 
         return next((one for one in self.across if one.finding == finding), Transaction.of(finding))
@@ -125,9 +125,9 @@ class Plan:
     def texts_of(
         self, finding: Finding, source_of: Callable[[str], Source | None] | None = None
     ) -> dict[str, NewText] | None:
-        """What solving a finding makes of files, if only that is done; None if nothing solves it.
+        """The new texts if only this finding is solved; None if nothing solves it.
 
-        `source_of` gives their texts, for who asks about several findings of one.
+        `source_of` gives the texts of files, for callers that ask about several findings.
         """
         transaction = self.transaction(finding)
         if not transaction.fixes:
@@ -137,7 +137,7 @@ class Plan:
         return texts_of(transaction, source_of or self.source)
 
     def by_file(self) -> Iterator[tuple[list[Finding], list[Finding]]]:
-        """What was fixed and what is left, file by file in order of path."""
+        """The findings that were fixed and those that are left, file by file in order of path."""
         files: dict[str, tuple[list[Finding], list[Finding]]] = {}
         for finding in self.fixed:
             files.setdefault(finding.path, ([], []))[0].append(finding)

@@ -1,4 +1,4 @@
-"""Rule cards for people: `explain`, `rules`, and Markdown for the page of the rules and for SARIF."""
+"""Rule cards for people: for `explain` and `rules`, and as Markdown for the docs and SARIF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEIGHBOURS = frozenset(entry.code for entry in ENTRIES if entry.is_neighbour)
 
 
 def facts(card: RuleCard, severity: Severity) -> Iterator[tuple[str, str]]:
-    """Label and value of what is known about a rule besides its prose, for a range on which it is of this severity."""
+    """Labels and values of a rule besides its prose, for a range on which it has this severity."""
     yield "Severity", "hint, shown with `--hints`" if severity is Severity.HINT else severity.value
     if card.deprecated:
         yield "Deprecated since", f"torch {card.deprecated}"
@@ -41,7 +41,7 @@ def facts(card: RuleCard, severity: Severity) -> Iterator[tuple[str, str]]:
 
 
 def card_text(card: RuleCard, severity: Severity) -> str:
-    """The whole card as plain text, for a torch range on which it is of this severity."""
+    """The card as plain text, for a torch range on which the rule has this severity."""
     labels = max(len(label) for label, _ in facts(card, severity))
     blocks = [
         f"{card.code} {card.name}\n{card.summary}",
@@ -54,7 +54,7 @@ def card_text(card: RuleCard, severity: Severity) -> str:
 
 
 def _prose(markdown: str) -> str:
-    """Paragraphs with lines of one width; lists, tables and code stay as they are."""
+    """Paragraphs wrapped to one width; lists, tables and code stay as they are."""
     return "\n\n".join(map(_filled, markdown.strip().split("\n\n")))
 
 
@@ -65,7 +65,7 @@ def _filled(block: str) -> str:
 
 
 def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:
-    """The blocks of the card in Markdown, without its heading, for a torch range on which it is of this severity."""
+    """The card in Markdown, without its heading, for a torch range on which the rule has this severity."""
     yield f"{card.summary[0].upper()}{card.summary[1:]}."
     yield "\n".join(f"- {label}: {_linked(value)}" for label, value in facts(card, severity))
     yield card.explanation.strip()
@@ -77,7 +77,7 @@ def card_markdown(card: RuleCard, severity: Severity) -> Iterator[str]:
 
 
 def contract(card: RuleCard) -> str | None:
-    """What a safe fix assumes, for a rule that has such fixes."""
+    """What a safe fix assumes, if the rule has safe fixes."""
     return fill(CONTRACT, _WIDTH) if card.applicability.startswith(Applicability.SAFE.value) else None
 
 

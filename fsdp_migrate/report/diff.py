@@ -1,4 +1,4 @@
-"""Unified diffs that `git apply` and `patch -p1` take, in the bytes of the files themselves."""
+"""Unified diffs for `git apply` and `patch -p1`, in the bytes of the files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SPECIAL = re.compile(rb'[\x00-\x1f\x7f"\\]')
 
 
 def patch_name(path: str) -> str:
-    """What a patch calls the file at `path`: `git apply` wants it relative to the root of the repository.
+    """The name of a file in a patch: its path from the root of the repository.
 
-    That is the repository of the current folder where the file lies in it, else its own. Without one it is the current
-    folder. Of a link the target is meant, as that is what a rewrite writes.
+    That is the repository of the current folder, or the file's own if it lies elsewhere, or the current folder if there
+    is none. For a link it is the name of its target, which is the file that a rewrite writes.
     """
     # Paths are shown as UTF-8, whatever the locale takes them for.
     real, here = os.path.realpath(os.fsdecode(path.encode("utf-8", "surrogateescape"))), os.getcwd()
@@ -26,7 +26,7 @@ def patch_name(path: str) -> str:
 
 
 def _repository(folder: str) -> str | None:
-    """The root of the repository that a folder lies in."""
+    """The root of the repository that contains a folder."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
@@ -36,7 +36,7 @@ def _repository(folder: str) -> str | None:
 
 
 def unified(name: str, before: bytes, after: bytes, *, created: bool = False) -> bytes:
-    """The diff of the file that patches call `name`, empty when nothing changed."""
+    """The diff of the file that the patch calls `name`; empty if nothing changed."""
     old, new = (_written(f"{side}/{name}".encode("utf-8", "surrogateescape")) for side in "ab")
     old = b"/dev/null" if created else old
     lines = difflib.diff_bytes(difflib.unified_diff, _lines(before), _lines(after), old, new)
@@ -44,12 +44,12 @@ def unified(name: str, before: bytes, after: bytes, *, created: bool = False) ->
 
 
 def _written(name: bytes) -> bytes:
-    """A name as git's own diffs have it: between quotes if need be, and a tab ends one that has spaces in it."""
+    """A name as git writes it in diffs: in quotes if it needs them, with a tab at its end if it contains spaces."""
     if _SPECIAL.search(name):
         return b'"' + _SPECIAL.sub(lambda found: b"\\%03o" % ord(found[0]), name) + b'"'
     return name + b"\t" if b" " in name else name
 
 
 def _lines(raw: bytes) -> list[bytes]:
-    """Lines as patch sees them: LF ends one, nothing else does."""
+    """Lines as `patch` reads them: only LF ends a line."""
     return [line + b"\n" for line in raw.split(b"\n")[:-1]] + ([last] if (last := raw.rpartition(b"\n")[2]) else [])

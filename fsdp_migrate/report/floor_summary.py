@@ -1,4 +1,4 @@
-"""A floor that is stated too low, in one line for a project: what raising it would settle."""
+"""One line for a project whose stated lower bound of torch is too low: how many findings a higher one settles."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fsdp_migrate.torch_api import Statement
 
 
 class FloorSummary(NamedTuple):
-    """How many of a project's findings are settled, hints apart, by each floor that settles more, the lowest first."""
+    """How many findings of a project each lower bound settles, hints excluded, lowest bound first."""
 
     stated: Statement
     findings: int
     settled: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
-        """The floor that settles most by itself, and the one that settles all that a floor can."""
+        """The bound that settles most by itself, and the lowest that settles all that a bound can."""
         counts = [0, *(count for _, count in self.settled)]
         gains = [after - before for before, after in pairwise(counts)]
         (least, count), last = self.settled[gains.index(max(gains))], self.settled[-1]
@@ -29,7 +29,7 @@ class FloorSummary(NamedTuple):
 
 
 def summaries(findings: Iterable[Finding], stated: Mapping[str, Statement]) -> tuple[FloorSummary, ...]:
-    """What there is to say of the projects of some findings; `stated` by the path of a file."""
+    """The summaries of the projects of some findings; `stated` is by the path of a file."""
     real = [finding for finding in findings if finding.severity is not Severity.HINT and finding.path in stated]
     found = []
     for statement, number in sorted(

@@ -1,4 +1,4 @@
-"""The report as commands of GitHub Actions, which shows them at the lines of a pull request."""
+"""The report as commands of GitHub Actions, shown at the lines of a pull request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEVELS = {
 
 
 def report(plan: Plan) -> str:
-    """One command a line: findings, files that failed, project files that were not understood."""
+    """One command per line: findings, failed files, project files that were not understood."""
     return "\n".join([*_findings(plan), *_failures(plan)])
 
 
@@ -56,7 +56,7 @@ def _command(name: str, properties: dict[str, str], text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` as the message of a command: whatever it holds, it starts no command of its own."""
+    """`text` as the message of a command, escaped so that it cannot start another command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

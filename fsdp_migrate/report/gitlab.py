@@ -23,7 +23,7 @@ SEVERITIES = {
 
 
 def report(plan: Plan) -> str:
-    """A list of issues, one a finding."""
+    """A list of issues, one per finding."""
     return json.dumps(list(_issues(plan)), indent=2)
 
 

@@ -1,9 +1,9 @@
-"""The report as JSON, for other programs; `SCHEMA_VERSION` rises when a field changes its meaning or goes.
+"""The report as JSON, for programs. `SCHEMA_VERSION` rises when a field changes its meaning or is removed.
 
-`torch` is the range that the findings are about, null where the projects of the files support several; `torch_ranges`
-are the ranges by project, without those whose files hold nothing to look at. Where a baseline is used, `known` counts
-the findings that it holds and `no_longer_there` names its entries that are gone. `floors` says, of each project that
-states which torch it supports, how many of its findings a higher floor would settle; hints count in neither number.
+`torch` is the range of the findings, null if the projects support several. `torch_ranges` are the ranges by project,
+without projects in which no file was worth reading. With a baseline, `known` counts the findings in it, and
+`no_longer_there` names its entries that are gone. `floors` says how many findings a higher lower bound of torch would
+settle, for each project that states one; hints are not counted.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def lint_report(plan: Plan, *, statistics: bool = False) -> str:
 
 
 def lines(plan: Plan) -> str:
-    """The findings, one object a line."""
+    """The findings, one object per line."""
     return "\n".join(json.dumps(finding(one)) for one in plan.findings)
 
 
 def rewrite_report(plan: Plan, patches: Mapping[str, bytes] | None = None) -> str:
     """What a rewrite fixed (`fixed`, positions in the old text) and left (`findings`, positions in the new text).
 
-    Of one that was not carried out, `patches` are the diffs by path; bytes that are no UTF-8 become lone surrogates,
-    as Python's `surrogateescape` has it.
+    If nothing was written, `patches` are the diffs by path. Bytes that are not UTF-8 become lone surrogates, as with
+    Python's `surrogateescape`.
     """
     fixed = [finding(one) for one in plan.fixed]
     document = _document(plan) | {"fixed": fixed, "files_changed": list(plan.changed)}
@@ -119,7 +119,7 @@ def _floor(floor: FloorSummary) -> dict[str, Any]:
 
 
 def finding(found: Finding) -> dict[str, Any]:
-    """One found."""
+    """One finding."""
     return {
         "code": found.code,
         "name": found.name,

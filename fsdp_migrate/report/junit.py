@@ -1,4 +1,4 @@
-"""The report as JUnit XML: a suite for each file that has something to report, a case for each finding."""
+"""The report as JUnit XML: a suite for each file with something to report, a case for each finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def report(plan: Plan) -> str:
-    """The document; a finding that does not make the run fail is a skipped case."""
+    """The document. A finding that does not make the run fail is a skipped case."""
     root = Element("testsuites", {"name": "fsdp-migrate"})
     for path, members in groupby(plan.findings, lambda finding: finding.path):
         suite = SubElement(root, "testsuite", {"name": _clean(path)})

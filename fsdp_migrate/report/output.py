@@ -1,4 +1,4 @@
-"""Which report a plan gets, and where it goes."""
+"""Chooses the report of a plan, and where it is written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TELLS_FAILURES = ("json", "sarif", "github", "junit")
 
 
 class FileOptionError(Exception):
-    """A file that an option names cannot be read or written; the message is one line for the user."""
+    """A file that an option names cannot be read or written. The message is one line for the user."""
 
 
 class Output(NamedTuple):
-    """What the options say about the report; no `file` means stdout."""
+    """The options of the report; without a `file` it goes to stdout."""
 
     format: str
     file: str | None
@@ -54,7 +54,7 @@ class Output(NamedTuple):
         self._put(_rewrite_document(self.format, plan, self.quiet), plan, plain.rewrite_summary(plan, done=True))
 
     def preview(self, plan: Plan, *, diff: bool) -> None:
-        """Report what `rewrite` would do: with `diff` as patches, else only what is in its way.
+        """Report what `rewrite` would do: with `diff` as patches, otherwise only what prevents it.
 
         Raises:
             FileOptionError: the file cannot be written.
@@ -76,7 +76,7 @@ class Output(NamedTuple):
             text.print_preview_summary(plan)
 
     def _put(self, document: str, plan: Plan, summary: list[str]) -> None:
-        """Write the document; people get the rest where stdout is not taken by it."""
+        """Write the document; other messages go to stdout if the document does not."""
         if self.file is not None:
             write_text(self.file, document)
             text.print_closing(plan, summary, quiet=self.quiet)
@@ -91,7 +91,7 @@ class Output(NamedTuple):
 
 
 def write_text(path: str, document: str) -> None:
-    """Make `document` the contents of a file, at once where it is a regular one.
+    """Write `document` to a file; a regular file is replaced at once.
 
     Raises:
         FileOptionError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Paths as other programs want them."""
+"""Paths in the form that other programs expect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 
 def below(path: str, folder: str) -> str | None:
-    """`path` relative to `folder`, with slashes; None if it lies elsewhere."""
+    """`path` relative to `folder`, with slashes; None if it is not below it."""
     try:
         relative = os.path.relpath(os.path.abspath(path), folder)
     except ValueError:  # another drive
@@ -16,6 +16,6 @@ def below(path: str, folder: str) -> str | None:
 
 
 def in_repository(path: str, variable: str) -> str:
-    """`path` relative to the checkout that a CI names in an environment variable, if that is where it lies."""
+    """`path` relative to the checkout that an environment variable of the CI names, if it is in it."""
     checkout = os.environ.get(variable)
     return (below(path, checkout) if checkout else None) or PurePath(path).as_posix()

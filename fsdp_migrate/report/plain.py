@@ -1,4 +1,4 @@
-"""Text for pipes and logs: one line a finding, and a closing sentence."""
+"""Text for pipes and logs: one line per finding, and a closing sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUFF_NOTE = (
 
 
 def finding_line(finding: Finding) -> str:
-    """`path:line:column: CODE message [how severe, what can be done]`."""
+    """`path:line:column: CODE message [severity, what can be done]`."""
     return f"{shown_place(finding)}: {finding.code} {printable(finding.message)} [{remedy(finding)}]"
 
 
@@ -39,7 +39,7 @@ def shown_place(finding: Finding) -> str:
 
 
 def remedy(finding: Finding) -> str:
-    """How severe a finding is and what can be done about it, with the reason where it is not simply fixable."""
+    """The severity of a finding and what can be done about it, with the reason unless the fix is safe."""
     kinds = {Applicability.SAFE: "fixable", Applicability.UNSAFE: "unsafe fix", Applicability.MANUAL: "manual"}
     words = [finding.severity.value, kinds[finding.applicability]]
     if finding.severity is Severity.HINT and finding.applicability is Applicability.MANUAL:
@@ -49,7 +49,7 @@ def remedy(finding: Finding) -> str:
 
 
 def rewrite_lines(plan: Plan, *, quiet: bool) -> Iterator[str]:
-    """File by file a line for what was fixed (unless `quiet`) and for what is left."""
+    """The findings that were fixed (unless `quiet`) and those left, a line each, file by file."""
     for fixed, left in plan.by_file():
         if not quiet:
             yield from map(fixed_line, fixed)
@@ -62,7 +62,7 @@ def gone_lines(plan: Plan) -> list[str]:
 
 
 def statistics(plan: Plan) -> Iterator[str]:
-    """One line a rule, the most frequent first: count, code, name, and how many of them can be fixed."""
+    """One line per rule, the most frequent first: count, code, name, and how many can be fixed."""
     counts = Counter((finding.code, finding.name) for finding in plan.findings)
     width = len(str(max(counts.values(), default=0)))
     for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
@@ -71,7 +71,7 @@ def statistics(plan: Plan) -> Iterator[str]:
 
 
 def lint_summary(plan: Plan) -> list[str]:
-    """The closing lines of `lint`: how much was found, what was passed over, and what to run next."""
+    """The closing lines of `lint`: how much was found, what was left out, and what to run next."""
     if not plan.files_checked and not plan.failures:
         return ["No Python files to check."]
     tally = plan.tally
@@ -115,7 +115,7 @@ def suppressed_line(findings: int, files: int) -> str:
 
 
 def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
-    """What a run that was interrupted wrote, a file a line, and that this is all."""
+    """The files that an interrupted run wrote, one per line, and that there are no others."""
     if not written:
         return ["Interrupted: no file was written."]
     told = f"Interrupted: {len(written)} of {counted(files, 'file')} written, each as a whole"
@@ -129,13 +129,13 @@ def baseline_summary(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """What the user should know about the torch ranges that were used, at most `MOST_NOTES` lines of a kind."""
+    """Notes on the torch ranges that were used, at most `MOST_NOTES` lines of a kind."""
     floors = _few([f"{floor}." for floor in plan.floors], "--output-format json")
     return floors + _few([f"{p.note}." for p in plan.projects if p.note is not None], "--show-torch-range")
 
 
 def _few(lines: list[str], lister: str) -> list[str]:
-    """At most `MOST_NOTES` lines that say the same of projects."""
+    """At most `MOST_NOTES` of lines that say the same about projects."""
     if len(lines) <= MOST_NOTES:
         return lines
     more = counted(len(lines) - MOST_NOTES + 1, "project")
@@ -143,12 +143,12 @@ def _few(lines: list[str], lister: str) -> list[str]:
 
 
 def warning_lines(plan: Plan) -> list[str]:
-    """`warning: what was not understood and in which file`."""
+    """`warning: what was not understood, and in which file`."""
     return [f"warning: {printable(warning)}" for warning in plan.warnings]
 
 
 def range_lines(plan: Plan) -> list[str]:
-    """`project: torch range (what decided)`."""
+    """`project: torch range (where it comes from)`."""
     if not plan.projects:
         return [f"all files: torch{plan.torch}"]
     return [f"{project.root}: torch{project.torch} ({project.source})" for project in plan.projects]
@@ -178,7 +178,7 @@ def _kinds(findings: Iterable[Finding]) -> str:
 
 
 def _sentence(head: str, plan: Plan, *, hints: bool = True) -> str:
-    """`head` with what the findings do not show: suppressed ones, `hints`, files that failed."""
+    """`head` and what the findings do not show: suppressed findings, `hints`, failed files."""
     parts = [head]
     parts += [f"{known.findings} known from {known.path}" for known in plan.known if known.findings]
     if plan.suppressed:

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on stderr where somebody waits for it, if the run takes longer than two seconds."""
+"""A progress bar on stderr, for runs of more than two seconds that somebody watches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wanted() -> bool:
 
 
 class Progress:
-    """The bar of one run, gone when that is over. No thread draws it, since processes are forked meanwhile."""
+    """The bar of one run, erased at its end. It has no thread, because the run forks processes."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _DELAY
@@ -38,7 +38,7 @@ class Progress:
             self._bar.stop()
 
     def follow(self, items: Iterable[Item], doing: str, total: int) -> Iterator[Item]:
-        """The items, with a bar for what is being done with them."""
+        """The items, with a bar for what is done with them."""
         for number, item in enumerate(items):
             if time.monotonic() >= self._next:
                 self._draw(doing, number, total)

@@ -1,4 +1,4 @@
-"""Where in a file something lies: for a notebook in its JSON, which is what other programs open."""
+"""The place of a finding in its file. In a notebook that is a place in its JSON, because other programs open that."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Regions:
             self.notebook = source if isinstance(source, Notebook) else None
 
     def of(self, finding: Finding) -> Region:
-        """Where a finding is."""
+        """The region of a finding."""
         if self.notebook is None or finding.cell is None:
             return Region(finding.line, finding.column, finding.end_line, finding.end_column)
         from fsdp_migrate.workspace.notebook.splicing import CellSource
@@ -46,7 +46,7 @@ class Regions:
         return _region(self.notebook.json, source.place(first), source.place(last))
 
     def changes(self, source: Source, new: bytes, changes: list[Replacement]) -> list[tuple[Region, str]]:
-        """What comes where to make the file `new`, by `changes` of its text `source`."""
+        """The replaced regions and their new texts that make the file `new`; `changes` are those of its `source`."""
         if self.notebook is not None:
             return [_difference(self.notebook.json, new[len(self.notebook.bom) :].decode())]
         found = []
@@ -57,7 +57,7 @@ class Regions:
 
 
 def _difference(old: str, new: str) -> tuple[Region, str]:
-    """The one piece of a text that differs, and what stands there in the other."""
+    """The one part of a text that differs, and the other text's part."""
     start = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), min(len(old), len(new)))
     most = min(len(old), len(new)) - start
     same = next((i for i in range(most) if old[len(old) - 1 - i] != new[len(new) - 1 - i]), most)

@@ -46,12 +46,12 @@ Object = dict[str, Any]
 
 
 def report(plan: Plan) -> str:
-    """The whole log, with the fix of every finding that has one."""
+    """The whole log, with the fixes of the findings."""
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [_Log(plan).object()]}, indent=2)
 
 
 class _Log:
-    """The log of one plan, and the numbers of the rules and files that its results refer to."""
+    """The log of one plan, with the numbers of its rules and files, to which results refer."""
 
     def __init__(self, plan: Plan) -> None:
         from fsdp_migrate.rules import find
@@ -100,7 +100,7 @@ class _Log:
         }
 
     def results(self, encodings: dict[str, str]) -> Iterator[Object]:
-        """The findings in order; notes the encoding of each file on the way."""
+        """The findings in order. The encoding of each file is noted on the way."""
         for path, members in groupby(self.plan.findings, lambda finding: finding.path):
             self.source.cache_clear()
             self.regions.cache_clear()
@@ -130,7 +130,7 @@ class _Log:
         }
 
     def floor(self, floor: FloorSummary) -> Object:
-        """What is said of a project, at the place where it states which torch it supports."""
+        """The result about a project's lower bound of torch, at the place that states it."""
         place: Object = {"artifactLocation": _location(floor.stated.file)}
         if floor.stated.line is not None:
             place["region"] = {"startLine": floor.stated.line}
@@ -143,7 +143,7 @@ class _Log:
         }
 
     def fix(self, finding: Finding) -> Object | None:
-        """What `rewrite` would do about the finding if it were the only one."""
+        """What `rewrite` would change if this were the only finding."""
         texts = self.plan.texts_of(finding, self.source)
         if texts is None:
             return None
@@ -152,7 +152,7 @@ class _Log:
         return {"description": _message(text), "artifactChanges": [self.change(*item) for item in texts.items()]}
 
     def change(self, path: str, new: NewText) -> Object:
-        """What comes where in one file."""
+        """The replacements in one file."""
         source = self.source(path)
         assert source is not None
         replacements = [
@@ -182,7 +182,7 @@ class _Log:
 
 
 def rule(card: RuleCard, severity: Severity) -> Object:
-    """A card as SARIF has rules, for a torch range on which it is of this severity."""
+    """A card as a rule of SARIF, for a torch range on which it has this severity."""
     from fsdp_migrate.report.cards import card_markdown, card_text
 
     described: Object = {
@@ -199,7 +199,7 @@ def rule(card: RuleCard, severity: Severity) -> Object:
 
 
 def _problem(severity: Severity) -> str:
-    """How GitHub grades what is no matter of security."""
+    """GitHub's grade of a rule that is not about security."""
     return {"error": "error", "warning": "warning", "note": "recommendation"}[LEVELS[severity]]
 
 
@@ -213,12 +213,12 @@ def _region(region: Region) -> Object:
 
 
 def _message(text: str) -> Object:
-    """Text that a viewer shows as it is: no placeholder for an argument, no link that the code under analysis made."""
+    """Text that a viewer shows as it is, without placeholders or links that the code under analysis could make."""
     return {"text": text.replace("{", "{{").replace("}", "}}").replace("](", "] (")}
 
 
 def _location(path: str) -> Object:
-    """Where a file lies: below the working directory by a relative URI, elsewhere by an absolute one."""
+    """The place of a file: a relative URI below the working directory, an absolute one elsewhere."""
     inside = below(path, os.getcwd())
     if inside is None:
         return {"uri": "file://" + _encoded("/" + Path(os.path.abspath(path)).as_posix().lstrip("/"))}
@@ -230,5 +230,5 @@ def _folder_uri(folder: str) -> str:
 
 
 def _encoded(path: str) -> str:
-    """A path as part of a URI, byte by byte, so that names in no known encoding come out whole."""
+    """A path as part of a URI, encoded byte by byte, so that names in unknown encodings stay exact."""
     return quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe="/")

@@ -1,4 +1,4 @@
-"""Findings on a terminal: the line of code with a caret under it, in colour where the terminal has any."""
+"""Findings on a terminal: the line of code with a caret below it, in colour if the terminal has any."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMEDY_STYLE = {Applicability.SAFE: "green", Applicability.UNSAFE: "yellow", Ap
 
 
 def console() -> Console:
-    """A console on stdout that prints text as it is given (NO_COLOR is honoured by rich)."""
+    """A console on stdout that prints text as it is (rich honours NO_COLOR)."""
     # Colours of the terminal's own palette only: they can be read on any background.
     theme = Theme({"markdown.code": "cyan"})
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, theme=theme)
@@ -39,7 +39,7 @@ def print_findings(to: Console, plan: Plan) -> None:
 
 
 def print_rewrite(to: Console, plan: Plan, *, quiet: bool, frames: bool = True) -> None:
-    """Print file by file one line for what was fixed (unless `quiet`), and a frame or a line for what is left."""
+    """Print file by file a line for what was fixed (unless `quiet`), and a frame or a line for what is left."""
     for fixed, left in plan.by_file():
         if fixed and not quiet:
             for finding in fixed:
@@ -94,7 +94,7 @@ def _remedy(finding: Finding) -> Text:
 
 
 def _frame(finding: Finding, line: str, gutter: str, width: int) -> Text:
-    """The finding's first line, cut to `width` around its start, with carets under what is meant."""
+    """The finding's first line, cut to `width` around its start, with carets below the place."""
     line = _visible(line)
     last = finding.end_column - 1 if finding.end_line == finding.line else len(line.rstrip())
     start = cell_len(line[: finding.column - 1].expandtabs(_TAB))
@@ -110,7 +110,7 @@ def _frame(finding: Finding, line: str, gutter: str, width: int) -> Text:
 
 
 def _window(text: str, start: int, width: int) -> tuple[str, int]:
-    """At most `width` cells of `text` such that cell `start` is among them, and how many cells were cut in front."""
+    """At most `width` cells of `text` around the cell `start`, and how many cells before them are cut off."""
     cut = 0
     if start > width * 2 // 3:
         index = 0
@@ -127,5 +127,5 @@ def _window(text: str, start: int, width: int) -> tuple[str, int]:
 
 
 def _visible(text: str) -> str:
-    """`text` without what would move the cursor or colour the terminal."""
+    """`text` without characters that move the cursor or set colours."""
     return "".join(char if char.isprintable() or char == "\t" else "\ufffd" for char in text)

@@ -1,4 +1,4 @@
-"""The report for people: framed code on a terminal, plain lines elsewhere; rich is loaded only for the former."""
+"""The report for people: framed code on a terminal, plain lines elsewhere. rich is only loaded for the former."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def drawn() -> bool:
-    """Whether to print for a terminal: there is one, or FORCE_COLOR says to take stdout for one."""
+    """Whether to print for a terminal: stdout is one, or FORCE_COLOR is set."""
     return sys.stdout.isatty() or os.environ.get("FORCE_COLOR", "") != ""
 
 
@@ -53,7 +53,7 @@ def print_rewrite(plan: Plan, *, quiet: bool, frames: bool) -> None:
 
 
 def print_closing(plan: Plan, summary: Iterable[str], *, quiet: bool) -> None:
-    """Print what is said beside the findings: failures, and unless `quiet` warnings and the closing sentence."""
+    """Print what comes after the findings: failures, and unless `quiet` warnings and the closing sentence."""
     print_failures(plan)
     if not quiet:
         print_warnings(plan)
@@ -62,7 +62,7 @@ def print_closing(plan: Plan, summary: Iterable[str], *, quiet: bool) -> None:
 
 
 def print_suppressed(findings: int, files: int) -> None:
-    """Print what `--add-noqa` did, and to stderr what ruff has to be told."""
+    """Print what `--add-noqa` did, and to stderr the setting that ruff needs."""
     _print([plain.suppressed_line(findings, files)])
     if files:
         _print([plain.RUFF_NOTE], error=True)
@@ -76,7 +76,7 @@ def print_interrupted(written: Sequence[str], files: int) -> None:
 
 
 def print_left(plan: Plan) -> None:
-    """Print to stderr what a rewrite leaves, for runs whose stdout is the new text itself."""
+    """Print to stderr what a rewrite leaves, for runs that print the new text to stdout."""
     _print((plain.finding_line(finding) for finding in plan.findings), error=True)
     print_failures(plan)
 
@@ -92,12 +92,12 @@ def print_warnings(plan: Plan) -> None:
 
 
 def print_notices(lines: Iterable[str]) -> None:
-    """Print lines to stderr that stand beside the answer."""
+    """Print lines to stderr that are not part of the report."""
     _print(lines, error=True)
 
 
 def print_notice(line: str) -> None:
-    """Print a line to stderr that stands beside the answer."""
+    """Print a line to stderr that is not part of the report."""
     print_notices([line])
 
 
@@ -107,7 +107,7 @@ def print_gone(plan: Plan) -> None:
 
 
 def print_ranges(plan: Plan) -> None:
-    """Print the torch range of each project and what decided on it."""
+    """Print the torch range of each project and where it comes from."""
     print_failures(plan)
     print_warnings(plan)
     _print(plain.range_lines(plan))
@@ -120,13 +120,13 @@ def print_unparsable(plan: Plan) -> None:
 
 
 def print_preview_summary(plan: Plan) -> None:
-    """Print to stderr what a rewrite would do, for runs whose stdout is a diff."""
+    """Print to stderr what a rewrite would do, for runs that print a diff to stdout."""
     print_warnings(plan)
     _print(plain.rewrite_summary(plan, done=False), error=True)
 
 
 def print_diff(diff: bytes) -> None:
-    """Print a unified diff: its very bytes to a pipe, whatever FORCE_COLOR says, coloured on a terminal."""
+    """Print a unified diff: in its exact bytes to a pipe, even with FORCE_COLOR, and in colour on a terminal."""
     if diff and sys.stdout.isatty():
         from fsdp_migrate.report import terminal
 
@@ -136,7 +136,7 @@ def print_diff(diff: bytes) -> None:
 
 
 def print_card(card: RuleCard, severity: Severity) -> None:
-    """Print a rule's card, for a torch range on which it is of this severity."""
+    """Print a rule's card, for a torch range on which it has this severity."""
     from fsdp_migrate.report import cards
 
     if drawn():

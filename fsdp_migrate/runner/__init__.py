@@ -1,4 +1,4 @@
-"""Linting and rewriting many files: one file's trouble never keeps the others from being done."""
+"""Lints and rewrites many files. An error in one file does not stop the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lint(
     follow: Follow = unfollowed,
     target: Target | None = None,
 ) -> Plan:
-    """Look for findings in every file, each by its own settings; `baselines` are those that were read already.
+    """Lint every file by its own settings; `baselines` are those that were read already.
 
     Raises:
         FileOptionError: a baseline cannot be read.
@@ -57,7 +57,7 @@ def lint(
 
 
 def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Plan:
-    """Write the baseline that knows all that lint finds; of the findings only files that do not parse are reported.
+    """Write a baseline with everything that lint finds; only findings about files that do not parse are returned.
 
     Raises:
         FileOptionError: there is one already that cannot be read, or it cannot be written.
@@ -84,8 +84,8 @@ def rewrite(
 ) -> Plan:
     """Rewrite every file, on disk only if `write`.
 
-    `tell` gets a line on what an earlier run left half done, or what became of files that change together when the run
-    is interrupted.
+    `tell` gets a line about what an earlier run did not finish, and about files that change together if this run is
+    interrupted.
 
     Raises:
         FileOptionError: a baseline cannot be read.
@@ -110,7 +110,7 @@ def planned(
     target: Target | None = None,
     become: Callable[[Part, Planner], Iterable[Part]] = lambda part, planner: (part,),
 ) -> Plan:
-    """What fixing makes of the files; `become` gets every part of it, and gives back what became of it."""
+    """The plan of rewriting the files. `become` gets every part, and returns the parts that it became."""
     gathered = Gathered(workspace, list(workspace.discovery.failures))
     gathered.baseline_at(workspace.configuration.options.baseline)
     planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target)
@@ -182,7 +182,7 @@ def torch_ranges(discovery: Discovery, configuration: Configuration) -> Plan:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Linting makes millions of objects and leaves none of them behind: looking for garbage meanwhile is in vain."""
+    """No garbage collection meanwhile: linting makes millions of objects and leaves none of them behind."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Baselines: findings that a team knows of, so that only new ones fail a run.
+"""Baselines: findings that a team knows, so that only new ones make a run fail.
 
-An entry is a rule, a path and what the statement means (`fsdp_migrate.fingerprints`), with how often that occurs in the
-file. Moving or formatting code keeps it; of more occurrences than the entry counts the later ones are new.
+An entry is a rule, a path and the meaning of the statement (`fsdp_migrate.fingerprints`), with a count. Moving or
+formatting code does not change it. If there are more occurrences than the count, the later ones are new.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_TEXT = 80
 
 
 class Recorded(NamedTuple):
-    """What makes two findings the same; `path` is relative to the baseline's folder, with slashes."""
+    """The identity of a finding; `path` is relative to the baseline's folder, with slashes."""
 
     path: str
     rule: str
@@ -40,7 +40,7 @@ class Baseline:
     """The findings that a file says are known, compared with those of a plan, file by file."""
 
     def __init__(self, file: str, counts: Mapping[Recorded, int], texts: Mapping[Recorded, str]) -> None:
-        """`counts` says how often each entry occurs, `texts` what its statement looks like to people."""
+        """`counts` says how often each entry occurs, `texts` how its statement is shown."""
         self.file = file
         self.counts = counts
         self.texts = dict(texts)
@@ -49,7 +49,7 @@ class Baseline:
         self.met = 0
 
     def unknown(self, path: str, raw: bytes, findings: Sequence[Finding], *, hints: bool) -> tuple[Finding, ...]:
-        """The findings of one file that are not known, in order of place; without `hints` those are not shown."""
+        """The findings of one file that are not in the baseline, in order of place; `hints` says whether hints count."""
         where, source = _path(path, self.file), source_of(raw, path)
         left = []
         for finding, key, _ in numbered(sorted(findings, key=lambda finding: finding.place), source):
@@ -75,9 +75,9 @@ class Baseline:
         return Known(_shown(self.file), self.met, () if scope is None else self._gone(scope.covers(self.file)))
 
     def renew(self, scope: RunScope) -> Known:
-        """Make the file know all that the run found and shows, and forget what no longer occurs.
+        """Record all findings of the run, and remove entries that no longer occur.
 
-        Hints that are not shown stay if they were known, and so do entries where the run did not look.
+        Hints that are not shown stay if they were recorded. So do entries in files that the run did not look at.
 
         Raises:
             FileOptionError: the file cannot be written.
@@ -89,7 +89,7 @@ class Baseline:
         return Known(_shown(self.file), sum(taken.values()), self._gone(covered))
 
     def _gone(self, covered: Callable[[Recorded], bool]) -> tuple[str, ...]:
-        """A line for each entry that occurs less often than it did, or no more."""
+        """A line for each entry that occurs less often than recorded."""
         lines = []
         for entry, count in sorted(self.counts.items()):
             missing = count - self.occurring[entry]
@@ -101,9 +101,10 @@ class Baseline:
 
 @dataclass(frozen=True)
 class RunScope:
-    """What a run looked at, where alone it can say that something is gone.
+    """What a run looked at: only there can it say that an entry is gone.
 
-    `files` were looked at and `failed` could not be; in `folders` all files were found; `settings` say for which rules.
+    `files` were looked at, and `failed` could not be. All files in `folders` were found. `settings` say for which
+    rules.
     """
 
     files: frozenset[str]
@@ -138,7 +139,7 @@ class RunScope:
 
 
 def load(file: str, *, missing_ok: bool = False) -> Baseline:
-    """Read a baseline; with `missing_ok` one that does not exist is empty.
+    """Read a baseline; if `missing_ok`, one that does not exist is empty.
 
     Raises:
         FileOptionError: there is none, or it is not one.
@@ -176,18 +177,18 @@ def _home(file: str) -> str:
 
 
 def _shown(file: str) -> str:
-    """How messages call a baseline: as briefly as the current folder allows."""
+    """The path of a baseline in messages, relative to the current folder if it is below it."""
     return printable(below(file, os.getcwd()) or file)
 
 
 def _absolute(path: str) -> str:
-    """The path of a file whose folder may be reached by links."""
+    """The path of a file, with the links to its folder resolved."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
 def _path(path: str, file: str) -> str:
-    """How entries call a file: from the baseline's folder on, wherever the run was started."""
+    """The path of a file in entries: relative to the baseline's folder, wherever the run was started."""
     return below(_absolute(path), _home(file)) or _absolute(path).replace(os.sep, "/")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Gathered:
-    """What the files looked at so far gave."""
+    """The plan of the files so far."""
 
     workspace: Workspace
     failures: list[Failure]
@@ -96,7 +96,7 @@ class Gathered:
         return None if path is None else self.baselines[path]
 
     def plan(self) -> Plan:
-        """All of it, ready to be reported."""
+        """The whole plan, ready for reports."""
         configuration = self.workspace.configuration
         touched = {path for one in self.across for path in one.fixes}
         for file in self.workspace.files if touched else ():

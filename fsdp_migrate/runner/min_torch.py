@@ -1,4 +1,4 @@
-"""What `lint --min-torch` answers: the lowest floor on which nothing is missing, and the places that decide it."""
+"""The answer of `lint --min-torch`: the lowest torch that has everything, and the places that decide it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_PLACES = 20
 
 
 class Answer(NamedTuple):
-    """The floor of a project, the findings that decide it, and how many break on the newest torch with any floor."""
+    """The lowest torch for a project, the findings that decide it, and how many break on the newest torch anyway."""
 
     root: str
     floor: str
@@ -33,9 +33,9 @@ class Answer(NamedTuple):
 
 
 def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[Answer], tuple[Failure, ...]]:
-    """The floors of the projects that the files belong to, in order of their roots, and what could not be checked.
+    """The answers for the projects of the files, in order of their roots, and the files that could not be checked.
 
-    Only releases of the range that is asked for count, by default all that are known.
+    Only releases in the given range count, by default all known ones.
     """
     torch = configuration.options.torch or TorchRange.parse(f">={minor(RELEASES[0])}")
     members: dict[str, list[SourceFile]] = {}
@@ -59,7 +59,7 @@ def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[An
 def _lowest(
     discovery: Discovery, configuration: Configuration, torch: TorchRange
 ) -> tuple[str, tuple[Finding, ...], Plan]:
-    """The floor that settles what a floor can, the findings that decide it, and what a run on that floor finds."""
+    """The lowest torch, the findings that decide it, and the plan of a run on it."""
     floor, deciding = minor(torch.oldest), tuple[Finding, ...]()
     while True:
         plan = _checked(discovery, configuration, torch)

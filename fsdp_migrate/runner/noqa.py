@@ -1,4 +1,4 @@
-"""`lint --add-noqa`: a suppression for every finding, so that only new ones are reported from now on."""
+"""`lint --add-noqa`: a suppression for every finding, so that later runs only report new ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER = (UNPARSABLE, UNUSED_SUPPRESSION)
 
 
 def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
-    """The bytes of a file with a `# noqa` of the right codes on a line of every finding's statement.
+    """The bytes of a file with a `# noqa` on a line of every finding's statement.
 
     Raises:
         SourceError: the bytes cannot be read as what the name of the file says.
@@ -50,7 +50,7 @@ def _insertions(source: Source, reported: Iterable[Finding]) -> list[Replacement
 
 
 def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | None) -> Replacement:
-    """Where on a line to put codes, as what text: behind those of a `noqa` that is there, else at the end."""
+    """Where to put codes on a line, and as what text: after those of an existing `noqa`, otherwise at the end."""
     if noqa is not None:
         at = noqa.comment.start + len(noqa.text[: noqa.end].encode())
         return Replacement(Span(at, at), "".join(f", {code}" for code in codes))
@@ -59,7 +59,7 @@ def _insertion(source: Source, line: int, codes: list[str], noqa: Directive | No
 
 
 def _lines_for_comments(source: Source) -> set[int]:
-    """The lines, from 1, at whose end a comment can stand: not within a string or a magic, nor before a backslash."""
+    """The numbers of lines that can end in a comment: not inside a string or a magic, nor before a backslash."""
     lines: set[int] = set()
     inside: list[Span] = []
     opened: list[int] = []

@@ -1,6 +1,6 @@
-"""What a plan changes gets onto the disk: one file by one rename, files that change together by way of a journal.
+"""Writes the changes of a plan to disk: one file by one rename, files that change together through a journal.
 
-A run that is interrupted can say which files it wrote.
+If the run is interrupted, it reports the files that it wrote.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class Interrupted(Exception):
-    """The run was interrupted: the files `written`, as reports show them, are whole; all others are as they were."""
+    """The run was interrupted. The files `written` are complete; all others are as they were."""
 
     def __init__(self, written: tuple[str, ...], files: int) -> None:
-        """`files` is how many the run was to look at."""
+        """`files` is the number of files in the run."""
         super().__init__()
         self.written = written
         self.files = files
 
 
 class Writing:
-    """Writes files one by one, and makes them durable at the end, however it comes."""
+    """Writes files one by one, and makes them durable at the end, even after an error."""
 
     def __init__(self, files: int) -> None:
-        """`files` is how many the run looks at."""
+        """`files` is the number of files in the run."""
         self.files = files
         self.written: list[str] = []
         self._folders: list[str] = []
@@ -82,7 +82,7 @@ class Writing:
             raise Interrupted(tuple(self.written), self.files) from None
 
     def _finish(self) -> None:
-        """Find out whether what was being written is: the interrupt may have come just after that."""
+        """Find out whether the last file was written: the interrupt may have come just after the rename."""
         for file, new, _ in self._pending:
             with contextlib.suppress(FileError):
                 if file.shown not in self.written and filesystem.read(file) == new:
@@ -91,7 +91,7 @@ class Writing:
 
 
 class Committing:
-    """Writes the parts of a plan as they come. What an earlier run left half done comes first."""
+    """Writes the parts of a plan as they come, after repairing what an earlier run left unfinished."""
 
     def __init__(self, workspace: Workspace, writing: Writing, tell: Callable[[str], None]) -> None:
         self._workspace = workspace
@@ -104,7 +104,7 @@ class Committing:
         replacing.clear(discovery.leftovers)
 
     def parts(self, part: Part, planner: Planner) -> Iterator[Part]:
-        """Write a part; gives it back as what became of it, in pieces where it could not be written as a whole."""
+        """Write a part; returns what became of it, in smaller parts if it could not be written as a whole."""
         changing = [(one.file, one.change) for one in part.files]
         writes = [
             Write(file, change.after, None if change.created else change.before)
