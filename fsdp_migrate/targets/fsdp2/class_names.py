@@ -17,6 +17,7 @@ from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.instances import convert_classes
+from fsdp_migrate.targets.fsdp2.unused_functions import is_unused, modules_of
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _MODULE = "torch.nn.Module"
@@ -34,9 +35,7 @@ _MODULES = (f"{PACKAGE}.wrap.", f"{PACKAGE}.sharded_grad_scaler.")
 
 def convert_names(conversion: Conversion, closure: Closure, options: Options) -> None:
     """Add what becomes of FSDP1's names where no model of the closure stands beside them; to be called last."""
-    modules = [one.facts for one in closure.constructions]
-    modules += [one.facts for one in (*closure.references, *closure.passed)]
-    for facts in dict.fromkeys(modules):
+    for facts in modules_of(closure):
         _Module(conversion, closure, options, facts).convert()
 
 
@@ -83,13 +82,22 @@ class _Module:
             self._annotate(node)
         elif named == "builtins.isinstance":
             convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node)
-        elif isinstance(parent, ast.Call) and parent in self.own:
-            return
-        else:
+        elif not self._is_settled(node, parent):
             around = facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else parent
             text = ast.unparse(around if isinstance(around, ast.expr) else parent)
             step = "give it a model that can be followed, or take it out"
             self.conversion.wall(facts, node, f"FSDP1's class is used in `{text}`", step)
+
+    def _is_settled(self, node: ast.expr, parent: ast.AST) -> bool:
+        """Whether a construction is converted, nothing ever comes there, or it is told already what stops it."""
+        unused = is_unused(self.conversion.code, self.facts, self.facts.function(node))
+        return parent in self.own or unused or self._is_stopped(node)
+
+    def _is_stopped(self, node: ast.expr) -> bool:
+        """Whether a wall at the same statement says already what stops the conversion."""
+        statement = self.facts.statement(node)
+        walls = [wall.node for wall in self.conversion.walls if wall.facts is self.facts]
+        return any(one in self.facts.structure.parents and self.facts.statement(one) is statement for one in walls)
 
     def _is_annotation(self, node: ast.expr) -> bool:
         """Whether an expression stands in an annotation."""

@@ -24,6 +24,9 @@ def convert_argument(use: Use, call: ast.Call) -> None:
     handler = FUNCTIONS.get(named or "")
     if isinstance(call.func, ast.Attribute) and use.facts.fsdp.is_class(call.func.value):
         handler = STATIC.get(call.func.attr, _static)
+    own = {one.node for one in use.closure.references if one.facts is use.facts}
+    if isinstance(call.func, ast.Attribute) and call.func.value in own:
+        return  # a method of a model, which is told there
     if handler is not None:
         handler(use, call)
     elif isinstance(call.func, ast.Attribute) and call.func.attr in _LOGGING and not _is_of_torch(named):
@@ -120,6 +123,8 @@ def _iterate(use: Use, call: ast.Call) -> None:
     see_all(use, use.node, EACH)
 
 
+_CHECKPOINTING = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+_WRAPPERS = ("apply_activation_checkpointing", "apply_activation_checkpointing_wrapper")
 _ITERATING = [f"builtins.{name}" for name in "enumerate zip list tuple reversed iter next".split()]
 
 _COPY = _stop("copies a sharded model, which fails", "build the copy before sharding, and shard it too")
@@ -144,5 +149,5 @@ FUNCTIONS: Mapping[str, Handler] = {
     "torch.nn.parallel.DistributedDataParallel": _WRAPPED,
     "torch.nn.parallel.distributed.DistributedDataParallel": _WRAPPED,
     "torch.nn.DataParallel": _WRAPPED,
-    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.apply_activation_checkpointing": _leave,
+    **dict.fromkeys((f"{_CHECKPOINTING}.{name}" for name in _WRAPPERS), _leave),
 }

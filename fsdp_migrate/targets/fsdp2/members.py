@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
+from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
 from fsdp_migrate.targets.fsdp2.norms import convert_clipping
-from fsdp_migrate.targets.fsdp2.parameters import convert_parameters
-from fsdp_migrate.targets.fsdp2.units import convert_modules
+from fsdp_migrate.targets.fsdp2.parameters import convert_parameters, look_at, see_names
+from fsdp_migrate.targets.fsdp2.said import gives_no_precision, offloads
+from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
+from fsdp_migrate.targets.fsdp2.units import convert_modules, see_all
 from fsdp_migrate.targets.fsdp2.unwrapping import convert_unwrapping
 from fsdp_migrate.targets.fsdp2.use import Member, Use
 
@@ -47,10 +51,12 @@ def _uncompile(use: Use, member: Member) -> None:
 def _move(use: Use, member: Member) -> None:
     """Moving a sharded model to the device that it is on already."""
     call = member.call
+    if offloads(use.closure):
+        use.wall(f"`{ast.unparse(member.node)}` moves parameters that are kept on the CPU", "take it out", member.node)
+        return
     arguments = [] if call is None else [*call.args, *(one.value for one in call.keywords)]
     if call is None or any(_may_be_dtype(use, one) for one in arguments):
-        step = "cast the module before it is sharded, or say the dtype in `mixed_precision`"
-        use.wall(f"`{use.text}.{member.node.attr}` may cast parameters that are sharded", step)
+        _cast(use, member)
 
 
 def _may_be_dtype(use: Use, node: ast.expr) -> bool:
@@ -69,8 +75,10 @@ def _may_be_dtype(use: Use, node: ast.expr) -> bool:
 
 
 def _cast(use: Use, member: Member) -> None:
-    step = "cast the module before it is sharded, or say the dtype in `mixed_precision`"
-    use.wall(f"`{use.text}.{member.node.attr}()` casts parameters that are sharded", step, member.node)
+    """A cast of all parameters: the same in both (measured), unless mixed precision has dtypes of its own."""
+    if member.call is None or not gives_no_precision(use.closure):
+        step = "cast the module before it is wrapped"
+        use.wall(f"`{ast.unparse(member.node)}` casts parameters of a model in mixed precision", step, member.node)
 
 
 def _apply(use: Use, member: Member) -> None:
@@ -78,13 +86,60 @@ def _apply(use: Use, member: Member) -> None:
     use.wall(f"`{use.text}.apply` gathers parameters in FSDP1, and gives sharded ones in FSDP2", step, member.node)
 
 
+def _unfreeze(use: Use, member: Member) -> None:
+    """`requires_grad_`: what was frozen when it first ran cannot be unfrozen under `param_dtype`."""
+    call = member.call
+    value = next(iter([*call.args, *(one.value for one in call.keywords)]), None) if call is not None else None
+    if call is None or not is_literal(value, False):
+        check_unfreezing(use, member.node)
+
+
+def _buffers(use: Use, member: Member) -> None:
+    if member.call is not None:
+        see_names(use, member.call)
+
+
+def _static(use: Use, member: Member) -> None:
+    """A static method of FSDP1's class that is called on a model."""
+    first = member.call.args[0] if member.call is not None and member.call.args else None
+    if first not in use.conversion.settled:
+        use.wall(f"`{ast.unparse(member.node)}` is called on the model", f"call `FSDP.{member.node.attr}`", member.node)
+
+
+def _inner(use: Use, member: Member) -> None:
+    """`model.get_submodule(name)`."""
+    see_all(use, member.whole)
+
+
+def _parameter(use: Use, member: Member) -> None:
+    """`model.get_parameter(name)`."""
+    look_at(use, Reference(use.facts, member.whole))
+
+
+_STATE = _stop(
+    "gives or takes sharded tensors in FSDP2", "use the functions of `torch.distributed.checkpoint.state_dict`"
+)
+_CHANGES = _stop("changes a model that is sharded", "do it before the model is wrapped")
 _PRIVATE = _stop("is a part of FSDP1 without a counterpart", "take it out")
 
 # Members of nn.Module that do the same, or whose results are looked at on their own.
 _ALIKE = """
-    train eval zero_grad requires_grad_ training buffers named_buffers get_buffer register_forward_hook
-    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook extra_repr __call__ __len__
-    compile
+    train eval zero_grad training buffers get_buffer register_forward_hook register_forward_pre_hook
+    register_full_backward_hook register_full_backward_pre_hook extra_repr __call__ __len__ compile
+""".split()
+_CHANGING = """
+    add_module register_module register_parameter register_buffer set_submodule to_empty share_memory xpu ipu mtia
+    register_backward_hook _apply _parameters _buffers _modules __dict__ __class__ __setattr__
+""".split()
+_STATES = """
+    state_dict load_state_dict get_extra_state set_extra_state register_state_dict_pre_hook _register_state_dict_hook
+    register_state_dict_post_hook register_load_state_dict_pre_hook register_load_state_dict_post_hook
+    _register_load_state_dict_pre_hook
+""".split()
+_STATICS = """
+    fsdp_modules summon_full_params state_dict_type set_state_dict_type get_state_dict_type optim_state_dict
+    optim_state_dict_to_load full_optim_state_dict sharded_optim_state_dict scatter_full_optim_state_dict
+    shard_full_optim_state_dict flatten_sharded_optim_state_dict rekey_optim_state_dict
 """.split()
 
 _PRIVATES = """
@@ -119,6 +174,13 @@ MEMBERS: Mapping[str, Handler] = {
         "changes how gradients travel, which FSDP2 has no such hook for",
         "say `reduce_dtype` in `mixed_precision` for a hook that compresses; else keep FSDP1",
     ),
+    "requires_grad_": _unfreeze,
+    "named_buffers": _buffers,
+    "get_submodule": _inner,
+    "get_parameter": _parameter,
     **dict.fromkeys(_ALIKE, leave),
+    **dict.fromkeys(_CHANGING, _CHANGES),
+    **dict.fromkeys(_STATES, _STATE),
+    **dict.fromkeys(_STATICS, _static),
     **dict.fromkeys(_PRIVATES, _PRIVATE),
 }

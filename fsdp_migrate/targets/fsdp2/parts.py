@@ -15,6 +15,7 @@ from fsdp_migrate.facts.project_code import Class, Function, Origin, Sort, first
 from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.parameters import look_at
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
+from fsdp_migrate.targets.fsdp2.tensors import SHAPES
 from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Member, Use
 
@@ -49,11 +50,66 @@ def convert_forwarded(use: Use, member: Member) -> None:
         _convert_values(use, member, tuple(found))
     elif name in _PLAIN:
         return
+    elif name in _OF_PACKAGES:
+        _convert_known(use, member)
+    elif kinds and all(_is_of_package(one) for one in kinds):
+        use.differs(_UNSEEN, member.node)
+        see_all(use, member.node, kinds=kinds)
     elif use.kinds is not None and not classes:
         _convert_unknown(use, member)
     else:
         step = "define it in the class of the module, or use what `torch.nn.Module` has"
         use.wall(f"no class of the project says what `{name}` of `{use.text}` is", step, member.node)
+
+
+def is_of_packages(use: Use) -> bool:
+    """Whether a part of a model is all that packages define, which may be no module."""
+    return bool(use.kinds) and all(map(_is_of_package, use.kinds or ()))
+
+
+def _is_of_package(one: Origin) -> bool:
+    """Whether something is built by a package that is neither torch nor the project."""
+    return one.sort is Sort.ELSEWHERE and one.name is not None and not one.name.startswith(("torch.", "builtins."))
+
+
+def _convert_known(use: Use, member: Member) -> None:
+    """A method of models that many packages build."""
+    what = _OF_PACKAGES[member.node.attr]
+    if what == _SAVING:
+        if any(one.arg == "state_dict" for one in (member.call.keywords if member.call else ())):
+            use.differs(_CLASS_NAME, member.node)
+        else:
+            step = "give it `state_dict=`, a full state dict of the model"
+            use.wall(f"`{ast.unparse(member.node)}` would save parameters that are sharded", step, member.node)
+    elif what == _RUNNING:
+        use.wall(
+            f"`{ast.unparse(member.node)}` runs modules outside of forward, where parameters are sharded", _REGISTER
+        )
+    elif what == _GIVING and member.call is not None:
+        see_all(use, member.call)
+    elif what == _COUNTING:
+        use.differs(SHAPES, member.node)
+
+
+_SAVING, _RUNNING, _GIVING, _COUNTING, _SETTING = "saving", "running", "giving", "counting", "setting"
+_OF_PACKAGES = {
+    "save_pretrained": _SAVING,
+    "generate": _RUNNING,
+    **dict.fromkeys(("get_input_embeddings", "get_output_embeddings", "get_decoder", "get_encoder"), _GIVING),
+    **dict.fromkeys(("num_parameters", "print_trainable_parameters", "get_memory_footprint"), _COUNTING),
+    **dict.fromkeys(
+        ("gradient_checkpointing_enable", "gradient_checkpointing_disable", "enable_input_require_grads"), _SETTING
+    ),
+}
+_CLASS_NAME = "the name of the model's class begins with `FSDP`, which packages may write into its files"
+_UNSEEN = "a member that another package defines is used of the module itself, and may meet DTensors there"
+
+
+def defines(use: Use, name: str) -> bool:
+    """Whether the class of a module visibly has a member of its own, whatever the class of FSDP1 calls so."""
+    code = use.conversion.code
+    classes = [Class(one.facts, one.node) for one in kinds_of(use) if isinstance(one.node, ast.ClassDef)]
+    return any(code.methods(cls, name) or code.stores(cls, name) for cls in classes)
 
 
 def convert_store(use: Use, attribute: ast.Attribute) -> None:

@@ -24,6 +24,11 @@ def gives_no_precision(closure: Closure) -> bool:
     return all(is_literal(_argument(one, "mixed_precision"), None) for one in closure.constructions)
 
 
+def offloads(closure: Closure) -> bool:
+    """Whether parameters may be kept on the CPU."""
+    return not all(is_literal(_argument(one, "cpu_offload"), None) for one in closure.constructions)
+
+
 def accumulates_alike(closure: Closure) -> bool:
     """Whether gradients are visibly reduced in the dtype in which they are computed."""
     return all(_is_even(one) for one in closure.constructions)

@@ -22,6 +22,7 @@ from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
+from fsdp_migrate.targets.fsdp2.unused_functions import convert_unused_functions
 from fsdp_migrate.targets.fsdp2.uses import convert_use
 from fsdp_migrate.transactions import CreatedFile, Transaction
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable
@@ -194,6 +195,7 @@ def _converted(closure: Closure, options: Options) -> Conversion:
     for reference in closure.references:
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
+    convert_unused_functions(conversion, closure, options)
     convert_names(conversion, closure, options)
     for escape in closure.escapes:
         conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)

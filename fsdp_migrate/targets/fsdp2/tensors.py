@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import EACH, EACH_SECOND
 from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
 from fsdp_migrate.targets.fsdp2.use import Use
 
 SHAPES = "shapes and numbers of elements are those of whole parameters, not of the pieces on a rank"
@@ -96,7 +98,9 @@ class Tensors:
             if name.endswith("_") and not name.endswith("__") and name not in _FACTS:
                 self._wall(outer, "writes to parameters that are gathered", "write to the sharded parameters instead")
         elif name in _FACTS:
-            return
+            arguments = call.args if call is not None else []
+            if name == "requires_grad_" and not (arguments and is_literal(arguments[0], False)):
+                check_unfreezing(self.use, attribute)
         elif name in _SHAPES:
             self.use.differs(SHAPES, attribute)
         elif name in ELEMENTWISE and call is not None:
@@ -113,6 +117,8 @@ class Tensors:
         """An assignment to an attribute of a parameter."""
         statement = self.facts.structure.parents[attribute]
         value = getattr(statement, "value", None)
+        if attribute.attr == "requires_grad" and not is_literal(value, False):
+            check_unfreezing(self.use, statement)
         if attribute.attr not in ("grad", "data"):
             return
         is_none = isinstance(value, ast.Constant) and value.value is None

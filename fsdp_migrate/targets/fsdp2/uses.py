@@ -8,7 +8,7 @@ from fsdp_migrate.facts.objects import EACH, Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.functions import convert_argument
 from fsdp_migrate.targets.fsdp2.members import MEMBERS
-from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store
+from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store, defines, is_of_packages
 from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Use, member_of
 
@@ -36,7 +36,7 @@ def convert(use: Use) -> None:
         see_all(use, parent)
     elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is use.node:
         see_all(use, use.node, EACH)
-    elif not isinstance(parent, _HARMLESS):
+    elif not isinstance(parent, _HARMLESS) and not is_of_packages(use):
         use.wall(f"it is not clear what `{ast.unparse(parent)}` does with `{use.text}`", "write it in plain steps")
 
 
@@ -55,7 +55,8 @@ _HARMLESS = (
 
 
 def _convert_member(use: Use, attribute: ast.Attribute) -> None:
-    handler = MEMBERS.get(attribute.attr, convert_forwarded)
+    is_own = use.kinds is not None and defines(use, attribute.attr)
+    handler = convert_forwarded if is_own else MEMBERS.get(attribute.attr, convert_forwarded)
     if not isinstance(attribute.ctx, ast.Load):
         convert_store(use, attribute)
         return

@@ -88,3 +88,17 @@ def test_the_names_of_other_models_stay(tmp_path: Path) -> None:
     first, second = models_of(tmp_path, {"main.py": text})
     assert first.conversion.walls == []
     assert second.conversion.walls != []
+
+
+def test_a_function_that_nothing_calls_is_converted_along(tmp_path: Path) -> None:
+    before = HEAD + BUILT + "def units(m):\n    return len(list(FSDP.fsdp_modules(m)))\n"
+    text = becomes(tmp_path, before)
+    assert "FullyShardedDataParallel" not in text
+    assert "isinstance(module, FSDPModule)" in text
+
+
+def test_a_function_that_nothing_calls_stops_nothing(tmp_path: Path) -> None:
+    function = "def old(m):\n    FSDP.rekey_optim_state_dict(m, x, y)\n    return FSDP.get_state_dict_type(m)\n"
+    text = becomes(tmp_path, HEAD + BUILT + function)
+    assert text.endswith(function)
+    assert "fully_shard(model)" in text
