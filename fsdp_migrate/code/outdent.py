@@ -20,6 +20,16 @@ def block_span(facts: ModuleFacts, statements: list[ast.stmt]) -> Span | None:
     return Span(start, line_end(facts, source.span(statements[-1]).end))
 
 
+def with_comments_below(facts: ModuleFacts, span: Span, indent: str) -> Span:
+    """A block with the comments on the lines below it that are indented as it is."""
+    source, end = facts.source, span.end
+    while (start := next((one for one in source.line_starts if one > end), None)) is not None:
+        if not source.data.startswith(f"{indent}#".encode(), start):
+            break
+        end = line_end(facts, start)
+    return Span(span.start, end)
+
+
 def _comment_above(facts: ModuleFacts, start: int, indent: str) -> int | None:
     """Where a comment starts that has the line above `start`, with the same indentation, to itself."""
     line = facts.source.line_start(facts.source.line_start(start) - 1)

@@ -38,6 +38,8 @@ _OTHERS = re.compile(
     r"timer|tracker|logger|queue|generator|config|cfg|args|progress)s?\w*",
     re.IGNORECASE,
 )
+# Objects beside a model that `save_pretrained` writes to files of their own.
+_WITHOUT_MODEL = re.compile(r"(?:\w*_)?(?:tokenizer|processor|config|cfg)s?", re.IGNORECASE)
 # Calls that get the model and do nothing with its state, or set a type of their own for it.
 _INDIFFERENT = frozenset(
     """
@@ -221,6 +223,8 @@ class Reading:
         self._known.update(node for one in (given,) if one is not None for node in ast.walk(one.value))
         wanted = Wanted(True, bool(method.rank0_only if rank0_only is None else rank0_only.value.value))  # type: ignore[attr-defined]
         own = InForce(method.type_name, wanted, wanted if method.rank0_only is not None else Wanted(True, False))
+        if optim is not None:
+            self._check_optimizer(optim.value)
         if not method.loads:
             return None if optim is None else StateCall(SAVE_OPTIMIZER, call, model, optim.value, own=own)
         load = self._loading(call, None if optim is None else optim.value)
@@ -229,9 +233,9 @@ class Reading:
         return StateCall(LOAD_OPTIMIZER, call, model, optimizer, bound[method.state].value, load=load, own=own)
 
     def _check_optimizer(self, optimizer: ast.expr) -> None:
-        for told in self._told_classes(optimizer):
-            if "Wrapper" in told:
-                raise NotUnderstood(f"`{told}` is not a `torch.optim.Optimizer`, which the new functions require")
+        wrapper = next(self._wrappers(optimizer), None)
+        if wrapper is not None:
+            raise NotUnderstood(f"`{wrapper}` is not a `torch.optim.Optimizer`, which the new functions require")
         made = self.facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
         for meaning in self.facts.names.meanings(made.func) if isinstance(made, ast.Call) else ():
             cls = None if meaning.binding is None else meaning.binding.node
@@ -239,6 +243,16 @@ class Reading:
                 "Optim" in ast.unparse(b) or _is_torch_optim(self.facts, b) for b in cls.bases
             ):
                 raise NotUnderstood(f"`{cls.name}` is not a `torch.optim.Optimizer`, which the new functions require")
+
+    def _wrappers(self, optimizer: ast.expr) -> Iterator[str]:
+        """What shows that an optimizer is around another one: its class, or that it gives what it wraps."""
+        facts = self.facts
+        yield from (told for told in self._told_classes(optimizer) if "Wrapper" in told)
+        methods = facts.structure.method_calls
+        for func in (call.func for name in methods if name.startswith("unwrap") for call in methods[name]):
+            is_own = isinstance(func, ast.Attribute) and facts.fsdp.same_object(func.value, optimizer)
+            if is_own and facts.function(func) is facts.function(optimizer):
+                yield ast.unparse(optimizer)
 
     def _told_classes(self, optimizer: ast.expr) -> list[str]:
         """The classes that an annotation or an `isinstance` gives an optimizer."""
@@ -377,7 +391,7 @@ class Reading:
             asking = _asks_for_state(function, self.model, _MOST_STEPS) or _hands_on(function, call, self._is_model)
             if asking is not None:
                 raise NotUnderstood(f"{text} gets the model, and may ask it for a state dict of this type (`{asking}`)")
-        if name in _ASKING and not any(keyword.arg == "state_dict" for keyword in call.keywords):
+        if _may_ask(call):
             raise NotUnderstood(f"{text} may ask a model for a state dict of this type")
         if isinstance(call.func, ast.Attribute):
             self._check_method(call, call.func, text)
@@ -425,7 +439,7 @@ def _asks_for_state(function: Function, model: ast.expr, depth: int) -> str | No
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         if name in _STATE_METHODS and owner is not None and not (is_called_optimizer(owner) or has_own_state(owner)):
             return _short(node)
-        if name in _ASKING and not any(keyword.arg == "state_dict" for keyword in node.keywords):
+        if _may_ask(node):
             return _short(node)
         inner = called(function.facts, node.func) if depth else None
         if inner is not None and inner.node is not function.node:
@@ -450,6 +464,14 @@ def _hands_on(function: Function, call: ast.Call, is_model: Callable[[ast.expr],
             if passed and not qualified.startswith(("torch.", "builtins.")):
                 return _short(node)
     return None
+
+
+def _may_ask(call: ast.Call) -> bool:
+    """Whether a call may ask a model for its state, by its name; tokenizers and configs are saved without."""
+    if name_of(call.func) not in _ASKING or any(keyword.arg == "state_dict" for keyword in call.keywords):
+        return False
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    return name_of(call.func) != "save_pretrained" or _WITHOUT_MODEL.fullmatch(name_of(owner)) is None
 
 
 def has_own_state(node: ast.expr) -> bool:

@@ -67,7 +67,7 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
             reasons.append(Difference(REASON, True))
         if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
             what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
-            reasons.append(Difference(f"ranks other than 0 get {what}: {use}"))
+            reasons.append(Difference(f"ranks other than 0 get {what}: {use.reason}"))
         if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
             told = f"an optimizer that has not stepped gets a state that counts one step: {early}"
             reasons.append(Difference(told))

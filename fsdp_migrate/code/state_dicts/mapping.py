@@ -14,7 +14,7 @@ SAVE_MODEL, SAVE_OPTIMIZER = "get_model_state_dict", "get_optimizer_state_dict"
 LOAD_MODEL, LOAD_OPTIMIZER = "set_model_state_dict", "set_optimizer_state_dict"
 OPTIONS = "StateDictOptions"
 # The fields of `StateDictOptions`.
-FULL_OPTION, _CPU, _BROADCAST = "full_state_dict=True", "cpu_offload=True", "broadcast_from_rank0=True"
+FULL_OPTION, _CPU, BROADCAST = "full_state_dict=True", "cpu_offload=True", "broadcast_from_rank0=True"
 
 
 class Row(NamedTuple):
@@ -49,10 +49,10 @@ _ROWS: dict[tuple[str, str, bool | None, bool | None], Row] = {
     (SAVE_OPTIMIZER, SHARDED, True, None): Row((_CPU,), "2.2", pairs="08 08m 28 31"),
     (SAVE_OPTIMIZER, SHARDED, False, None): Row((), "2.2", pairs="08b"),
     # Without the broadcast missing keys pass unseen since torch 2.5 [14b 14c 14d].
-    (LOAD_MODEL, FULL, None, None): Row((FULL_OPTION, _BROADCAST), "2.4", pairs="11r 14r"),
+    (LOAD_MODEL, FULL, None, None): Row((FULL_OPTION, BROADCAST), "2.4", pairs="11r 14r"),
     (LOAD_MODEL, SHARDED, None, None): Row((), "2.4", pairs="13 14s 60"),
     (LOAD_OPTIMIZER, FULL, None, False): Row((FULL_OPTION,), "2.4", unsafe=_LOADING, pairs="11 18 19 20 48 16b 58"),
-    (LOAD_OPTIMIZER, FULL, None, True): Row((FULL_OPTION, _BROADCAST), "2.4", unsafe=_LOADING, pairs="12 49 16b 58"),
+    (LOAD_OPTIMIZER, FULL, None, True): Row((FULL_OPTION, BROADCAST), "2.4", unsafe=_LOADING, pairs="12 49 16b 58"),
     (LOAD_OPTIMIZER, SHARDED, None, None): Row((), "2.4", unsafe=_LOADING, pairs="13 31 16b 58"),
 }
 _WITHOUT = {
@@ -89,7 +89,9 @@ def row_for(function: str, settings: InForce) -> Row:
     raise NotUnderstood(_WITHOUT[function, wanted.offload, wanted.rank0_only])
 
 
-def on_every_rank(settings: InForce, use: str) -> Row:
-    """The row for a full optimizer state that other ranks than 0 use: they have it, but not on the CPU [07]."""
-    row = row_for(SAVE_OPTIMIZER, settings._replace(optimizer=Wanted(False, False)))
-    return row._replace(unsafe=f"every rank gets the full optimizer state on its device instead of the CPU; {use}")
+def on_every_rank(function: str, settings: InForce, use: str) -> Row:
+    """The row for a full state that other ranks than 0 use: they have it, but not on the CPU [07 28]."""
+    every = Wanted(False, False)
+    row = row_for(function, settings._replace(model=every, optimizer=every))
+    what = "state dict" if function == SAVE_MODEL else "optimizer state"
+    return row._replace(unsafe=f"every rank gets the full {what} on its device instead of the CPU; {use}")

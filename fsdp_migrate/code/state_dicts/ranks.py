@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import NamedTuple
 
 from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, called, calls_of, parameter_of
 from fsdp_migrate.facts import ModuleFacts
@@ -19,8 +20,11 @@ _PREDICATE = re.compile(
     r"|global_main|global_master)(?:_process|_rank|_proc|_worker)?"
 )
 _ONLY_ON_ZERO = frozenset({"rank_zero_only", "rank0_only", "on_main_process", "main_process_only", "master_only"})
-# Words of ranks and tests that are about a part of the processes.
-_PARTIAL = re.compile(r"local|node|group|parallel|mesh|replica|shard", re.IGNORECASE)
+# Words of ranks and tests that are about a part of the processes: those of a machine, or those of a group.
+_GROUPS = re.compile(r"group|parallel|mesh|replica|shard", re.IGNORECASE)
+_PARTIAL = re.compile(rf"local|node|{_GROUPS.pattern}", re.IGNORECASE)
+# `get_rank` of a device mesh is the rank among all processes; `get_local_rank` is the one in the mesh.
+_MESH = re.compile(r"(?:\w*_)?mesh")
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _MOST_STEPS = 5
 
@@ -50,11 +54,23 @@ def runs_on_rank_0_only(facts: ModuleFacts, node: ast.AST) -> bool:
     return False
 
 
-def tested_in_part(facts: ModuleFacts, node: ast.AST) -> str | None:
-    """A condition around `node` that one rank of every machine or group meets, as it is written."""
-    tests = [around.test for around in facts.blocks_around(node) if isinstance(around, ast.If)]
-    texts = [ast.unparse(test) for test in tests]
-    return next((text for text in texts if _PARTIAL.search(text) and re.search("rank|main|master", text)), None)
+class PartTest(NamedTuple):
+    """A condition that one rank of every machine meets, or of every group of ranks, as it is written."""
+
+    text: str
+    of_groups: bool
+
+
+def tested_in_part(facts: ModuleFacts, node: ast.AST) -> PartTest | None:
+    """The test of a rank around `node` that several ranks pass."""
+    for around in facts.blocks_around(node):
+        if isinstance(around, ast.If):
+            names = [part for part in ast.walk(around.test) if isinstance(part, ast.Name)]
+            values = [value for name in names for value in facts.names.definitions(name)]
+            words = " ".join(ast.unparse(part) for part in (around.test, *values))
+            if _PARTIAL.search(words) and re.search("rank|main|master", words):
+                return PartTest(ast.unparse(around.test), _GROUPS.search(words) is not None)
+    return None
 
 
 def _others_left(facts: ModuleFacts, parent: ast.AST, statement: ast.stmt) -> bool:
@@ -168,10 +184,16 @@ def _is_rank_call(facts: ModuleFacts, call: ast.Call, depth: int) -> bool:
     if name not in _RANK_CALLS or call.args or call.keywords:
         return False
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if owner is not None and _PARTIAL.search(ast.unparse(owner)):
+    if owner is not None and _PARTIAL.search(ast.unparse(owner)) and not (name == "get_rank" and _is_mesh(owner)):
         return False
     function = called(facts, call.func)
     return function is None or not any(_is_partial(one) for one in _returned(function.node))
+
+
+def _is_mesh(node: ast.expr) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return _MESH.fullmatch(_last_name(node)) is not None
 
 
 def _is_predicate(facts: ModuleFacts, test: ast.expr, depth: int) -> bool:

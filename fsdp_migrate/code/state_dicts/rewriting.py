@@ -11,12 +11,14 @@ from typing import NamedTuple, Protocol
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
-from fsdp_migrate.code.outdent import block_span, line_end, text_before
+from fsdp_migrate.code.outdent import block_span, line_end, text_before, with_comments_below
 from fsdp_migrate.code.state_dicts.calls import Reading, StateCall
 from fsdp_migrate.code.state_dicts.choices import choices
 from fsdp_migrate.code.state_dicts.differences import Difference, check_flow, differences, floor_of
 from fsdp_migrate.code.state_dicts.functions import reads_of
+from fsdp_migrate.code.state_dicts.loaded_files import check_same_on_all_ranks
 from fsdp_migrate.code.state_dicts.mapping import (
+    BROADCAST,
     LOAD_MODEL,
     OPTIONS,
     SAVE_MODEL,
@@ -151,7 +153,8 @@ def _of_region(
     outdented = block is not None and len(block.items) == 1
     names = _supplied(facts, calls, region.statement, receiver, manner)
     indent = facts.indentation(region.statement if outdented else region.statements[0])
-    done = written(facts, calls, names.spelling, indent, set(), manner.full_loads)
+    behind = region.statements[0] if names.lines and not outdented else None
+    done = written(facts, calls, names.spelling, indent, set(), manner.full_loads, behind)
     edits: list[Edit] = [*names.edits]
     lines = (*names.lines, *done.lines)
     if block is None:
@@ -177,7 +180,8 @@ def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner
     check_flow(facts, call, takes_compiled=manner.takes_compiled)
     statement = facts.statement(call)
     names = _supplied(facts, calls, call, receiver or Receiver(model, ()), manner)
-    done = written(facts, calls, names.spelling, facts.indentation(statement), set(), manner.full_loads)
+    behind = statement if names.lines else None
+    done = written(facts, calls, names.spelling, facts.indentation(statement), set(), manner.full_loads, behind)
     edits: list[Edit] = [*names.edits, *done.edits, *_in_front(facts, statement, (*names.lines, *done.lines))]
     return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls)))
 
@@ -208,8 +212,11 @@ def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:
     """
     settings = call.own or settings
     row = row_for(call.function, settings)
-    if call.function == SAVE_OPTIMIZER and row.on_rank_0 and (use := used_elsewhere(facts, call.call)) is not None:
-        row = on_every_rank(settings, use)
+    use = used_elsewhere(facts, call.call) if row.on_rank_0 else None
+    if use is not None and (call.function == SAVE_OPTIMIZER or use.of_groups):
+        row = on_every_rank(call.function, settings, use.reason)
+    if call.state is not None and BROADCAST in row.options and call.function == LOAD_MODEL:
+        check_same_on_all_ranks(facts, call.state)
     return Anew(call, row)
 
 
@@ -292,6 +299,8 @@ def unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
         body, old = Span(source.span(block.body[0]).start, line_end(facts, statement.end)), indent
         if facts.statement(block.body[-1]).lineno != facts.statement(block.body[0]).lineno:
             raise NotUnderstood("the statements of the block share a line: put each on its own line")
+    elif len(old) > len(indent):
+        body = with_comments_below(facts, body, old)
     if text_before(facts, statement.start) != indent:
         raise NotUnderstood("the `with` shares its line with other code: put it on its own line")
     whole = Span(statement.start, max(line_end(facts, statement.end), body.end))

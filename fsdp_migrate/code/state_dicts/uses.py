@@ -8,6 +8,7 @@ them `{}`. Where rank 0 alone uses the dict, that makes no difference.
 from __future__ import annotations
 
 import ast
+from typing import NamedTuple
 
 from fsdp_migrate.code.state_dicts.functions import Function, called, calls_of, parameter_of, reads_of
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only, tested_in_part
@@ -27,9 +28,18 @@ _DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.Starred, ast.IfExp, ast
 _COMPREHENSIONS = (ast.DictComp, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
-def used_elsewhere(facts: ModuleFacts, value: ast.expr) -> str | None:
-    """What other ranks than 0 do with the value of an expression, as a reason; None where they do nothing."""
-    return _Following().used(facts, value, 0)
+class Use(NamedTuple):
+    """What other ranks than 0 do with a value, as a reason; whether one rank of every group does it."""
+
+    reason: str
+    of_groups: bool
+
+
+def used_elsewhere(facts: ModuleFacts, value: ast.expr) -> Use | None:
+    """What other ranks than 0 do with the value of an expression; None where they do nothing."""
+    following = _Following()
+    reason = following.used(facts, value, 0)
+    return None if reason is None else Use(reason, following.of_groups)
 
 
 class _Following:
@@ -37,6 +47,7 @@ class _Following:
 
     def __init__(self) -> None:
         self.seen: set[ast.AST] = set()
+        self.of_groups = False
 
     def used(self, facts: ModuleFacts, node: ast.expr, depth: int) -> str | None:
         if node in self.seen or runs_on_rank_0_only(facts, node):
@@ -66,7 +77,7 @@ class _Following:
             return self._argument(facts, parent, node, depth)
         if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.Is, ast.IsNot)):
             return None
-        return _told(facts, node)
+        return self._told(facts, node)
 
     def _passed_on(self, facts: ModuleFacts, node: ast.AST, depth: int) -> str | None:
         if isinstance(node, ast.keyword):
@@ -87,6 +98,8 @@ class _Following:
             return self._name(facts, target.value, depth)
         if isinstance(target, ast.Name):
             return self._name(facts, target, depth)
+        if tested_in_part(facts, target) is not None:
+            return self._told(facts, target)
         return f"`{ast.unparse(target)}` keeps the dict, and other code may read it there"
 
     def _name(self, facts: ModuleFacts, target: ast.Name, depth: int) -> str | None:
@@ -131,7 +144,7 @@ class _Following:
                 return self.used(facts, call, depth + 1)
             if node.attr in _ADDING_METHODS and isinstance(facts.structure.parents[call], ast.Expr):
                 return None
-        return _told(facts, node)
+        return self._told(facts, node)
 
     def _argument(self, facts: ModuleFacts, call: ast.Call, node: ast.expr, depth: int) -> str | None:
         if runs_on_rank_0_only(facts, call):
@@ -140,11 +153,11 @@ class _Following:
             return self.used(facts, call, depth + 1)
         if isinstance(call.func, ast.Attribute) and call.func.attr in _ADDING_METHODS and call.args[:1] == [node]:
             owner = call.func.value
-            return self._name(facts, owner, depth) if isinstance(owner, ast.Name) else _told(facts, call)
+            return self._name(facts, owner, depth) if isinstance(owner, ast.Name) else self._told(facts, call)
         function = called(facts, call.func)
         parameter = None if function is None else parameter_of(function, call, node)
         if function is None or parameter is None:
-            return _told(facts, call)
+            return self._told(facts, call)
         return self._parameter(function, parameter, depth)
 
     def _parameter(self, function: Function, parameter: ast.arg, depth: int) -> str | None:
@@ -165,17 +178,16 @@ class _Following:
     def _is_parameter(self, facts: ModuleFacts, use: ast.Name, parameter: ast.arg) -> bool:
         return any(binding.node is parameter for binding in facts.names.bindings(use))
 
+    def _told(self, facts: ModuleFacts, node: ast.AST) -> str:
+        text = " ".join(ast.unparse(facts.statement(node) if not isinstance(node, ast.Call) else node).split())
+        text = text if len(text) <= 50 else f"{text[:47]}..."
+        line, part = getattr(node, "lineno", 0), tested_in_part(facts, node)
+        if part is None:
+            return f"line {line} (`{text}`) uses the dict on every rank"
+        self.of_groups = part.of_groups
+        every = "group" if part.of_groups else "machine"
+        return f"line {line} uses the dict under `{part.text}`, which is true on one rank of every {every}"
+
 
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
-def _told(facts: ModuleFacts, node: ast.AST) -> str:
-    text = " ".join(ast.unparse(facts.statement(node) if not isinstance(node, ast.Call) else node).split())
-    text = text if len(text) <= 50 else f"{text[:47]}..."
-    part = tested_in_part(facts, node)
-    if part is not None:
-        return (
-            f"line {getattr(node, 'lineno', 0)} uses the dict under `{part}`, which is true on one rank of every group"
-        )
-    return f"line {getattr(node, 'lineno', 0)} (`{text}`) uses the dict on every rank"

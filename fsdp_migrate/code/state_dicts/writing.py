@@ -45,10 +45,12 @@ def written(
     indent: str,
     given: set[str],
     full_loads: Callable[[], str] | None = None,
+    behind: ast.stmt | None = None,
 ) -> Written:
     """The edits for `calls`, whose statements will be indented by `indent`; `given` are local names that are taken.
 
-    `full_loads` gives the name of a function that the optimizer state of a full load goes through.
+    `full_loads` gives the name of a function that the optimizer state of a full load goes through. Options for a call
+    in `behind` are among the lines, whatever comment stands above it.
 
     Raises:
         NotUnderstood: a comment stands where an edit would lose it.
@@ -65,7 +67,8 @@ def written(
     lines = []
     for text, name in options.items():
         users = [call for call in calls if writer.options(call) == text]
-        place = writer.place_for(users[0]) if len(users) == 1 else None
+        alone = len(users) == 1 and facts.statement(users[0].old.call) is not behind
+        place = writer.place_for(users[0]) if alone else None
         if place is None:
             lines.append(f"{name} = {text}")
         else:

@@ -234,6 +234,76 @@ def f(model, rank):
     assert "only rank 0 reaches" in (only(text).reason or "")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "state = torch.load(f'{path}/{mp_rank:02d}.pth', map_location='cpu')",
+        "name = f'{path}/{path.get_tensor_parallel_rank()}'\nfile = name + '.pth'\nstate = torch.load(file)['model']",
+        "state = load_file(os.path.join(path, str(rank)))",
+    ],
+)
+def test_a_full_load_of_a_file_for_every_rank_stays(before: str) -> None:
+    finding = only(block(FULL, "model.load_state_dict(state)", "", before))
+    assert finding.applicability is Applicability.MANUAL
+    assert "chooses the file that a rank loads" in (finding.reason or "")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "state = torch.load(path, map_location=f'cuda:{local_rank}')",
+        "state = torch.load(path) if rank == 0 else None",
+        "state = torch.load(path)\nprint(rank)",
+        "rank0_file = path + '.pth'\nstate = torch.load(rank0_file, weights_only=True)",
+    ],
+)
+def test_a_full_load_of_one_file_is_safe(before: str) -> None:
+    finding = only(block(FULL, "model.load_state_dict(state)", "", before))
+    assert finding.applicability is Applicability.SAFE, finding.reason
+
+
+def test_a_full_load_is_followed_to_the_file_that_a_caller_reads() -> None:
+    text = block(FULL, "model.load_state_dict(path)") + "\n\nf(m, o, 0, torch.load(f'part-{mp_rank}.pth'))\n"
+    assert "`mp_rank` chooses the file" in (only(text).reason or "")
+
+
+@pytest.mark.parametrize(
+    "saving",
+    ["full = FSDP.optim_state_dict(model, optimizer)", "full = FSDP.full_optim_state_dict(model, optimizer)"],
+)
+def test_what_gives_an_optimizer_that_it_wraps_is_none_of_torch(saving: str) -> None:
+    text = block(BOTH_RANK_0, saving, before=f"{STEP}inner = optimizer.unwrap_model()")
+    finding = only(text)
+    assert finding.applicability is Applicability.MANUAL
+    assert "is not a `torch.optim.Optimizer`" in (finding.reason or "")
+
+
+def test_a_tokenizer_or_a_config_is_saved_without_state_of_the_model() -> None:
+    body = "path.tokenizer.save_pretrained('x')\nconfig.save_pretrained('x')\nstate = model.state_dict()"
+    assert only(block(RANK_0, body, ON_RANK_0)).applicability is Applicability.SAFE
+    body = "path.save_pretrained('x')\nstate = model.state_dict()"
+    assert only(block(RANK_0, body, ON_RANK_0)).applicability is Applicability.MANUAL
+
+
+def test_comments_at_the_end_of_a_block_move_with_it() -> None:
+    body = "state = model.state_dict()\n# the whole\n# of it"
+    assert "    # the whole\n    # of it\n    if rank" in rewritten(block(RANK_0, body, ON_RANK_0))
+
+
+def test_names_that_are_imported_in_front_of_a_call_come_before_its_options() -> None:
+    text = """\
+    class Trainer:
+        def save(self, path):
+            for batch in path:
+                self.optimizer.step()
+            # on all ranks
+            full = self.model.__class__.full_optim_state_dict(self.model, self.optimizer)
+            torch.save(full, path)
+    """
+    after = rewritten(text)
+    assert 0 < after.index("import StateDictOptions") < after.index("StateDictOptions(")
+
+
 def test_no_strict_load_of_a_full_dict_is_safe() -> None:
     finding = only(block(FULL, "model.load_state_dict(path, strict=False)"))
     assert finding.applicability is Applicability.UNSAFE

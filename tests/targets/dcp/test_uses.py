@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsdp_migrate.findings import Applicability
-from tests.targets.dcp.programs import IMPORTS, RANK_0, block, only
+from tests.targets.dcp.programs import IMPORTS, RANK_0, block, only, rewritten
 
 SAVE = "state = model.state_dict()"
 
@@ -21,6 +21,8 @@ SAVE = "state = model.state_dict()"
         "if dist.get_rank() != 0:\n    del state\nelse:\n    torch.save(state, path)",
         "main = rank == 0\nif main:\n    torch.save(state, path)",
         "if is_main_process():\n    torch.save(state, path)",
+        "if path.device_mesh.get_rank() == 0:\n    torch.save(state, path)",
+        "if mesh['fsdp'].get_rank() == 0:\n    torch.save(state, path)",
         "if path.accelerator.is_main_process:\n    torch.save(state, path)",
         "whole = {'model': state, 'step': 1}\nif rank == 0:\n    torch.save(whole, path)\ndel whole, state",
         "whole = {}\nwhole['model'] = state\nif rank == 0:\n    torch.save(whole, path)",
@@ -43,7 +45,6 @@ def test_rank_0_alone_uses_it(behind: str) -> None:
         "torch.save(state, path)",
         "if local_rank == 0:\n    torch.save(state, path)",
         "if path.is_local_main_process:\n    torch.save(state, path)",
-        "if mpu.get_data_parallel_rank() == 0:\n    torch.save(state, path)",
         "if dist.get_rank(path) == 0:\n    torch.save(state, path)",
         "if rank == 1:\n    torch.save(state, path)",
         "if rank == 0 or path:\n    torch.save(state, path)",
@@ -62,6 +63,26 @@ def test_other_ranks_use_it_too(behind: str) -> None:
     finding = only(block(RANK_0, SAVE, behind) + helpers)
     assert finding.applicability is Applicability.UNSAFE
     assert "ranks other than 0 get an empty dict" in (finding.reason or "")
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "if mpu.get_data_parallel_rank() == 0:\n    torch.save(state, path)",
+        "if mesh.get_local_rank('fsdp') == 0:\n    torch.save(state, path)",
+        "dp_rank = mpu.get_data_parallel_rank()\nif dp_rank == 0:\n    torch.save(state, path)",
+        "if path.replica_rank == 0:\n    path.files['last'] = state",
+    ],
+)
+def test_one_rank_of_every_group_still_has_what_it_writes(behind: str) -> None:
+    text = block(RANK_0, SAVE, behind)
+    finding = only(text)
+    assert finding.applicability is Applicability.UNSAFE
+    assert "every rank gets the full state dict on its device" in (finding.reason or "")
+    assert "true on one rank of every group" in (finding.reason or "")
+    after = rewritten(text, unsafe=True)
+    assert "StateDictOptions(full_state_dict=True)" in after
+    assert "cpu_offload" not in after
 
 
 def test_what_callers_pass_for_a_rank_decides() -> None:
