@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.objects import EACH_FIRST, Escape, Reference
-from fsdp_migrate.facts.project_code import Class, Sort
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
+from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, takes_parameters
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS, Tensors
 from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
@@ -99,7 +98,10 @@ def _give(use: Use, call: ast.Call) -> None:
     facts = use.facts
     named = facts.names.qualified(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
     method = call.func.attr if isinstance(call.func, ast.Attribute) else None
-    if named in _FINE or method in _TAKES_PARAMETERS or takes_parameters(use, call):
+    if takes_parameters(use.conversion.code, facts, call):
+        convert_optimizer(use.conversion, use.closure, facts, call)
+        return
+    if named in _FINE or method in _TAKES_PARAMETERS:
         return
     if named in _CLIP:
         use.differs(_CLIPPED, call)
@@ -109,17 +111,3 @@ def _give(use: Use, call: ast.Call) -> None:
     else:
         step = "look whether it works on DTensors"
         use.wall(f"`{ast.unparse(call.func)}` gets parameters of the model", step, call)
-
-
-def takes_parameters(use: Use, call: ast.Call) -> bool:
-    """Whether a call builds an optimizer of torch, or hands parameters up to the class that one of the project is."""
-    code = use.conversion.code
-    if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
-        around = use.facts.class_around(call)
-        return around is not None and _is_optimizer(code.bases(Class(use.facts, around))[1])
-    origins = code.origins(use.facts, call.func)
-    return bool(origins) and all(one.sort is Sort.ELSEWHERE and _is_optimizer((one.name,)) for one in origins)
-
-
-def _is_optimizer(names: tuple[str | None, ...]) -> bool:
-    return any((name or "").startswith("torch.optim.") for name in names)

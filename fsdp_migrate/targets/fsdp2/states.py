@@ -113,6 +113,7 @@ class _Module:
         conversion.edit(facts, new.verdict.fix.edits)
         conversion.removed.setdefault(facts.path, []).extend(new.verdict.fix.removed_uses)
         conversion.settled.update({model, *(part for call in new.calls for part in ast.walk(call.module))})
+        conversion.settled.update(call.load for call in new.calls if call.load is not None)
         for difference in new.differences:
             if not difference.of_load:
                 conversion.differs(facts, node, difference.text)

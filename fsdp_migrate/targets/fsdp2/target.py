@@ -20,6 +20,7 @@ from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, composed
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
+from fsdp_migrate.targets.fsdp2.optimizers import convert_early_uses
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
 from fsdp_migrate.targets.fsdp2.unused_functions import convert_unused_functions
@@ -192,6 +193,7 @@ def _converted(closure: Closure, options: Options) -> Conversion:
         convert_construction(conversion, closure, construction, options)
     convert_states(conversion, closure, options)
     convert_scalers(conversion, closure)
+    convert_early_uses(conversion, closure)
     for reference in closure.references:
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)

@@ -1,0 +1,274 @@
+"""Optimizers of a model's parameters: which work on sharded ones alike, and those built before the parameters change.
+
+FSDP1 with original parameters keeps the objects that an optimizer holds. `fully_shard` replaces every one of them, and
+an optimizer from before trains nothing, without an error (measured on torch 2.13: losses stay flat).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.code.outdent import block_span
+from fsdp_migrate.edits import RemoveStatement, Replace, touched
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.class_members import is_super
+from fsdp_migrate.facts.objects import Followed, Reference, Value, follow
+from fsdp_migrate.facts.project_code import Class, Code, Function, Sort
+from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.source import Span
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
+from fsdp_migrate.targets.fsdp2.said import keeps_parameters
+from fsdp_migrate.targets.fsdp2.tensors import PATHS
+
+_TORCH = "torch.optim."
+_BASE = frozenset({"torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"})
+# They raise on DTensors, or compute over whole tensors (mapping O16; torch 2.13).
+_REFUSING = {
+    "Adafactor": "computes over whole rows and columns of a parameter",
+    "LBFGS": "concatenates parameters",
+    "Rprop": "assigns to elements of a mask, which DTensors refuse",
+    "Muon": "multiplies whole matrices",
+    "SparseAdam": "needs sparse gradients",
+}
+# Packages whose optimizers write to parameters behind torch's back.
+_KERNELS = frozenset({"apex", "bitsandbytes", "deepspeed", "colossalai", "transformer_engine", "fairscale"})
+_SHAPES = (
+    "parameters have their own shapes, which were flat: an optimizer that is not known to be elementwise may compute "
+    "other updates"
+)
+_OWN_FILES = (
+    "the state that an optimizer gives by itself is of sharded parameters: each rank reads its own new files only, and "
+    "none of FSDP1"
+)
+_ELEMENTWISE = frozenset(
+    """
+    add add_ sub sub_ mul mul_ div div_ addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ sqrt sqrt_ rsqrt pow pow_ square
+    abs sign sign_ neg neg_ maximum minimum max_ clamp clamp_ clamp_min clamp_max exp log copy_ zero_ fill_ clone detach
+    to float half bfloat16 type type_as zeros_like zeros ones_like full_like empty_like item size dim numel is_sparse
+    new_zeros new_tensor tensor sign erf tanh sigmoid where
+    """.split()
+)
+_PLAIN = frozenset(
+    """
+    get setdefault items values keys append extend pop len int float bool zip enumerate range list tuple dict isinstance
+    max min super zero_grad step closure backward enable_grad no_grad is_tensor RuntimeError ValueError print warn
+    register_state defaults state_dict group is_complex view_as_real is_floating_point is_sparse format
+    """.split()
+)
+_MOST_STEPS = 8
+
+
+def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a call builds an optimizer, or hands parameters up to the class that an optimizer of the project is."""
+    if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
+        around = facts.class_around(call)
+        return around is not None and _is_optimizer(code, Class(facts, around))
+    names = _classes(code, facts, call)
+    return bool(names) and all(isinstance(one, Class) or _sounds_like_one(one) for one in names)
+
+
+def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
+    """Say what is to be said of an optimizer that `call` builds: of its class, and of its state."""
+    if call in conversion.settled or (isinstance(call.func, ast.Attribute) and is_super(call.func.value)):
+        return  # the latter is looked at where the class is built
+    conversion.settled.add(call)
+    _look_at_class(conversion, closure, facts, call)
+    for one in follow([Value(facts, call)], code=conversion.code).references:
+        _look_at_state(conversion, one)
+
+
+def _look_at_state(conversion: Conversion, one: Reference) -> None:
+    """State that an optimizer gives or takes by itself: each rank has its own part of it."""
+    parents = one.facts.structure.parents
+    attribute = parents[one.node]
+    call = parents[attribute]
+    is_state = isinstance(attribute, ast.Attribute) and attribute.attr in ("state_dict", "load_state_dict")
+    if not is_state or not isinstance(call, ast.Call) or call.func is not attribute or call in conversion.settled:
+        return
+    around = one.facts.source.span(call)
+    edits = conversion.edits.get(one.facts.path, ())
+    if not any(claimed.overlaps(around) for edit in edits for claimed in touched(edit)):
+        conversion.differs(one.facts, call, _OWN_FILES)
+
+
+def _look_at_class(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
+    for one in _classes(conversion.code, facts, call):
+        if isinstance(one, Class):
+            if not is_elementwise(conversion.code, one) and not keeps_parameters(closure):
+                conversion.differs(facts, call, _SHAPES)
+            continue
+        package, last = one.partition(".")[0], _last(one)
+        if one.startswith(_TORCH):
+            if last in _REFUSING:
+                step = "take another optimizer, or keep FSDP1"
+                conversion.wall(facts, call, f"`{last}` {_REFUSING[last]}, which fails on sharded parameters", step)
+        elif package in _KERNELS:
+            step = f"take an optimizer of torch.optim, or look whether {package} knows DTensors"
+            conversion.wall(facts, call, f"`{one}` of {package} updates parameters by kernels of its own", step)
+        elif not keeps_parameters(closure):
+            conversion.differs(facts, call, _SHAPES)
+
+
+def _classes(code: Code, facts: ModuleFacts, call: ast.Call) -> list[Class | str]:
+    """The classes that a call may build: those of the project, and full names of others."""
+    found: list[Class | str] = []
+    for origin in code.origins(facts, call.func):
+        if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
+            cls = Class(origin.facts, origin.node)
+            if not _is_optimizer(code, cls):
+                return []
+            found.append(cls)
+        elif origin.sort is Sort.ELSEWHERE and origin.name is not None:
+            found.append(origin.name)
+        else:
+            return []
+    return found
+
+
+def _is_optimizer(code: Code, cls: Class) -> bool:
+    return any((name or "").startswith(_TORCH) for name in code.bases(cls)[1])
+
+
+def _sounds_like_one(name: str) -> bool:
+    """Whether a class of another package is an optimizer by its full name."""
+    return name.startswith(_TORCH) or "optim" in name.lower() or name.rpartition(".")[2].startswith("Adam")
+
+
+def is_elementwise(code: Code, cls: Class) -> bool:
+    """Whether the steps of an optimizer of the project are made of elementwise methods of tensors only."""
+    for one in (cls, *code.ancestors(cls)):
+        for function in one.node.body:
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name != "__init__":
+                calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+                if not all(_is_elementwise_call(call) for call in calls):
+                    return False
+    own = [name for name in code.bases(cls)[1] if name not in _BASE]
+    return all((name or "").startswith(_TORCH) and _last(name) not in _REFUSING for name in own)
+
+
+def _is_elementwise_call(call: ast.Call) -> bool:
+    func = call.func
+    name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    if isinstance(func, ast.Attribute) and is_super(func.value):
+        return True
+    return name in _ELEMENTWISE or name in _PLAIN
+
+
+def _last(name: str | None) -> str:
+    return (name or "").rpartition(".")[2]
+
+
+# --- before the model is wrapped
+
+
+def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
+    """Look at what is made of parameters before they are replaced."""
+    known = {one.node for one in (*closure.references, *closure.passed)}
+    for construction in closure.constructions:
+        module = _module(construction)
+        if module is None:
+            continue
+        plain = follow(_values(conversion.code, construction.facts, module, _MOST_STEPS), code=conversion.code)
+        for one in plain.references:
+            if one.node not in known and one.node is not module:
+                _look_at(conversion, closure, construction, one)
+
+
+def _module(construction: Construction) -> ast.expr | None:
+    """What a construction wraps."""
+    call = construction.call
+    given = next((one.value for one in call.keywords if one.arg == "module"), None)
+    return given if given is not None else next(iter(call.args), None)
+
+
+def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Iterator[Value]:
+    """The expressions that make what is read here."""
+    if isinstance(node, ast.Name) and steps:
+        for binding in code.bindings(facts, node):
+            if isinstance(binding.node, ast.arg):
+                function = Function(facts, facts.structure.parents[facts.structure.parents[binding.node]])  # type: ignore[arg-type]
+                for site in code.callers(function).sites:
+                    given = code.argument(site, function, binding.node)
+                    if given is not None:
+                        yield from _values(code, given.facts, given.node, steps - 1)
+            elif binding.value is not None and binding.value is not node:
+                yield from _values(code, facts, binding.value, steps - 1)
+    elif not isinstance(node, ast.Name):
+        yield Value(facts, node)
+
+
+def _look_at(conversion: Conversion, closure: Closure, construction: Construction, one: Reference) -> None:
+    """What a use of the module, under a name that the model does not have, makes of its parameters."""
+    facts, parents = one.facts, one.facts.structure.parents
+    attribute = parents[one.node]
+    path = PATHS.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
+    call = parents[attribute]
+    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
+        return
+    followed = follow([Value(facts, call)], code=conversion.code, path=path)
+    for built, where in _built(conversion.code, followed):
+        convert_optimizer(conversion, closure, where, built)
+        if not _is_behind(construction, where, built):
+            _move(conversion, closure, construction, where, built)
+
+
+def _built(code: Code, followed: Followed) -> Iterator[tuple[ast.Call, ModuleFacts]]:
+    """The optimizers that get some parameters."""
+    found: dict[ast.Call, ModuleFacts] = {}
+    nodes = [(one.facts, one.node) for one in followed.references]
+    nodes += [(one.facts, one.node) for one in followed.escapes if isinstance(one.node, ast.expr)]
+    for facts, node in nodes:
+        parent = facts.structure.parents.get(node)
+        if isinstance(parent, ast.keyword):
+            parent = facts.structure.parents[parent]
+        if isinstance(parent, ast.Call) and parent.func is not node and takes_parameters(code, facts, parent):
+            found[parent] = facts
+    yield from found.items()
+
+
+def _is_behind(construction: Construction, facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether a place certainly runs after the construction: in its function, behind it."""
+    own = facts is construction.facts and facts.function(node) is facts.function(construction.call)
+    return own and place_of(node) > place_of(construction.call)
+
+
+def _move(
+    conversion: Conversion, closure: Closure, construction: Construction, facts: ModuleFacts, built: ast.Call
+) -> None:
+    """Build an optimizer behind the place where its model is sharded, if nothing on the way needs it."""
+    statement, wrap = facts.statement(built), construction.facts.statement(construction.call)
+    reason = "the optimizer holds parameters from before sharding, which `fully_shard` replaces"
+    step = "build it behind the place where the model is wrapped"
+    block = _block(facts, statement)
+    single = isinstance(statement, ast.Assign) and statement.value is built and len(statement.targets) == 1
+    if facts is not construction.facts or wrap not in block or not single or not keeps_parameters(closure):
+        conversion.wall(facts, built, reason, step)
+        return
+    assert isinstance(statement, ast.Assign)
+    between = block[block.index(statement) + 1 : block.index(wrap)]
+    names = {ast.unparse(statement.targets[0])}
+    names |= {one.id for one in ast.walk(built) if isinstance(one, ast.Name)}
+    uses = [node for one in between for node in ast.walk(one) if isinstance(node, (ast.Name, ast.Attribute))]
+    touched = [node for node in uses if ast.unparse(node) in names and not _is_read_of_model(node, built)]
+    span, end = block_span(facts, [statement]), facts.source.span(wrap).end
+    if touched or span is None or facts.source.has_comment(facts.source.span(statement)):
+        conversion.wall(facts, built, reason, step)
+        return
+    text, indent = facts.source.segment(statement), facts.indentation(wrap)
+    conversion.edit(facts, [RemoveStatement(facts.source.span(statement))])
+    conversion.edit(facts, [Replace(Span(end, end), f"\n{indent}{text}")])
+
+
+def _is_read_of_model(node: ast.Name | ast.Attribute, built: ast.Call) -> bool:
+    """Whether a name between is only read, and the optimizer is built from it: a step with it comes to the same."""
+    return isinstance(node.ctx, ast.Load) and any(
+        isinstance(one, ast.Name) and one.id == getattr(node, "id", None) for one in ast.walk(built)
+    )
+
+
+def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
+    for _, block in ast.iter_fields(facts.structure.parents[statement]):
+        if isinstance(block, list) and statement in block:
+            return block
+    return []
