@@ -89,6 +89,14 @@ def row_for(function: str, settings: InForce) -> Row:
     raise NotUnderstood(_WITHOUT[function, wanted.offload, wanted.rank0_only])
 
 
+def decided_at_run_time(row: Row, flag: str) -> Row:
+    """The row where a flag says whether the state leaves the device."""
+    if FULL_OPTION not in row.options:
+        return row._replace(options=tuple(f"cpu_offload={flag}" if one == _CPU else one for one in row.options))
+    told = f"the full state is on the CPU of rank 0 even where `{flag}` is false"
+    return row._replace(unsafe=told if row.unsafe is None else f"{told}; {row.unsafe}")
+
+
 def on_every_rank(function: str, settings: InForce, use: str) -> Row:
     """The row for a full state that other ranks than 0 use: they have it, but not on the CPU [07 28]."""
     every = Wanted(False, False)

@@ -23,6 +23,7 @@ from fsdp_migrate.code.state_dicts.mapping import (
     OPTIONS,
     SAVE_MODEL,
     SAVE_OPTIMIZER,
+    decided_at_run_time,
     on_every_rank,
     row_for,
 )
@@ -61,12 +62,14 @@ class Names(Protocol):
 class Manner(NamedTuple):
     """How calls are rewritten, where a target has its own way.
 
-    `names` spells names at a place where a receiver is FSDP. `takes_compiled` models whose keys change. `full_loads` is
+    `names` spells names at a place where a receiver is FSDP. `takes_compiled` models whose keys change. `flags` are taken that decide at run time whether the state leaves
+    the device. `full_loads` is
     the name of a function that the optimizer state of a full load goes through, asked only where there is one.
     """
 
     names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied
     takes_compiled: bool = False
+    flags: bool = False
     full_loads: Callable[[], str] | None = None
 
 
@@ -95,21 +98,21 @@ def of_setting(facts: ModuleFacts, setting: TypeSetting, manner: Manner = USUAL)
 
     def found() -> Rewritten:
         region = region_of(facts, setting)
-        settings = _in_force(facts, setting, region)
+        settings = _in_force(facts, setting, region, manner)
         receiver = _receiver(facts, setting)
         return _of_region(facts, region, setting.model, settings, receiver, setting.call, manner)
 
     return _or_reason(facts, (of_setting, setting.call, manner), found)
 
 
-def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region) -> InForce:
+def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region, manner: Manner) -> InForce:
     """What a setting asks for.
 
     Raises:
         NotUnderstood: it stays; where that is decided at run time, with the calls to choose from.
     """
     try:
-        return in_force(facts, setting)
+        return in_force(facts, setting, flags=manner.flags)
     except Undecided as reason:
         try:
             calls = read(facts, region.statements, setting.model)
@@ -217,7 +220,22 @@ def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:
         row = on_every_rank(call.function, settings, use.reason)
     if call.state is not None and BROADCAST in row.options and call.function == LOAD_MODEL:
         check_same_on_all_ranks(facts, call.state)
+    flag = (settings.model if call.function == SAVE_MODEL else settings.optimizer).flag
+    if flag is not None and call.function in (SAVE_MODEL, SAVE_OPTIMIZER):
+        _check_visible(facts, flag, call.call)
+        row = decided_at_run_time(row, ast.unparse(flag))
     return Anew(call, row)
+
+
+def _check_visible(facts: ModuleFacts, flag: ast.expr, at: ast.AST) -> None:
+    """Let an expression pass that means the same at another place.
+
+    Raises:
+        NotUnderstood: it may not.
+    """
+    for name in (one for one in ast.walk(flag) if isinstance(one, ast.Name)):
+        if facts.scope(name).lookup(name.id) is not facts.scope(at).lookup(name.id):
+            raise NotUnderstood(f"`{name.id}` is not visible where the state dict is made: create the config there")
 
 
 def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) -> list[StateCall]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal, is_written_out
+from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.fsdp import TypeSetting
 
 FULL, SHARDED, LOCAL = "FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT"
@@ -21,10 +22,11 @@ class Undecided(NotUnderstood):
 
 
 class Wanted(NamedTuple):
-    """Where a state dict goes: off the device, and to rank 0 only."""
+    """Where a state dict goes: off the device, and to rank 0 only; `flag` is what decides at run time on the first."""
 
     offload: bool
     rank0_only: bool
+    flag: ast.expr | None = None
 
 
 class InForce(NamedTuple):
@@ -47,8 +49,8 @@ _CLASSES = {
 NEVER_SET = InForce(FULL, *_DEFAULTS[FULL])
 
 
-def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
-    """What a setting asks for.
+def in_force(facts: ModuleFacts, setting: TypeSetting, *, flags: bool = False) -> InForce:
+    """What a setting asks for; with `flags` whether the state leaves the device may be decided at run time.
 
     Raises:
         NotUnderstood: its type or a config is not written out where it can be seen, or has no successor.
@@ -66,8 +68,8 @@ def in_force(facts: ModuleFacts, setting: TypeSetting) -> InForce:
     model, optimizer = _DEFAULTS[setting.type_name]
     return InForce(
         setting.type_name,
-        _wanted(facts, setting.config, model_class, model),
-        _wanted(facts, setting.optim_config, optimizer_class, optimizer),
+        _wanted(facts, setting.config, model_class, model, flags),
+        _wanted(facts, setting.optim_config, optimizer_class, optimizer, flags),
     )
 
 
@@ -94,7 +96,7 @@ def _unpacked(facts: ModuleFacts, setting: TypeSetting) -> TypeSetting:
 _CONFIGS, _BEFORE_CONFIGS = ("config", "optim_config"), 2
 
 
-def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted) -> Wanted:
+def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted, flags: bool) -> Wanted:
     if node is None:
         return default
     text = " ".join(ast.unparse(node).split())
@@ -104,23 +106,42 @@ def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted
     if config.cls != cls:
         raise NotUnderstood(f"this type does not accept `{config.cls}`: it needs `{cls}`")
     offload = config.fields.get("offload_to_cpu")
-    # Where the model is on the CPU, its state is there either way.
-    is_off = offload is not None and is_on_gpu(facts, offload)
-    offloaded = is_off or _flag(offload, default.offload, text)
-    return Wanted(offloaded, _flag(config.fields.get("rank0_only"), default.rank0_only, text))
+    rank0_only = _flag(config.fields.get("rank0_only"), default.rank0_only, text)
+    if offload is not None and is_on_gpu(facts, offload):
+        return Wanted(True, rank0_only)  # where the model is on the CPU, its state is there either way
+    if flags and offload is not None and not isinstance(offload, ast.Constant) and pure(offload):
+        return Wanted(True, rank0_only, offload)
+    return Wanted(_flag(offload, default.offload, text), rank0_only)
 
 
 def is_on_gpu(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether an expression says whether the program runs on a GPU: `torch.cuda.is_available()`, `x.type == "cuda"`."""
     if isinstance(node, ast.Name):
         value = facts.names.value(node)
-        return value is not None and is_on_gpu(facts, value)
+        if value is not None:
+            return is_on_gpu(facts, value)
+        found = _elsewhere(facts, node)
+        return found is not None and is_on_gpu(*found)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and facts.names.qualified(node.func) == "torch.cuda.is_available"
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq):
-        sides = (node.left, node.comparators[0])
-        return any(isinstance(side, ast.Constant) and side.value == "cuda" for side in sides)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        sides = {side.value for side in (node.left, node.comparators[0]) if isinstance(side, ast.Constant)}
+        return sides == ({"cuda"} if isinstance(node.ops[0], ast.Eq) else {"cpu"} if _differs(node) else None)
     return False
+
+
+def _differs(node: ast.Compare) -> bool:
+    return isinstance(node.ops[0], ast.NotEq)
+
+
+def _elsewhere(facts: ModuleFacts, node: ast.Name) -> tuple[ModuleFacts, ast.expr] | None:
+    """What another module of the project assigns to a name that this one imports."""
+    for target in [target for one in facts.names.bindings(node) for target in facts.names.targets(one)]:
+        found = facts.project.definition(target) if facts.project is not None and target is not None else None
+        values = [] if found is None else [one.value for one in found[1]]
+        if found is not None and len(values) == 1 and values[0] is not None:
+            return found[0], values[0]
+    return None
 
 
 def _flag(node: ast.expr | None, default: bool, text: str) -> bool:

@@ -62,7 +62,7 @@ class _Module:
         self.facts = references[0].facts
         self.nodes = {one.node for one in references}
         needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
-        self.manner = Manner(_Names, takes_compiled=True, full_loads=self._own_steps if needs else None)
+        self.manner = Manner(_Names, takes_compiled=True, flags=True, full_loads=self._own_steps if needs else None)
 
     def convert(self) -> None:
         for setting in self._settings():
