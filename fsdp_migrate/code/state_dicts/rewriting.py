@@ -62,9 +62,9 @@ class Names(Protocol):
 class Manner(NamedTuple):
     """How calls are rewritten, where a target has its own way.
 
-    `names` spells names at a place where a receiver is FSDP. `takes_compiled` models whose keys change. `flags` are taken that decide at run time whether the state leaves
-    the device. `full_loads` is
-    the name of a function that the optimizer state of a full load goes through, asked only where there is one.
+    `names` spells names at a place where a receiver is FSDP. `takes_compiled` takes models whose keys change, `flags`
+    expressions that decide at run time whether the state leaves the device. `full_loads` is the name of a function
+    that the optimizer state of a full load goes through, asked only where there is one.
     """
 
     names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied

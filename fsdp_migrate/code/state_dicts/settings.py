@@ -136,12 +136,10 @@ def _differs(node: ast.Compare) -> bool:
 
 def _elsewhere(facts: ModuleFacts, node: ast.Name) -> tuple[ModuleFacts, ast.expr] | None:
     """What another module of the project assigns to a name that this one imports."""
-    for target in [target for one in facts.names.bindings(node) for target in facts.names.targets(one)]:
-        found = facts.project.definition(target) if facts.project is not None and target is not None else None
-        values = [] if found is None else [one.value for one in found[1]]
-        if found is not None and len(values) == 1 and values[0] is not None:
-            return found[0], values[0]
-    return None
+    qualified = facts.names.qualified(node)
+    found = facts.project.definition(qualified) if facts.project is not None and qualified is not None else None
+    values = [] if found is None else [one.value for one in found[1]]
+    return (found[0], values[0]) if found is not None and len(values) == 1 and values[0] is not None else None
 
 
 def _flag(node: ast.expr | None, default: bool, text: str) -> bool:
