@@ -49,7 +49,7 @@ class Baseline:
         self.met = 0
 
     def unknown(self, path: str, raw: bytes, findings: Sequence[Finding], *, hints: bool) -> tuple[Finding, ...]:
-        """The findings of one file that are not in the baseline, by place; `hints` says whether hints count."""
+        """The findings of one file that are not in the baseline, in order of place; without `hints` no hints."""
         where, source = _path(path, self.file), source_of(raw, path)
         left = []
         for finding, key, _ in numbered(sorted(findings, key=lambda finding: finding.place), source):

@@ -1,1 +1,1 @@
-"""Files of a run as it sees them: contents, projects with their torch ranges and settings, what modules mean."""
+"""The files of a run: their contents, their projects with torch ranges and settings, and the facts of their modules."""

@@ -1,4 +1,4 @@
-"""Reading files without waiting for what never ends, and knowing what a killed run left among them."""
+"""Reads files without blocking on pipes and devices, and finds the leftovers of killed runs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def contents(path: str) -> bytes:
 
 
 def digest(raw: bytes) -> str:
-    """What stands for the contents of a file where these are compared with those of another time."""
+    """A digest of a file's contents, to compare them with those of another time."""
     import hashlib  # most runs compare nothing
 
     return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
 def leftovers(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Those of the files in `folder` that only a run that was killed can have left there."""
+    """The files in `folder` that only a killed run can have left there."""
     for name in names:
         if name.startswith(PREFIX) and name.endswith(SUFFIX):
             yield os.path.join(folder, name)

@@ -1,4 +1,4 @@
-"""Which files to look at, their bytes, and putting changed bytes back without ever losing a file."""
+"""Finds the files to check, reads them, and writes changed files without ever losing one."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ REPLACEMENT = "\ufffd"
 
 
 class FileError(Exception):
-    """A file that cannot be read or written; the message is one line for the user."""
+    """A file cannot be read or written. The message is one line for the user."""
 
 
 class Failure(NamedTuple):
-    """A file or folder that was left out, and why."""
+    """A file or folder that was not checked, and why."""
 
     path: str
     message: str
 
 
 class SourceFile(NamedTuple):
-    """A file to look at: where it lies, how it is called in reports, and its bytes if they are not on disk.
+    """A file to check: its path, its name in reports, and its bytes if they are not on disk.
 
-    `root` is the real path of the folder that it was found in, None if the file itself was named.
+    `root` is the real path of the folder that was named, None if the file itself was named.
     """
 
     path: str
@@ -61,9 +61,9 @@ class SourceFile(NamedTuple):
 
 
 class Discovery(NamedTuple):
-    """The files found, in order of path, each once, what could not be looked into, and the folders that were named.
+    """The files found, each once and in order of path, the failures, and the folders that were named.
 
-    `leftovers` are files that a run which was killed while it was writing left behind.
+    `leftovers` are files that a run left behind that was killed while writing.
     """
 
     files: tuple[SourceFile, ...]
@@ -84,7 +84,7 @@ def in_order(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
 
 
 class _Entry(NamedTuple):
-    """A folder or file on the way: its path, its path as shown, its real path, and the ignore files that reach it."""
+    """A file or folder during the walk: path, shown path, real path, and the ignore files that apply to it."""
 
     path: str
     shown: str
@@ -100,7 +100,7 @@ class Choice(Protocol):
         """Whether the file or folder is left out itself."""
 
     def takes(self, path: str) -> bool:
-        """Whether a file is one to look at, if nothing leaves it out."""
+        """Whether a file is one to check, unless it is excluded."""
 
 
 # What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
@@ -115,11 +115,10 @@ def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
 def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
     """Find the Python files and notebooks that `paths` mean.
 
-    A file that is named is taken whatever its suffix and whatever ignores it, unless it is seen to be in another
-    language; a folder that is named is walked for
-    `.py`, `.pyi` and `.ipynb`, without what the `.gitignore` files up to the repository's root name and without build
-    and environment folders. Links to folders are not followed below a named folder. `choices` narrow or widen what is
-    found in folders; with `force_exclude` what they leave out is left out even if it is named.
+    A file that is named is checked whatever its suffix is and even if it is ignored, unless it is clearly in another
+    language. A folder that is named is searched for `.py`, `.pyi` and `.ipynb`, without environments, build results,
+    and what `.gitignore` files up to the root of the repository ignore. Links to folders below it are not followed.
+    `choices` add and exclude files in folders; with `force_exclude` they exclude files that are named, too.
     """
     walk = _Walk(choices)
     for path in paths:
@@ -139,7 +138,7 @@ def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_excl
 
 
 def other_language(path: str, raw: bytes) -> str | None:
-    """Why a text is not Python, None where it is, or where neither its name nor its first line says otherwise."""
+    """Why a text is not Python; None if it is, or if neither its name nor its first line says otherwise."""
     suffix = os.path.splitext(path)[1]
     program = _INTERPRETER.match(raw)
     if suffix.startswith(_PYTHON_SUFFIXES) or (not suffix and program is None) or b"python" in raw.partition(b"\n")[0]:
@@ -162,7 +161,7 @@ def _told_from_python(path: str) -> str | None:
 
 
 def left_out(path: str, choices: Choices) -> bool:
-    """Whether `choices` leave out a path, or a folder that it lies in."""
+    """Whether `choices` exclude a path or a folder above it."""
     here = os.path.abspath(path)
     entry = os.path.join(here, "") if os.path.isdir(here) else here
     while (choice := choices(os.path.dirname(here), None)) is not None:
@@ -190,10 +189,10 @@ def read(file: SourceFile) -> bytes:
 
 
 def write(file: SourceFile, new: bytes, old: bytes) -> str:
-    """Make `new` the contents of `file`, whole or not at all, provided that they still are `old`.
+    """Replace the contents of `file`, which must still be `old`, by `new`: completely or not at all.
 
-    The file's mode and, where permitted, its owner are kept. Of a symbolic link that was named, or that leads to
-    another file of the folder that was named, the target is written, and the link stays. Gives the folder to `sync`.
+    Mode and, if permitted, owner are kept. For a symbolic link that was named, or that leads to another file in the
+    folder that was named, the target is written and the link stays. Returns the folder to `sync`.
 
     Raises:
         FileError: it changed since it was read, is read-only, out of bounds, or cannot be written. It is as it was.
@@ -207,7 +206,7 @@ def write(file: SourceFile, new: bytes, old: bytes) -> str:
 
 
 def writable(file: SourceFile) -> str:
-    """The real path of what is written where `file` is.
+    """The real path that is written for `file`.
 
     Raises:
         FileError: it is read-only or out of bounds.
@@ -234,7 +233,7 @@ def unwritten() -> Iterator[None]:
 
 
 def sync(folders: Iterable[str]) -> None:
-    """Make what was written to these folders durable, once for each: that takes longer than all else about a file."""
+    """Make the files written to these folders durable, once per folder, because that is slow."""
     from fsdp_migrate import replacing
 
     for folder in sorted(set(folders)):
@@ -243,7 +242,7 @@ def sync(folders: Iterable[str]) -> None:
 
 @dataclass
 class _Walk:
-    """Collects files by their real path, so that no file comes twice."""
+    """Collects files by their real path, so that each comes once."""
 
     choices: Choices
     found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
@@ -252,13 +251,13 @@ class _Walk:
     root: str = ""
 
     def add(self, file: SourceFile, real: str, is_link: bool) -> None:
-        """Take `file`; the file itself is preferred to links that lead to it."""
+        """Add `file`, which replaces links to it."""
         known = self.found.get(real)
         if known is None or (known[1] and not is_link):
             self.found[real] = (file, is_link)
 
     def folder(self, path: str, shown: str) -> None:
-        """Take what lies under the folder that the user named `path`."""
+        """Add the files below the folder that the user named `path`."""
         real = self.root = os.path.realpath(path)
         waiting = [_Entry(path, shown, real, self._ignores_above(real), named=True)]
         while waiting:
@@ -270,7 +269,7 @@ class _Walk:
                 self.failures.append(Failure(folder.shown or ".", f"cannot be read: {_cause(error)}"))
 
     def _look_into(self, folder: _Entry, entries: list[os.DirEntry[str]]) -> list[_Entry]:
-        """Take the files among `entries`; give back the folders to go on with."""
+        """Add the files among `entries`; returns the folders to search next."""
         names = {entry.name for entry in entries}
         if not folder.named and _is_artefact(folder, names):
             return []
@@ -310,9 +309,9 @@ class _Walk:
             return ()
 
     def _ignores_above(self, real: str) -> tuple[GitIgnore, ...]:
-        """The ignore files from the repository's root down to the parent of `real`.
+        """The ignore files from the root of the repository down to the parent of `real`.
 
-        None when there is no repository, and none when they ignore `real` itself: it was named, so it is wanted.
+        None outside a repository, and none if they ignore `real` itself: it was named, so it is wanted.
         """
         ignores: tuple[GitIgnore, ...] = ()
         for folder in gitignore.parents_in_repository(real):
@@ -330,7 +329,7 @@ def _wanted(choice: Choice | None, path: str) -> bool:
 
 
 def _is_artefact(folder: _Entry, names: set[str]) -> bool:
-    """Whether a folder is an environment or a build result rather than somebody's code."""
+    """Whether a folder is an environment or a build result."""
     if names & ENVIRONMENT_MARKS:
         return True
     doubtful = os.path.basename(folder.path) in SKIPPED_UNLESS_CODE

@@ -1,4 +1,4 @@
-"""What git would ignore: `.gitignore` files, read and asked as git does."""
+"""The files that git would ignore: `.gitignore` files are read and applied as git does."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FOLDER_GROUP = "ps_d"
 class Pattern(NamedTuple):
     """One line of a `.gitignore`.
 
-    A pattern without a slash (`by_name`) is about names, any other about the path from its folder; `folder/**`
-    (`contents_only`) is about what is in the folder. `any_name` says that its last part is nothing but stars.
+    A pattern without a slash (`by_name`) is about names, any other about the path from its folder. `folder/**`
+    (`contents_only`) is about the contents of the folder. `any_name` says that its last part consists of stars.
     """
 
     by_name: bool
@@ -32,10 +32,10 @@ class Pattern(NamedTuple):
     include: bool
 
     def verdict(self, path: str) -> bool | None:
-        """Whether this line ignores `path` (True), takes it back (False) or does not speak of it (None).
+        """Whether this line ignores `path` (True), includes it again (False) or does not match it (None).
 
-        pathspec also lets a pattern for a folder speak of all below it. git does not: the folder itself was decided
-        on before, and what is in it is judged on its own.
+        pathspec also lets a pattern for a folder match everything below it. git does not: the folder was decided
+        before, and each path in it is judged on its own.
         """
         subject = path[path.rstrip("/").rfind("/") + 1 :] if self.by_name else path
         if self.contents_only:
@@ -44,7 +44,7 @@ class Pattern(NamedTuple):
         return None if reach is None or reach < len(subject) else self.include
 
     def reach(self, path: str) -> int | None:
-        """How much of `path` this line speaks of: less than all of it if it names a folder on the way; None if none."""
+        """How much of `path` this line matches: less than all of it if it names a folder above; None if nothing."""
         match = self.regex.search(path)
         if match is None:
             return None
@@ -54,19 +54,19 @@ class Pattern(NamedTuple):
 
 @dataclass(frozen=True)
 class GitIgnore:
-    """One `.gitignore`: the folder that it stands in (with a trailing separator) and its lines, the last one first."""
+    """One `.gitignore`: its folder (with a trailing separator) and its lines, the last one first."""
 
     base: str
     patterns: tuple[Pattern, ...]
 
     @cached_property
     def anything(self) -> re.Pattern[str]:
-        """What any of the lines may speak of: one search that spares most paths the way through all lines."""
+        """A pattern for whatever any line may match, so that most paths need one search only."""
         every = (pattern.regex.pattern.replace(f"?P<{_FOLDER_GROUP}>", "?:") for pattern in self.patterns)
         return re.compile("|".join(f"(?:{regex})" for regex in every) or "(?!)")
 
     def verdict(self, real: str) -> bool | None:
-        """What the last line that speaks of `real` says."""
+        """The verdict of the last line that matches `real`."""
         path = real[len(self.base) :].replace(os.sep, "/")
         if not self.anything.search(path):
             return None
@@ -85,13 +85,13 @@ def load(folder: str) -> GitIgnore:
 
 
 def ignored(ignores: Iterable[GitIgnore], real: str) -> bool:
-    """Whether git would ignore `real`, a folder if it ends in a separator; the innermost file that speaks decides."""
+    """Whether git would ignore `real` (a folder ends in a separator). The innermost file with a verdict decides."""
     verdicts = (ignore.verdict(real) for ignore in reversed(tuple(ignores)) if real != ignore.base)
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def parents_in_repository(real: str) -> list[str]:
-    """The folders above `real`, outermost first, beginning with the root of the repository that holds it."""
+    """The folders above `real`, from the root of its repository inwards."""
     parents: list[str] = []
     here = real
     while not os.path.lexists(os.path.join(here, ".git")):
@@ -104,7 +104,7 @@ def parents_in_repository(real: str) -> list[str]:
 
 
 def patterns(lines: Sequence[str]) -> tuple[Pattern, ...]:
-    """The patterns that `lines` hold, the last one first; lines that make no sense to git hold none."""
+    """The patterns in `lines`, the last one first, without lines that git does not understand."""
     from pathspec import GitIgnoreSpec
 
     found = []

@@ -9,7 +9,7 @@ from fsdp_migrate.workspace.filesystem import printable
 
 
 class FileFault(Exception):
-    """A file beside the code that cannot be read; the message is the reason."""
+    """A file beside the code cannot be read. The message is the reason."""
 
 
 def read_bytes(path: str) -> bytes:
@@ -25,7 +25,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def display(path: str) -> str:
-    """`path` as messages show it: from the current folder where that is shorter, on one line."""
+    """`path` for messages: relative to the current folder if that is shorter, on one line."""
     try:
         return printable(min(os.path.relpath(path), path, key=len))
     except ValueError:  # another drive

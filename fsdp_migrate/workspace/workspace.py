@@ -1,4 +1,4 @@
-"""The files of a run as it sees them: what is above asks here and opens no file itself."""
+"""The files of a run. Everything above asks here, and opens no file itself."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """Contents of files, the projects that they are in with their settings, and facts of modules.
+    """Contents of files, their projects and settings, and the facts of modules.
 
-    An `overlay` holds texts, by absolute path, that count instead of those on the disk: what an editor has not saved,
-    or what a change would make of a file.
+    `overlay` has texts by absolute path that replace those on disk: what an editor has not saved, or what a change
+    would make of a file.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Workspace:
         *,
         noting: bool = False,
     ) -> None:
-        """`noting` says whether anybody wants to know which files an answer depends on, as a cache does."""
+        """`noting` says that the dependencies of answers are wanted, as for a cache."""
         self.discovery = discovery
         self.configuration = configuration or Configuration()
         self._overlay = dict(overlay or {})
@@ -44,7 +44,7 @@ class Workspace:
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
-        """The files to look at, in order of path."""
+        """The files to check, in order of path."""
         return self.discovery.files
 
     def read(self, file: SourceFile) -> bytes:
@@ -61,15 +61,15 @@ class Workspace:
         return filesystem.read(file)
 
     def exists(self, file: SourceFile) -> bool:
-        """Whether there is something at the path of a file."""
+        """Whether the path of a file exists."""
         return os.path.abspath(file.path) in self._overlay or os.path.lexists(file.path)
 
     def pin(self, file: SourceFile, raw: bytes) -> None:
-        """Keep the text of a file as it is now: whatever is written later, the others are looked at beside this one."""
+        """Keep the present text of a file: the others are linted with it, whatever is written later."""
         self._pinned[os.path.abspath(file.path)] = raw
 
     def patched(self, texts: Mapping[SourceFile, bytes]) -> Workspace:
-        """The same files with other texts for some of them, and such as there are not yet."""
+        """The same workspace with other texts for some files, which need not exist."""
         overlay = {os.path.abspath(file.path): raw for file, raw in texts.items()}
         discovery = self.discovery.joined(texts)
         other = Workspace(discovery, self.configuration, {**self._overlay, **overlay}, noting=self._noting)
@@ -77,9 +77,9 @@ class Workspace:
         return other
 
     def settings(self, file: SourceFile, *, used: bool = True) -> Settings:
-        """The settings of a file, with the torch range of its project where none was given for all.
+        """The settings of a file, with the torch range of its project if none is given for all.
 
-        The project counts as `used`, and is named in reports, where the file itself is linted.
+        If the file itself is linted, its project is `used`, and named in reports.
 
         Raises:
             ConfigFileError: a configuration file cannot be used.
@@ -102,15 +102,15 @@ class Workspace:
 
     @cached_property
     def modules(self) -> Modules:
-        """What the files import from one another."""
+        """The modules of the files, which follow imports."""
         from fsdp_migrate.workspace.modules import Modules
 
         return Modules(self.files, self.discovery.folders, noting=self._noting, read=self.read)
 
     def modules_with(self, words: Sequence[bytes]) -> tuple[list[ModuleFacts], list[str]]:
-        """The facts of the modules that have one of some words, and what to call those that cannot be parsed.
+        """The facts of the modules that contain one of some words, and the names of those that cannot be parsed.
 
-        They are to be pinned for as long as anything in them is looked at.
+        They have to be pinned as long as they are used.
         """
         found, unreadable = [], []
         for file in self.files:
@@ -125,7 +125,7 @@ class Workspace:
         return found, unreadable
 
     def view(self, file: SourceFile, settings: Settings) -> View | None:
-        """What a file can learn of the others of its project; a text from stdin belongs where its name says."""
+        """The view of a file on the others of its project; text from stdin is located by its file name."""
         if file.raw is not None and not file.shown.endswith(SUFFIXES):
             return None
         return self.modules.view(file.path if file.raw is None else file.shown, settings.torch)

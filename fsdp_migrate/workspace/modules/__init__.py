@@ -1,4 +1,4 @@
-"""Names followed through the modules of a project: what a file imports from its neighbours, and who imports it."""
+"""Follows names through the modules of a project: what a file imports from others, and who imports it."""
 
 from __future__ import annotations
 

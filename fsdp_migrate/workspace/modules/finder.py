@@ -1,4 +1,4 @@
-"""Which file a module is, as the imports of another file name it."""
+"""Finds the file of a module that another file imports."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SOURCES = "src"
 
 
 class Finder:
-    """Finds modules below the root of the repository or project that the importing file is in, and nowhere else.
+    """Finds modules in the repository or project of the importing file.
 
-    An absolute name is looked for where Python would with the file's package installed or its folder first on the
-    path: beside the outermost package around the file, in its own folder, then in each folder above and its `src`, and
-    at last in the packages beside those. Two places of equal right make it unknown.
+    An absolute name is searched for where Python would, if the file's package were installed or its folder were first
+    on the path: beside the outermost package around the file, in the file's folder, in each folder above and its `src`,
+    and last in the packages beside those. If two places have the same rank, the module is unknown.
     """
 
     def __init__(self, named: Sequence[str] = ()) -> None:
-        """`named` are the folders that the run was asked to look at."""
+        """`named` are the folders that the run was given."""
         self._named = tuple(os.path.abspath(folder) for folder in named)
         self._names: dict[str, frozenset[str]] = {}
         self._tops: dict[str, frozenset[str]] = {}
@@ -33,7 +33,7 @@ class Finder:
         self._beside: dict[str, dict[str, set[str]]] = {}
 
     def find(self, module: str, path: str) -> str | None:
-        """The file of `module` as it is imported in the file `path` (absolute), None when it is not in the project."""
+        """The file of `module` for an import in the file `path` (absolute), None if it is not in the project."""
         folder = os.path.dirname(path)
         key = (folder, module)
         if key not in self._found:
@@ -65,7 +65,7 @@ class Finder:
         return None
 
     def _tops_from(self, folder: str) -> frozenset[str]:
-        """The first parts of all absolute names that may be found from `folder`."""
+        """The first parts of all absolute names that can be found from `folder`."""
         if folder not in self._tops:
             here = {name.removesuffix(".py") for place in self._places(folder) for name in self._names_in(place)}
             for above in _upwards(folder, self.limit(folder)):
@@ -74,7 +74,7 @@ class Finder:
         return self._tops[folder]
 
     def _places(self, folder: str) -> Iterator[str]:
-        """Folders from which absolute imports may start, the likeliest first, each once."""
+        """The folders from which absolute imports may start, each once, the likeliest first."""
         seen: set[str] = set()
         above = [p for a in _upwards(folder, self.limit(folder)) for p in (a, os.path.join(a, _SOURCES))]
         for place in (self._beside_package(folder), folder, *above):
@@ -83,13 +83,13 @@ class Finder:
                 yield place
 
     def _beside_package(self, folder: str) -> str:
-        """The folder that the outermost package around the files of `folder` lies in, itself if they are in none."""
+        """The folder of the outermost package around the files of `folder`; `folder` itself if there is none."""
         while _INIT in self._names_in(folder) and os.path.dirname(folder) != folder:
             folder = os.path.dirname(folder)
         return folder
 
     def _below(self, place: str, parts: Sequence[str]) -> str | None:
-        """The file of the module `parts` that starts in `place`."""
+        """The file of the module `parts`, searched from `place`."""
         for part in parts[:-1]:
             if part not in self._names_in(place):
                 return None
@@ -111,7 +111,7 @@ class Finder:
         return self._names[folder]
 
     def limit(self, folder: str) -> str:
-        """The folder above which nothing belongs to the project: the repository's root, or what comes nearest."""
+        """The topmost folder of the project: the root of the repository, or the nearest thing to it."""
         if folder not in self._limits:
             above = list(_upwards(folder, os.path.abspath(os.sep)))
             repository = next((a for a in above if self._has_any(a, _REPOSITORY_MARKS)), None)
@@ -122,13 +122,13 @@ class Finder:
         return self._limits[folder]
 
     def nearest(self, folder: str) -> str:
-        """The innermost project that a folder is in: the first one upwards that a project file or repository marks."""
+        """The innermost project around a folder: the first folder upwards with a project file or a repository."""
         above = _upwards(folder, self.limit(folder))
         marked = (a for a in above if self._has_any(a, (*_PROJECT_FILES, *_REPOSITORY_MARKS)))
         return next(marked, self.limit(folder))
 
     def unnamed(self, folder: str) -> str | None:
-        """The root of the project around `folder`, None where nothing marks one or the run looks at all of it."""
+        """The root of the project around `folder`; None if nothing marks one, or if the run includes all of it."""
         limit = self.limit(folder)
         if any(above in self._named for above in _upwards(limit, os.path.abspath(os.sep))):
             return None
@@ -140,7 +140,7 @@ class Finder:
         return self._marked[folder, names]
 
     def _packages_beside(self, folder: str) -> dict[str, set[str]]:
-        """Where the folders in `folder`, and their `src`, hold packages: for each name the folders that have it."""
+        """The packages in the subfolders of `folder` and their `src`: the folders by name of the package."""
         if folder not in self._beside:
             found: dict[str, set[str]] = {}
             for name in self._names_in(folder) - SKIPPED_FOLDERS:
@@ -155,7 +155,7 @@ class Finder:
 
 
 def _upwards(folder: str, limit: str) -> Iterator[str]:
-    """`folder` and the folders above it, up to and with `limit`."""
+    """`folder` and the folders above it, up to `limit`."""
     while True:
         yield folder
         above = os.path.dirname(folder)

@@ -1,7 +1,6 @@
-"""Which files of a run import a module, and what they do with it.
+"""The files that import a module, and how they use it.
 
-All files of the run are read once for it, with those of the module's project that the run does not look at; only what
-they import is kept.
+All files of the run, and the other files of the module's project, are read once. Only their imports are kept.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Importers:
-    """Who imports the modules of a project."""
+    """Finds the files that import the modules of a project."""
 
     def __init__(self, modules: ParsedModules) -> None:
         self._modules = modules
         self._texts = modules.texts
 
     def is_imported(self, path: str, name: str) -> bool:
-        """Whether another file takes the top-level `name` of the module at `path`, or puts something in its place."""
+        """Whether another file imports the top-level `name` of the module at `path`, or replaces it."""
         if any(self._takes(other, path, name) for other in self._candidates(path, name)):
             return True
         quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())  # for `mock.patch` and the like
@@ -49,7 +48,7 @@ class Importers:
         return sorted(found - {path})
 
     def _imported_by(self, path: str, name: str) -> Index:
-        """What the files import that may take `name` from the module at `path`."""
+        """What the files import that may import `name` from the module at `path`."""
         if not name.startswith("_"):
             return self._texts.index(path)
         # No star import brings it: it takes a look at those that write it.
@@ -82,7 +81,7 @@ class Importers:
         return taken and re.search(through, sketch.raw) is not None
 
     def patcher(self, path: str, name: str, old: str) -> str | None:
-        """The file that patches `name`, torch's `old`, in torch or in the module at `path`; None without one."""
+        """The file that patches `name` (in torch: `old`) in torch or in the module at `path`, None if none does."""
         quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())
         owned = re.compile(rf"""(?:object|[sg]etattr|delattr)\(\s*([\w.]+)\s*,\s*["']{name}["']""".encode())
         owner = old.rpartition(".")[0]
@@ -98,7 +97,7 @@ class Importers:
         return None
 
     def _goes_through(self, other: str, path: str, name: str) -> bool:
-        """Whether a dotted name in a file is that of the module at `path`, or of something in it."""
+        """Whether a dotted name in a file means the module at `path`, or something in it."""
         while name.strip("."):
             if self._texts.finder.find(name, other) == path:
                 return True
@@ -106,16 +105,16 @@ class Importers:
         return False
 
     def uses(self, path: str, name: str, torch: TorchRange) -> tuple[Use, ...] | None:
-        """Where other files read the top-level `name` of the module at `path`, imports left out.
+        """The places in other files that read the top-level `name` of the module at `path`, without imports.
 
-        None when one of them cannot be parsed, so that more uses may be out of sight.
+        None if one of them cannot be parsed, so that there may be more.
         """
         reads = self.reads(path, name, torch)
         certain = (use for use in reads.uses if use.facts.names.qualified(use.node) is not None)
         return None if reads.hidden else tuple(certain)
 
     def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
-        """Where other files may read the top-level `name` of the module at `path`, imports left out."""
+        """The places in other files that may read the top-level `name` of the module at `path`, without imports."""
         found, hidden = [], False
         called = self._names(path)
         for other in self._readers(path, name):
@@ -132,7 +131,7 @@ class Importers:
         return Reads(tuple(found), hidden)
 
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
-        """The other files of the project that read an attribute of this name off something but their own `self`."""
+        """The other files of the project that read an attribute of this name from anything but their `self`."""
         attribute = re.compile(rf"(?<!\bself)\.{word}\b|[\"']{word}[\"']".encode())
         for other in sorted(self._texts.writers(path, word)):
             facts = self._modules.facts(other, torch) if attribute.search(self._texts.glance(other)) else None
@@ -140,13 +139,13 @@ class Importers:
                 yield facts
 
     def _names(self, path: str) -> Callable[[str], str]:
-        """How a report on the file at `path` calls files: those that the run does not look at as it calls that one."""
+        """The names of files in a report on the file at `path`."""
         shown = {file.path: file.shown for file in self._texts.files}
         relative = not os.path.isabs(shown.get(path, path))
         return lambda other: shown.get(other) or printable(os.path.relpath(other) if relative else other)
 
     def setters(self, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
-        """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
+        """The other files of the project that may assign an attribute `name`, each with its name for messages."""
         called = self._names(path)
         nearest = self._texts.finder.nearest
         for other in sorted(self._texts.index(path).stores.get(name, set()) - {path}):
@@ -156,7 +155,7 @@ class Importers:
                 yield facts, called(other)
 
     def _readers(self, path: str, name: str) -> list[str]:
-        """Files that may read `name` of the module at `path`, also from a package that takes it from there."""
+        """The files that may read `name` of the module at `path`, also through a package that imports it."""
         found: set[str] = set()
         waiting = [path]
         while waiting:
@@ -169,7 +168,7 @@ class Importers:
 
 
 def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
-    """Where a function of this name, or of one that it was imported under, is read."""
+    """The places that read a function of this name, or of a name that it was imported under."""
     known = {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
     users = facts.structure.module.users
     for alias in sorted(known):

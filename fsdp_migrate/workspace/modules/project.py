@@ -1,4 +1,4 @@
-"""The modules of a project, read where a file imports from them and parsed where that may matter."""
+"""The modules of a project: read when a file imports from them, parsed when it matters."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _MOST_PARSED = 450_000
 
 
 class Modules:
-    """What the files of a project import from one another; nothing under analysis is imported or run.
+    """What the files of a project import from one another. None of them is imported or run.
 
-    Built from paths alone, so that each process of a run can
-    have one of its own.
+    It is built from paths only, so that each process of a run can have its own.
     """
 
     def __init__(
@@ -36,9 +35,9 @@ class Modules:
         noting: bool = True,
         read: Callable[[SourceFile], bytes] = read,
     ) -> None:
-        """`files` are all that the run looks at, `folders` those that it was asked to look into.
+        """`files` are all files of the run, `folders` those that it was given.
 
-        `noting` says whether anybody wants to know what the answers depend on, as a cache does; `read` gives bytes.
+        `noting` says that the dependencies of answers are wanted, as for a cache. `read` gives the bytes of a file.
         """
         self.texts = Texts(files, folders, noting=noting, read=read)
         self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
@@ -47,11 +46,11 @@ class Modules:
         self._pins = 0
 
     def view(self, path: str, torch: TorchRange) -> View:
-        """What the file at `path` can learn of the others, for a torch range."""
+        """The view of the file at `path` on the others, for a torch range."""
         return self.view_at(os.path.abspath(path), torch)
 
     def view_at(self, path: str, torch: TorchRange) -> View:
-        """As `view`, for an absolute path."""
+        """The same for an absolute path."""
         view = self._views.get((path, torch))
         if view is None:
             from fsdp_migrate.workspace.modules.view import View
@@ -60,7 +59,7 @@ class Modules:
         return view
 
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
-        """The facts of the module at `path`, None when it cannot be read or parsed."""
+        """The facts of the module at `path`, None if it cannot be read or parsed."""
         key = (path, torch)
         if key not in self._facts:
             self._facts[key] = self._parsed(path, torch)
@@ -79,7 +78,7 @@ class Modules:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Keep all texts and parsed modules meanwhile: what is asked about them belongs together."""
+        """Keep all texts and parsed modules during the block, because questions about them belong together."""
         self._pins += 1
         try:
             yield
@@ -87,16 +86,16 @@ class Modules:
             self._pins -= 1
 
     def trim(self, room: int = 0) -> None:
-        """Let go of texts and of parsed modules once they are many; whoever was given one must be done with it.
+        """Forget texts and parsed modules if there are many of them; nobody may be using one.
 
-        What was answered stays known, and a text that is asked for again is read again. `room` as in `trim_parsed`.
+        Answers stay known, and a text is read again if it is needed. `room` is as in `trim_parsed`.
         """
         if not self._pins:
             self.texts.trim()
             self.trim_parsed(room)
 
     def trim_parsed(self, room: int = 0) -> None:
-        """Let go of parsed modules if there are many of them for a run that parses a file of `room` bytes next."""
+        """Forget parsed modules if there are many of them for a run that parses a file of `room` bytes next."""
         held = [facts for facts in self._facts.values() if facts is not None]
         if self._pins or sum(len(facts.source.data) for facts in held) + room < _MOST_PARSED:
             return
@@ -108,14 +107,14 @@ class Modules:
 
     @cached_property
     def importers(self) -> Importers:
-        """Who imports a module."""
+        """The files that import a module."""
         from fsdp_migrate.workspace.modules.importers import Importers
 
         return Importers(self)
 
     @contextmanager
     def entering(self, question: object) -> Iterator[bool]:
-        """Whether a question is new on the way here: modules may import one another in a circle."""
+        """Whether a question is asked for the first time on this way: modules may import one another in a circle."""
         first = question not in self._active
         self._active.add(question)
         try:

@@ -1,6 +1,6 @@
-"""Files that the byte test passes over although they hold something of torch, under a name that their project gave it.
+"""Finds files that pass the byte test as clean, but use torch under names of other modules.
 
-Only modules that hold something of FSDP themselves give such names; a file that takes them from one holds them too.
+Only modules that use FSDP themselves give such names.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _BETWEEN = rb"(?:[\s\\]*\((?:[^)#]|#[^\r\n]*[\r\n])*?|(?:[^\n]|(?<=\\)\n|(?<=\\\
 
 
 class _Given(NamedTuple):
-    """What modules have under names of their own: these names, and the paths and last names of the modules."""
+    """The names that modules define for things of torch, with the paths and last names of the modules."""
 
     names: set[str]
     paths: set[str]
     stems: set[str]
 
     def has(self, target: str) -> bool:
-        """Whether a full name is one of these names in some module."""
+        """Whether a full name is one of these names of a module."""
         module, name = split(target)
         return bool(module) and name in self.names
 
@@ -46,9 +46,9 @@ def overlooked(
     is_worth: Callable[[SourceFile, bytes], bool],
     read: Callable[[SourceFile], bytes],
 ) -> Iterator[SourceFile]:
-    """The files of `passed` that `seen` ones give names of torch to.
+    """The files of `passed` that import names of torch from `seen` files.
 
-    `is_worth` is the byte test, for a text in which these names are written as torch calls them.
+    `is_worth` is the byte test, for a text in which these names are replaced by torch's.
     """
     waiting = list(passed)
     packages = [file for file in (*seen, *passed) if file.path.endswith("__init__.py")]
@@ -78,7 +78,7 @@ def _with_packages(
     view_of: Callable[[SourceFile], View],
     read: Callable[[SourceFile], bytes],
 ) -> _Given:
-    """The same with the packages that import one of the modules, and so give what it has as `package.module.name`."""
+    """The same, with the packages that import one of the modules: they offer its names as `package.module.name`."""
     while given.names:
         importing = _importing(given)
         names, paths = set(given.names), set(given.paths)
@@ -97,7 +97,7 @@ def _with_packages(
 
 
 def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
-    """The names of a file that stand for something of torch without looking like it to the byte test."""
+    """The names of a file that mean something of torch, but do not look like it in the bytes."""
     for bound, target in view.everything_behind(view.gives):
         package, last = split(target)
         is_module = f"{package}.".startswith("torch.") and last in _MODULES
@@ -107,7 +107,7 @@ def _hidden(view: View, is_worth: Callable[[bytes], bool]) -> Iterator[str]:
 
 
 def _taken(view_of: Callable[[], View], sketch: Sketch, given: _Given) -> str:
-    """Imports from torch itself for what a file takes from the files that give names."""
+    """Imports from torch itself, for what a file imports from the files that give names."""
     stars = [star for star in sketch.stars if star.endswith(".") or split(star)[1] in given.stems]
     imports = [(bound, target) for bound, targets in sketch.imports.items() for target in targets]
     imports += [(module, module) for module in sketch.dotted]
@@ -125,13 +125,13 @@ def _taken(view_of: Callable[[], View], sketch: Sketch, given: _Given) -> str:
 
 
 def _importing(given: _Given) -> re.Pattern[bytes]:
-    """What imports one of the names, a module that gives one, or a star."""
+    """A pattern for imports of one of the names, of a module that gives one, and of stars."""
     any_word = "|".join(map(re.escape, sorted(given.names | given.stems))).encode()
     return re.compile(rb"import(?:[\s\\]*\*|" + _BETWEEN + rb"(?<!\w)(?:" + any_word + rb")(?!\w))")
 
 
 def _holding(read: Callable[[SourceFile], bytes], file: SourceFile, importing: re.Pattern[bytes]) -> bytes | None:
-    """The bytes of a file that imports what the pattern is for."""
+    """The bytes of a file if it has an import that the pattern matches."""
     try:
         raw = read(file)
     except FileError:

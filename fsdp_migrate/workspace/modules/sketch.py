@@ -1,7 +1,7 @@
-"""The imports and definitions of a module, found in its bytes without parsing them.
+"""The imports and definitions of a module, found in its bytes without parsing.
 
-A sketch may see more than there is (in strings, in functions), never less of what is written in the usual ways: it
-says which modules are worth a parse, and of most it says that they are not.
+A sketch may see too much (in strings, in functions), but never less than what is written in the usual ways. It tells
+which modules are worth parsing; most are not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _QUOTES = (b'"""', b"'''")
 
 
 class Sketch:
-    """What one module binds at its top level, as far as its bytes tell."""
+    """The names that a module binds at its top level, as far as its bytes show."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw
@@ -72,7 +72,7 @@ class Sketch:
 
     @cached_property
     def imports(self) -> dict[str, tuple[str, ...]]:
-        """The full names that each imported name may stand for, as `facts.scopes` writes them (`..dist.FSDP`)."""
+        """The full names that each imported name may mean, in the form of `facts.scopes` (`..dist.FSDP`)."""
         found: dict[str, list[str]] = {}
         for module, names in self._from_imports:
             prefix = module if module.endswith(".") else f"{module}."
@@ -85,18 +85,18 @@ class Sketch:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names that may stand for something else: imported, assigned from another name, or of derived classes."""
+        """The names that may mean something else: imports, assignments from a name, derived classes."""
         bound = {(match[1] or match[2]).decode("utf-8", "replace") for match in _TOP_LEVEL.finditer(b"\n" + self.raw)}
         return frozenset(bound.union(self.imports))
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """Every module that is imported, or that names are imported from, dots in front included."""
+        """All modules that are imported, or that names are imported from, with leading dots."""
         return frozenset(module for module, _ in (*self._from_imports, *self._plain_imports))
 
     @property
     def dotted(self) -> frozenset[str]:
-        """The modules that are read through their package: `import a.b` binds `a` alone."""
+        """The modules that are used through their package: `import a.b` only binds `a`."""
         return frozenset(module for module, alias in self._plain_imports if not alias and "." in module)
 
     @cached_property
@@ -107,7 +107,7 @@ class Sketch:
         return tuple(module for module, names in reversed(self._from_imports) if names.strip() == "*")
 
     def aliases(self, name: str) -> tuple[str, ...]:
-        """The dotted names that are assigned to `name`, the heads of conditional expressions among them."""
+        """The dotted names assigned to `name`, also in conditional expressions."""
         heads = (_DOTTED.match(value) for value in self.assigned(name))
         return tuple(head[1] for head in heads if head is not None and head[2] not in ("(", "[", "{", '"', "'"))
 
@@ -129,11 +129,11 @@ class Sketch:
         return self.is_function(name) or bool(self._found(name, "class", b"class", _ANYTHING))
 
     def tells(self, name: str) -> bool:
-        """Whether a line that binds the name is among those that a sketch understands."""
+        """Whether the name is bound by a line that a sketch understands."""
         return name in self.imports or name in self.unpacked or self.is_definition(name) or bool(self.assigned(name))
 
     def asks_version(self, name: str) -> bool:
-        """Whether a constant or function may hang on torch's version."""
+        """Whether a constant or function may depend on torch's version."""
         values = [*self.assigned(name), *(body.decode("utf-8", "replace") for body in self.bodies(name))]
         if any(_VERSION_WORDS.search(value) for value in values):
             return True
@@ -142,11 +142,11 @@ class Sketch:
 
     @cached_property
     def loads_lazily(self) -> bool:
-        """Whether something at the top level may be bound as `__getattr__`; the methods of classes are not."""
+        """Whether the top level may bind `__getattr__`; methods of classes do not count."""
         return b"__getattr__" in self.raw and _LAZY.search(self.raw) is not None
 
     def is_lazy(self, name: str) -> bool:
-        """Whether nothing binds the name, and a `__getattr__` may give it to who asks."""
+        """Whether nothing binds the name, so that a `__getattr__` may provide it."""
         return self.loads_lazily and self.is_function("__getattr__") and not self.tells(name)
 
     @cached_property
@@ -156,19 +156,19 @@ class Sketch:
 
     @property
     def stored(self) -> frozenset[str]:
-        """The attributes that something is assigned to, those of `self` and `cls` left out."""
+        """The attributes that are assigned, except those of `self` and `cls`."""
         places = ((match[1], match.start()) for match in _STORED.finditer(self.raw))
         found = [name for name, dot in places if not self.raw.endswith(_OWN, max(0, dot - len("self")), dot)]
         return frozenset(name.decode("utf-8", "replace") for name in (*found, *_SET.findall(self.raw)))
 
     @cached_property
     def unpacked(self) -> frozenset[str]:
-        """The names that an assignment to several binds."""
+        """The names that an assignment to several targets binds."""
         words = (word for match in _SEVERAL.finditer(b"\n" + self.raw) for word in _WORDS.findall(match[1]))
         return frozenset(word.decode("utf-8", "replace") for word in words)
 
     def bodies(self, name: str) -> list[bytes]:
-        """The texts of the functions called `name`, as far as their indentation tells."""
+        """The texts of the functions called `name`, by their indentation."""
         found = []
         for place, _ in self._places(name, b"def"):
             end = _NEXT_BLOCK.search(self.raw, place)
@@ -202,7 +202,7 @@ class Sketch:
     def _places(
         self, name: str, keyword: bytes, behind: re.Pattern[bytes] = _ANYTHING
     ) -> Iterator[tuple[int, re.Match[bytes]]]:
-        """Where a line starts with the keyword and the word `name`, each with what `behind` matches after it."""
+        """Where a line starts with the keyword and the word `name`, each with the match of `behind` after it."""
         word = name.encode()
         for place in self._bindings.get(keyword + b" " + word, ()):
             if (match := behind.match(self.raw, place + len(word))) is not None:
@@ -210,7 +210,7 @@ class Sketch:
 
     @cached_property
     def _bindings(self) -> dict[bytes, list[int]]:
-        """Where lines bind a word: by the keyword in front of it (none where it is assigned), a blank and the word."""
+        """The places where lines bind a word: its keyword (empty for an assignment), a blank and the word."""
         found: dict[bytes, list[int]] = {}
         for match in _BINDING.finditer(b"\n" + self.raw):
             keyword, word, place = match[1] or b"", match[2] or match[3], match.start(2 if match[1] else 3)
@@ -218,7 +218,7 @@ class Sketch:
         return found
 
     def _before(self, place: int) -> bytes:
-        """What stands in front of a place on its line, without blanks and without `async`."""
+        """The text before a place on its line, without blanks and `async`."""
         start = self.raw.rfind(b"\n", 0, place) + 1
         return self.raw[start:place].strip().removeprefix(b"async").lstrip()
 
@@ -228,7 +228,7 @@ def _text(raw: bytes) -> str:
 
 
 def split(name: str) -> tuple[str, str]:
-    """The module and the last part of a full name; dots in front belong to the module."""
+    """The module and the last part of a full name; leading dots belong to the module."""
     dots = len(name) - len(name.lstrip("."))
     module, _, last = name[dots:].rpartition(".")
     return name[:dots] + module, last
@@ -240,7 +240,7 @@ def stem(path: str) -> str:
 
 
 def import_line(bound: str, name: str) -> str:
-    """A line that imports `name` as `bound`, all of it for a star."""
+    """A line that imports `name` as `bound`; a star imports everything."""
     if bound == "*":
         return f"\nfrom {name} import *"
     module, last = split(name)
@@ -258,7 +258,7 @@ def is_torch(name: str) -> bool:
 
 
 def exported(raw: bytes) -> frozenset[str] | None:
-    """The names in the `__all__` of a module; None when it has none, or one that is not plainly a list of names."""
+    """The names in the `__all__` of a module; None if it has none, or if that is not a plain list of names."""
     if b"\r" in raw:
         raw = raw.replace(b"\r\n", b"\n")
     place = raw.find(b"__all__")
@@ -273,6 +273,6 @@ def exported(raw: bytes) -> frozenset[str] | None:
 
 
 def _is_inside(raw: bytes, place: int, quotes: bytes) -> bool:
-    """Whether a place may be in a string of several lines."""
+    """Whether a place may be inside a string of several lines."""
     start, end = (0, place) if place < len(raw) // 2 else (place, len(raw))
     return raw.count(quotes, start, end) % 2 == 1

@@ -1,4 +1,4 @@
-"""The texts of a project, read where something is asked about them, and what their bytes alone tell."""
+"""The texts of a project, read when they are needed, and what their bytes show."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST_READ = 12_000_000
 
 @dataclass
 class Index:
-    """Files by what they import, names of modules and their last names, and by the attributes that they assign."""
+    """Files by the modules and names that they import, and by the attributes that they assign."""
 
     names: dict[str, set[str]] = field(default_factory=dict)
     modules: dict[str, set[str]] = field(default_factory=dict)
     stores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, sketch: Sketch) -> None:
-        """Take what the file at `path` imports and assigns."""
+        """Add the imports and assignments of the file at `path`."""
         for name in sketch.stored:
             self.stores.setdefault(name, set()).add(path)
         for target in {target for targets in sketch.imports.values() for target in targets}:
@@ -35,7 +35,7 @@ class Index:
 
 
 def _index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index:
-    """What files import and assign, with their bytes by path."""
+    """The imports and assignments of files, given with their bytes by path."""
     found = Index()
     for file in files:
         found.add(file.path, Sketch(glance(file.path)))
@@ -43,7 +43,7 @@ def _index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index
 
 
 class Texts:
-    """What the files of a project say, unparsed. Each is read once."""
+    """The unparsed texts of a project's files. Each is read once."""
 
     def __init__(
         self, files: Sequence[SourceFile], folders: Sequence[str], *, noting: bool, read: Callable[[SourceFile], bytes]
@@ -67,27 +67,27 @@ class Texts:
         return tuple(file._replace(path=os.path.abspath(file.path)) for file in self._files if file.raw is None)
 
     def sketch(self, path: str) -> Sketch | None:
-        """What the bytes of a file tell, None when it cannot be read."""
+        """The sketch of a file, None if it cannot be read."""
         if path not in self._sketches:
             raw = self.raw(path)
             self._sketches[path] = None if raw is None else Sketch(raw)
         return self._sketches[path]
 
     def raw(self, path: str) -> bytes | None:
-        """The bytes of a file as they were when it was first asked for, None when it cannot be read."""
+        """The bytes of a file when it was first read, None if it cannot be read."""
         if path not in self._raw:
             self._raw[path] = self._bytes(path)
         return self._raw[path]
 
     def glance(self, path: str) -> bytes:
-        """The same for a look at many files, whose bytes are not kept; nothing of one that cannot be read."""
+        """The bytes of one of many files, which are not kept; none if it cannot be read."""
         raw = self._raw[path] if path in self._raw else self._bytes(path)
         return b"" if raw is None else raw
 
     def starred(self, path: str) -> frozenset[str] | None:
-        """The names that a star import takes by the `__all__` of a module; None when it has none, or cannot be read.
+        """The names in the `__all__` of a module; None if it has none, or cannot be read.
 
-        The bytes of one that says so are not kept: there may be thousands that are asked for nothing else.
+        The bytes of a module that has one are not kept: there may be thousands.
         """
         if path not in self._starred:
             raw = self._raw[path] if path in self._raw else self._bytes(path)
@@ -105,7 +105,7 @@ class Texts:
         return self._digests[path]
 
     def trim(self) -> None:
-        """Let go of texts once they are many; one that is asked for again is read again."""
+        """Forget texts if there are many; one that is needed again is read again."""
         if sum(len(raw) for raw in self._raw.values() if raw is not None) >= _MOST_READ:
             for path in self._raw if self.noting else ():
                 self.digest(path)
@@ -119,14 +119,14 @@ class Texts:
             return None
 
     def index(self, path: str) -> Index:
-        """What the files of the run, and others of the project that the file at `path` is in, import."""
+        """The imports of the run's files, and of the other files in the project of the file at `path`."""
         root = self.finder.unnamed(os.path.dirname(path))
         if root not in self._indexes:
             self._indexes[root] = _index(self._all_with(root), self.glance)
         return self._indexes[root]
 
     def writers(self, path: str, word: str) -> frozenset[str]:
-        """Which other files than the one at `path` have a word, of the same ones as for `index`."""
+        """The other files (of those in `index`) that contain a word."""
         root = self.finder.unnamed(os.path.dirname(path))
         if (root, word) not in self._writers:
             paths = (file.path for file in self._all_with(root))
@@ -134,7 +134,7 @@ class Texts:
         return self._writers[root, word] - {path}
 
     def is_in_part(self, path: str) -> bool:
-        """Whether the run looks at a part only of the project that the file at `path` is in."""
+        """Whether the run includes only a part of the project of the file at `path`."""
         return self.finder.unnamed(os.path.dirname(path)) is not None
 
     def _all_with(self, root: str | None) -> tuple[SourceFile, ...]:
@@ -144,6 +144,6 @@ class Texts:
         return self._all[root]
 
     def _others(self, root: str | None) -> Iterator[SourceFile]:
-        """The files of a project that the run does not look at."""
+        """The files of a project that are not in the run."""
         known = {file.path for file in self.files}
         yield from (file for file in discover([root]).files if file.path not in known) if root is not None else ()

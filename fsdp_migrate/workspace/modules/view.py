@@ -1,4 +1,4 @@
-"""What one file can learn of the other modules of its project: the answers to `facts.project.ProjectModules`."""
+"""What one file can know of the other modules of its project: the answers to `facts.project.ProjectModules`."""
 
 from __future__ import annotations
 
@@ -30,51 +30,51 @@ _Seen = set[tuple[str, str]]
 
 
 class Importing(Protocol):
-    """Answers about those who import a module, by its path."""
+    """Answers about the importers of a module, by its path."""
 
     def is_imported(self, path: str, name: str) -> bool:
-        """Whether another file takes the top-level `name` of the module, or puts something in its place."""
+        """Whether another file imports the top-level `name` of the module, or replaces it."""
 
     def uses(self, path: str, name: str, torch: TorchRange) -> Sequence[Use] | None:
-        """Where other files read the top-level `name` of the module; None when there may be more such places."""
+        """The places in other files that read the top-level `name` of the module; None if there may be more."""
 
     def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
-        """Where other files may read the top-level `name` of the module."""
+        """The places in other files that may read the top-level `name` of the module."""
 
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
-        """The other files of the project that read an attribute of this name off something but their own `self`."""
+        """The other files of the project that read an attribute of this name from anything but their `self`."""
 
     def patcher(self, path: str, name: str, old: str) -> str | None:
-        """The file that patches `name`, torch's `old`, in torch or in the module; None without one."""
+        """The file that patches `name` (in torch: `old`) in torch or in the module, None if none does."""
 
     def setters(self, path: str, name: str, torch: TorchRange) -> Iterator[tuple[ModuleFacts, str]]:
-        """Files of the same project that may assign an attribute `name`, each with what to call it in a message."""
+        """The other files of the project that may assign an attribute `name`, each with its name for messages."""
 
 
 class ParsedModules(Protocol):
-    """The modules of a project as `Modules` has them: their texts and facts, and what each can learn of the others."""
+    """The modules of a project, with their texts, facts and views."""
 
     texts: Texts
 
     @property
     def importers(self) -> Importing:
-        """Who imports them."""
+        """The files that import them."""
 
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
-        """The facts of the module at `path`, None when it cannot be read or parsed."""
+        """The facts of the module at `path`, None if it cannot be read or parsed."""
 
     def view_at(self, path: str, torch: TorchRange) -> View:
-        """What the file at `path` can learn of the others."""
+        """The view of the file at `path` on the others."""
 
     def entering(self, question: object) -> AbstractContextManager[bool]:
-        """Whether a question is new on the way here: modules may import one another in a circle."""
+        """Whether a question is asked for the first time on this way: modules may import one another in a circle."""
 
 
 class StarReach(NamedTuple):
-    """The files whose top-level names a module has by star imports, its own among them.
+    """The files whose top-level names a module gets by star imports, itself included.
 
-    Of some it has no more than `names`; of the `others` it may have any name that they write. One that is `open` may
-    have any at all: from torch, or from a `__getattr__`.
+    Some give it only their `names`. The `others` may give it any name that they write. If it is `open`, it may have any
+    name at all, from torch or from a `__getattr__`.
     """
 
     paths: frozenset[str]
@@ -86,7 +86,7 @@ class StarReach(NamedTuple):
 class View:
     """The project as the file at `path` sees it, for a torch range.
 
-    Whatever is looked into is noted in `asked`.
+    Every file that it looks into is noted in `asked`.
     """
 
     def __init__(self, modules: ParsedModules, path: str, torch: TorchRange) -> None:
@@ -110,7 +110,7 @@ class View:
 
     @property
     def consulted(self) -> tuple[Consulted, ...]:
-        """The other files that the answers so far depend on, in order of path; none where nobody wants to know."""
+        """The other files that the answers so far depend on, in order of path; none if that is not wanted."""
         if not self.texts.noting:
             return ()
         paths, waiting = {self.path}, [self.path]
@@ -151,7 +151,7 @@ class View:
         return "".join(import_line(alias, target) for alias, target in sorted(behind))
 
     def behind(self, name: str) -> frozenset[str]:
-        """The full names of torch that a top-level name of this file may stand for, as far as the bytes tell."""
+        """The full names of torch that a top-level name of this file may mean, by the bytes."""
         if name not in self._behind:
             self._behind[name] = frozenset()  # for modules that import one another in a circle
             self._behind[name] = frozenset(self._found_behind(name))
@@ -174,7 +174,7 @@ class View:
             yield from (target for target in found or () if target)
 
     def may_bring(self, name: str) -> bool:
-        """Whether a top-level name is written here or where it may come from by star imports; most names are not."""
+        """Whether a top-level name is written in this file, or in a file that its star imports reach."""
         word, sketch = name.encode(), self.texts.sketch(self.path)
         if sketch is not None and word in sketch.raw:
             return True
@@ -186,17 +186,17 @@ class View:
 
     @property
     def reach(self) -> StarReach:
-        """The files that the star imports of this one lead to, directly and through others."""
+        """The files that the star imports of this one reach, directly and through others."""
         if self._reach is None:
             self._reach = _star_reach(self)
         return self._reach
 
     def star_module(self, star: str) -> str | None:
-        """The file of the module of a star import, None when it is not in the project."""
+        """The file of a star-imported module, None if it is not in the project."""
         return None if is_torch(star) else self._file_of(star)
 
     def star_targets(self, sketch: Sketch, name: str) -> Iterator[str]:
-        """The full names that a top-level name may have by the star imports of this file."""
+        """The full names that a top-level name may mean by the star imports of this file."""
         for star in sketch.stars:
             path = self.star_module(star)
             taken = None if path is None else self.texts.starred(path)
@@ -206,7 +206,7 @@ class View:
                 yield joined(star, name)
 
     def _behind_dotted(self, sketch: Sketch, dotted: str, name: str) -> Iterator[str]:
-        """What is behind an expression of this file; `name` is what it is for, and not followed again."""
+        """The names of torch behind an expression of this file; `name` is being looked up, and not followed again."""
         head, _, rest = dotted.partition(".")
         if head == "torch":
             yield dotted
@@ -225,14 +225,14 @@ class View:
                 yield target
 
     def all_behind(self, name: str) -> frozenset[str]:
-        """As `behind`, with what the classes of this name derive from."""
+        """The same as `behind`, with the base classes of this name."""
         behind, sketch = self.behind(name), self.texts.sketch(self.path)
         bases = () if sketch is None or behind else sketch.bases(name)
         derived = (target for base in bases if sketch for target in self._behind_dotted(sketch, base, name))
         return behind.union(derived)
 
     def everything_behind(self, reads: Callable[[str], bool]) -> frozenset[tuple[str, str]]:
-        """The names of this file that are read and may stand for something of torch, each with that; stars included."""
+        """The names read in this file that may mean something of torch, each with that; star imports included."""
         sketch = self.texts.sketch(self.path)
         if sketch is None:
             return frozenset()
@@ -247,18 +247,18 @@ class View:
         return frozenset(found)
 
     def gives(self, name: str) -> bool:
-        """Whether this file itself gives something the name: takes it from torch, under another name, or assigns it."""
+        """Whether this file itself defines the name: by an import from torch, by an alias, or by an assignment."""
         sketch = self.texts.sketch(self.path)
         targets = () if sketch is None else sketch.imports.get(name, ())
         return not targets or any(is_torch(target) or split(target)[1] != name for target in targets)
 
     def _other(self, path: str) -> View:
-        """Another file as a module of the project, noted as looked into."""
+        """The view of another file, noted as looked into."""
         self.asked.add(path)
         return self.modules.view_at(path, self.torch)
 
     def written(self, raw: bytes) -> bytes:
-        """A text of this file with imports from torch itself for what it imports from torch through its project."""
+        """The text of this file, with imports from torch itself for what it imports from torch through its project."""
         sketch = Sketch(raw)
         named = {(bound, target) for bound, targets in sketch.imports.items() for target in targets}
         named |= {("*", star) for star in sketch.stars}
@@ -398,7 +398,7 @@ class View:
         self._homes.clear()
 
     def origin(self, name: str) -> tuple[str, str] | None:
-        """The file that defines or assigns what is imported as `name`, and its name there; None when none does."""
+        """The file that defines or assigns what is imported as `name`, and its name there; None if no file does."""
         view, found = self, self.module_of(name)
         for _ in range(_MOST_STEPS):
             if found is None:
@@ -449,7 +449,7 @@ class View:
         return tuple(self.modules.importers.writing(self.path, word, self.torch))
 
     def module_of(self, name: str) -> tuple[str, str] | None:
-        """The file of the module that a full name goes through, and the name in it; None outside the project."""
+        """The file of the module in a full name, and the name in it; None outside the project."""
         module, inner = split(name)
         path = self._file_of(module) if module and not is_torch(name) else None
         if path is None:
@@ -461,14 +461,14 @@ class View:
         return _lazily_loaded(self.texts, path, sketch, inner) or (path, inner)
 
     def _file_of(self, module: str) -> str | None:
-        """The file of another module of the project, None when it is none."""
+        """The file of another module of the project, None if it is not one."""
         path = self.texts.finder.find(module, self.path)
         if path is None and module.strip("."):
             path = self._renamed_module(module)
         return None if path == self.path else path
 
     def _renamed_module(self, module: str) -> str | None:
-        """The file of a module that a package has under another name (`from . import distributed as dist`)."""
+        """The file of a module that a package imports under another name (`from . import distributed as dist`)."""
         outer, inner = split(module)
         path = self._file_of(outer) if outer else None
         sketch = None if path is None else self.texts.sketch(path)
@@ -486,7 +486,7 @@ def reads(raw: bytes, bound: str, name: str) -> bool:
 
 
 def _star_reach(view: View) -> StarReach:
-    """The files that the star imports of one file lead to, directly and through others."""
+    """The files that the star imports of one file reach, directly and through others."""
     texts, waiting, is_open = view.texts, [view], False
     names: set[str] = set()
     paths, others = {view.path}, {view.path}
@@ -511,7 +511,7 @@ def _star_reach(view: View) -> StarReach:
 
 
 def _behind_modules(view: View, reads: Callable[[str], bool]) -> set[tuple[str, str]]:
-    """What of torch is behind the names of modules that are read off a file, or off one of those in turn."""
+    """The names of torch that are read from modules of the project, or from modules in these."""
     found: set[tuple[str, str]] = set()
     waiting, seen = [view], {view.path}
     while waiting:
@@ -527,7 +527,7 @@ def _behind_modules(view: View, reads: Callable[[str], bool]) -> set[tuple[str, 
 
 
 def bound_modules(view: View, sketch: Sketch) -> Iterator[tuple[str, str]]:
-    """The names that a file binds to modules of its project, each with the file of the module."""
+    """The names that a file binds to modules of its project, with their files."""
     for bound, targets in sketch.imports.items():
         for target in targets:
             path = None if is_torch(target) else view.texts.finder.find(target, view.path)
@@ -536,7 +536,7 @@ def bound_modules(view: View, sketch: Sketch) -> Iterator[tuple[str, str]]:
 
 
 def _lazily_loaded(texts: Texts, path: str, sketch: Sketch, name: str) -> tuple[str, str] | None:
-    """The file from which the module at `path` takes a lazy name, with that name, as far as the texts in it tell."""
+    """The file and the name there of a lazily loaded name of the module at `path`, as far as its texts show."""
     for text in sketch.texts:
         for module in (f".{text}", text):
             found = texts.finder.find(module, path) if text.strip(".") else None
@@ -547,7 +547,7 @@ def _lazily_loaded(texts: Texts, path: str, sketch: Sketch, name: str) -> tuple[
 
 
 def _exported_meanings(facts: ModuleFacts, name: str, asked: str) -> Sequence[str | None] | None:
-    """The full names behind a top-level name of a module; None when it is what the module itself defines."""
+    """The full names that a top-level name of a module means; None if the module defines it."""
     bindings = facts.names.exported(name)
     if len(bindings) > 1:
         bindings = [binding for binding in bindings if facts.reached(binding.node)] or bindings
@@ -567,7 +567,7 @@ def _is_relative(meaning: Meaning) -> bool:
 
 
 def _foreign_class(view: View, name: str) -> ForeignClass | None:
-    """The subclass of FSDP that the file of `view` imports as `name`, None when it is none."""
+    """The subclass of FSDP that the file of `view` imports as `name`, None if it is not one."""
     found = _derived(view, name, set())
     facts = None if found is None else view.modules.facts(found[0], view.torch)
     if found is None or facts is None:
@@ -580,7 +580,7 @@ def _foreign_class(view: View, name: str) -> ForeignClass | None:
 
 
 def _derived(view: View, name: str, seen: _Seen) -> tuple[str, str] | None:
-    """The file of a class that, as far as the bytes tell, derives from FSDP, and the name of the class there."""
+    """The file and name of a class that, by the bytes, derives from FSDP."""
     found = view.module_of(name)
     if found is None or found in seen:
         return None
@@ -599,7 +599,7 @@ def _derived(view: View, name: str, seen: _Seen) -> tuple[str, str] | None:
 
 
 def _may_be_fsdp(view: View, base: str, seen: _Seen) -> bool:
-    """Whether a base as it is written in the file of `view` may be FSDP or a subclass of it."""
+    """Whether a base class, as written in the file of `view`, may be FSDP or a subclass of it."""
     sketch, question = view.texts.sketch(view.path), (view.path, f"base {base}")
     if sketch is None or question in seen:
         return False

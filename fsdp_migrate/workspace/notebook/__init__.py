@@ -1,6 +1,6 @@
 """Notebooks: the Python cells of a `.ipynb` file as one module, and edits of it as edits of the file.
 
-Cells under `%%writefile train.py` are Python files that the notebook writes: each file is a module of its own.
+Cells with `%%writefile train.py` are Python files that the notebook writes. Each file is a module of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SHELL_COMMENT = re.compile(r"(?<![^\s;&|])#[^\r\n]*")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell in the module: `span` is its text with the newline that ends it, `masked` what in it is no Python.
+    """One cell of the module: `span` is its text with the final newline, `masked` the parts that are not Python.
 
-    `commands` are those of its parts that a magic gives to a shell, or takes itself.
+    `commands` are the parts that a magic passes to a shell or takes itself.
     """
 
     raw: RawCell
@@ -46,11 +46,11 @@ class Cell:
 
     @property
     def number(self) -> int:
-        """Its place among the cells of every kind, from 1."""
+        """Its number among cells of every kind, from 1."""
         return self.raw.number
 
     def characters(self, span: Span) -> int:
-        """How many characters of the cell, and of the newline behind it, stand in a span of the module."""
+        """The number of characters of the cell, and of the newline after it, in a span of the module."""
         start, end = (max(0, offset - self.span.start) for offset in (span.start, span.end))
         return len(self.encoded[start:end].decode("utf-8", "surrogatepass"))
 
@@ -97,12 +97,12 @@ class Notebook(Source):
 
     @cached_property
     def newline(self) -> str:
-        """The first line ending inside a cell, LF where every cell is one line."""
+        """The first line ending inside a cell, LF if every cell has one line."""
         ends = (line[len(line.rstrip("\r\n")) :] for cell in self.cells for line in split_lines(cell.text)[:1])
         return next(filter(None, ends), "\n")
 
     def newline_at(self, offset: int) -> str:
-        """How a new line at `offset` ends: as those of its cell do, whatever stands between cells in the module."""
+        """The line ending for a new line at `offset`: that of its cell."""
         if not self.cells:
             return super().newline_at(offset)
         start, end = self.cell_at(offset).span
@@ -115,12 +115,12 @@ class Notebook(Source):
 
     @property
     def modules(self) -> tuple[Source, ...]:
-        """This module, then the Python files that cells write; an offset means the same place in all of them."""
+        """This module, then the Python files that cells write. An offset means the same place in all of them."""
         return (self, *self._programs)
 
     @property
     def commands(self) -> Iterator[tuple[Span, str]]:
-        """What magics run, by the places that Python text of the same size takes in the module."""
+        """The commands of magics, by their spans in the module."""
         for cell in self.cells:
             for span in cell.commands:
                 start, end = (offset - cell.span.start for offset in span)
@@ -128,7 +128,7 @@ class Notebook(Source):
 
     @cached_property
     def comments(self) -> list[tuple[Span, str]]:
-        """Those of the Python, and what a shell takes for comments."""
+        """The comments of the Python code, and those of shell commands."""
         found = [*super().comments]
         for command, text in self.commands:
             for match in _SHELL_COMMENT.finditer(text):
@@ -144,7 +144,7 @@ class Notebook(Source):
         return _programs_of(self)
 
     def module_at(self, offset: int) -> Source:
-        """The module that the cell of an offset is part of."""
+        """The module that contains the cell at an offset."""
         return self._owners.get(self._index(offset), self)
 
     @cached_property
@@ -153,7 +153,7 @@ class Notebook(Source):
 
     @cached_property
     def blank(self) -> bytes:
-        """As many bytes and lines as the text has, with nothing on them."""
+        """As many bytes and lines as the text has, all empty."""
         return re.sub(rb"[^\r\n]", b" ", self.data)
 
     @property
@@ -162,7 +162,7 @@ class Notebook(Source):
         return tuple(cell for cell in self.cells if cell.error is not None)
 
     def cell_at(self, offset: int) -> Cell:
-        """The cell that a byte of the module stands in."""
+        """The cell that contains a byte of the module."""
         return self.cells[self._index(offset)]
 
     def piece(self, offset: int) -> Span:
@@ -185,7 +185,7 @@ class Notebook(Source):
         return next((split_lines(known.text) for known in self.cells if known.number == cell), [])
 
     def masks(self, span: Span) -> Iterator[Span]:
-        """The parts of a span that stand for magics: the cells have other text there."""
+        """The parts of a span that stand for magics; the cells have other text there."""
         for cell in self.cells[self._index(span.start) : self._index(span.end) + 1]:
             yield from (mask for mask in cell.masked if mask.overlaps(span))
 
@@ -224,9 +224,9 @@ def _cell(raw: RawCell, text: str, view: PythonView, start: int) -> Cell:
 
 
 class Program(Notebook):
-    """One file that a notebook writes, in the place where its cells are in the notebook; all else is blank.
+    """One file that a notebook writes, at the places of its cells in the notebook; the rest is blank.
 
-    With an error in it, it is blank as a whole.
+    If it does not parse, all of it is blank.
     """
 
     shows_values = False
@@ -249,7 +249,7 @@ class Program(Notebook):
 
     @property
     def modules(self) -> tuple[Source, ...]:
-        """Itself: it writes no files."""
+        """Only itself: it writes no files."""
         return (self,)
 
     def runs_apart(self, one: ast.AST, other: ast.AST) -> bool:
@@ -276,7 +276,7 @@ class Program(Notebook):
         self.__dict__.pop("line_starts", None)
 
     def _place(self, error: SyntaxError) -> tuple[int, SyntaxError]:
-        """The index of the cell that an error is in, and the error as one of that cell."""
+        """The index of the cell that contains an error, and the error with its place in that cell."""
         line = min(max(error.lineno or 1, 1), len(self.line_starts))
         offset = self.line_starts[line - 1]
         index = next((i for i in reversed(self.own) if self.cells[i].span.start <= offset), self.own[0])
@@ -301,7 +301,7 @@ def _programs_of(notebook: Notebook) -> list[Program]:
 
 
 def _target(cell: str) -> tuple[str, bool] | None:
-    """The Python file that a cell writes, and whether it adds to what is there; None if it writes none."""
+    """The Python file that a cell writes, and whether it appends; None if it writes none."""
     magic = _WRITES.match(cell)
     if magic is None:
         return None

@@ -1,4 +1,4 @@
-"""What a notebook's JSON says: the cells that hold Python, and which language the kernel speaks."""
+"""The contents of a notebook's JSON: the Python cells, and the language of the kernel."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PYTHON = frozenset(["ipython", "python", "python2", "python3"])
 
 @dataclass(frozen=True)
 class RawCell:
-    """A code cell: its number, from 1, among cells of every kind, and its source as it stands in the JSON."""
+    """A code cell: its number among cells of every kind, from 1, and its source in the JSON."""
 
     number: int
     source: Literal | Array
 
 
 def read_cells(text: str) -> tuple[RawCell, ...]:
-    """The Python cells of a notebook of format 2 to 4, none if its kernel speaks another language.
+    """The Python cells of a notebook of format 2 to 4; none if its kernel has another language.
 
     Raises:
         SourceError: `text` is not JSON, or is not a notebook.
@@ -66,13 +66,13 @@ def _is_list_of_strings(source: Any) -> bool:
 
 
 def _holds_python(cell: dict[str, Any]) -> bool:
-    """Whether neither an editor (VS Code) nor format 3 says that the cell is in another language."""
+    """Whether a cell is Python: neither an editor (VS Code) nor format 3 says that it has another language."""
     editor = _inside(cell, "metadata", "vscode", "languageId")
     return all(language is None or language.lower() in _PYTHON for language in (editor, _inside(cell, "language")))
 
 
 def _speaks_python(document: Any) -> bool:
-    """What the kernel said of itself counts before what was asked for; without either it is Python."""
+    """Whether the kernel's language is Python: by what the kernel reported, else by what was asked for, else yes."""
     for path in (("metadata", "language_info", "name"), ("metadata", "kernelspec", "language")):
         language = _inside(document, *path)
         if language is not None:
@@ -81,7 +81,7 @@ def _speaks_python(document: Any) -> bool:
 
 
 def _inside(value: Any, *path: str) -> str | None:
-    """The text at `path`, None if there is none."""
+    """The text at `path` in the JSON, None if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else None

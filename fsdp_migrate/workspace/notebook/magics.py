@@ -1,7 +1,7 @@
-"""Cells as Python: what IPython reads as its own (`%time x`, `!ls`, `x?`, `%%bash`) gives way to text of the same size.
+"""Cells as Python: IPython's own syntax (`%time x`, `!ls`, `x?`, `%%bash`) is replaced by text of the same size.
 
-What a shell runs is kept apart, as commands. Names in a magic stay in the text, as operands of an expression that means
-nothing: `%timeit step(model)` uses `step` and `model`. The offsets of everything else are those of the cell.
+Commands for a shell are kept apart. Names in a magic stay in the text, as operands of an expression without meaning:
+`%timeit step(model)` uses `step` and `model`. All other offsets are those of the cell.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _MOST_OPERANDS = 50
 class PythonView:
     """A cell as Python.
 
-    `text` has as many bytes as the cell, and its lines; `prefix` goes in front of it. `masked` are the ranges of bytes
-    in `text` that the cell does not have; `commands` are those of the cell that are given to a shell or another magic.
-    A cell with an `error` does not parse, and is masked as a whole.
+    `text` has the bytes and lines of the cell; `prefix` comes before it. `masked` are the ranges of bytes that differ
+    from the cell; `commands` are the parts that a shell or another magic gets. A cell with an `error` does not parse,
+    and is masked completely.
     """
 
     text: str
@@ -93,7 +93,7 @@ def python_view(cell: str) -> PythonView:
 
 
 def without_first_line(cell: str) -> PythonView:
-    """The body of a cell magic, as it is written to a file: nothing else in it is a magic."""
+    """The body of a cell magic that writes it to a file: it contains no other magics."""
     masked = _Mask(cell)
     masked.hide(0, _line_end(cell, len(cell) - len(cell.lstrip())))
     return masked.view()
@@ -104,7 +104,7 @@ class _NotPythonError(Exception):
 
 
 class _Mask:
-    """A text of which parts are replaced, each character by as many bytes as it has."""
+    """A text in which parts are replaced, byte for byte."""
 
     def __init__(self, cell: str) -> None:
         # Half a surrogate pair has no UTF-8; its stand-in has as many bytes as Python gives to it.
@@ -118,7 +118,7 @@ class _Mask:
         return "".join(self.chars)
 
     def hide(self, start: int, end: int, shown: str = "") -> None:
-        """Put blanks, and `shown` in ASCII in front of them, in the place of a part; newlines stay."""
+        """Replace a part by blanks after `shown` (ASCII); newlines stay."""
         for index in range(start, end):
             if self.cell[index] not in "\r\n":
                 self._put(index, shown[index - start : index - start + 1] or " ")
@@ -126,7 +126,7 @@ class _Mask:
             self.hidden.append((start, end))
 
     def hide_as_names(self, start: int, end: int, operator: str) -> None:
-        """Put the names in a part in its place, each once and joined by `operator`; backslashes at line ends stay."""
+        """Replace a part by the names in it, each once and joined by `operator`; backslashes at line ends stay."""
         if not self.cell[start:end].strip():
             return
         self.hide(start, end)
@@ -169,7 +169,7 @@ def _error(text: str) -> SyntaxError | None:
 
 
 def _blank(cell: str) -> PythonView:
-    """A cell in another language, as nothing but commands where that is the one of a shell."""
+    """A cell in another language: only commands if that is a shell's, nothing otherwise."""
     masked = _Mask(cell)
     masked.hide(0, len(cell))
     if shell := _SHELL_CELL.match(cell, _after_python_magics(cell)):
@@ -179,7 +179,7 @@ def _blank(cell: str) -> PythonView:
 
 
 def _after_python_magics(cell: str) -> int:
-    """Where a cell goes on behind the magics at its start whose body is Python or what another magic makes of it."""
+    """The place after the magics at the start of a cell whose body is Python, or what another magic makes of it."""
     position = len(cell) - len(cell.lstrip())
     while (magic := _CELL_MAGIC.match(cell, position)) and magic[1] in PYTHON_CELLS:
         line_end = _MAGIC.match(cell, position).end()  # type: ignore[union-attr]
@@ -207,7 +207,7 @@ def _hide_magics(masked: _Mask) -> None:
 
 
 def _hide_magic(masked: _Mask, line: int) -> int | None:
-    """Mask the magic in the logical line that starts at `line`, if there is one, and give where it ends."""
+    """Mask the magic in the logical line that starts at `line`, if there is one; returns the end of the line."""
     cell = masked.cell
     start = _BLANK.match(cell, line).end()  # type: ignore[union-attr]
     if assigned := _ASSIGNED.match(cell, line):
@@ -232,12 +232,12 @@ def _hide_magic(masked: _Mask, line: int) -> int | None:
 
 
 def _line_end(cell: str, position: int) -> int:
-    """Where the line of `position` ends, with its newline."""
+    """The end of the line of `position`, after its newline."""
     return _LINE.match(cell, position).end()  # type: ignore[union-attr]
 
 
 def _logical_line_end(cell: str, start: int) -> int:
-    """Where the statement (or blank line) that starts at `start` ends, the cell's end if it cannot be read."""
+    """The end of the statement (or blank line) that starts at `start`; that of the cell if it cannot be read."""
     ends: list[int] = []
     only_comments = True
     try:
@@ -251,7 +251,7 @@ def _logical_line_end(cell: str, start: int) -> int:
 
 
 def _lines(cell: str, start: int, ends: list[int]) -> Callable[[], str]:
-    """A `readline` of the lines from `start` on, the first without indentation; it notes where each ends."""
+    """A `readline` of the lines from `start`, the first without indentation. It notes the end of each."""
 
     def readline() -> str:
         position = ends[-1] if ends else start

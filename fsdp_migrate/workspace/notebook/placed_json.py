@@ -8,21 +8,21 @@ from typing import Any
 
 
 class Literal(str):
-    """A string, and where its literal stands in the text, quotes included."""
+    """A string, and the place of its literal in the text, quotes included."""
 
     start: int
     end: int
 
 
 class Array(list[Any]):
-    """A list, and where its array stands in the text, brackets included."""
+    """A list, and the place of its array in the text, brackets included."""
 
     start: int
     end: int
 
 
 class _PlacedDecoder(JSONDecoder):
-    """The decoder of the standard library, told to remember places; keys of objects stay plain strings."""
+    """The decoder of the standard library, which also notes places. Keys of objects stay plain strings."""
 
     def __init__(self) -> None:
         # Numbers stay text: only whether they can be read matters, and a long one would be an error.
@@ -33,9 +33,9 @@ class _PlacedDecoder(JSONDecoder):
 
 
 def load(text: str) -> Any:
-    """What `text` says, its strings as `Literal`, its lists as `Array` and its numbers as they are written.
+    """The value of `text`: strings as `Literal`, lists as `Array`, numbers as they are written.
 
-    Of equal keys in one object the last counts, as for all readers of notebooks.
+    If an object has a key twice, the last value counts, as for all readers of notebooks.
 
     Raises:
         JSONDecodeError: it is not JSON.

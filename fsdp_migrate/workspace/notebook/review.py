@@ -1,4 +1,4 @@
-"""What becomes of findings in a notebook: fixes that would leave their cell, or touch a magic, are for people."""
+"""Findings in notebooks: a fix that would leave its cell or touch a magic becomes manual."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _NO_LONGER_SHOWN = "the notebook no longer shows the value below the cell"
 
 
 def reviewed(source: Source, modules: Iterable[Source], path: str, findings: Iterable[Finding]) -> list[Finding]:
-    """The findings of one of a notebook's modules, with the fixes allowed, and the broken cells.
+    """The findings of one module of a notebook, with the fixes that are possible, and the broken cells.
 
-    Names that stand for magics are nobody's; what is found in the commands themselves has one of them as its statement.
-
-    A broken cell of any of the `modules` allows none.
+    Names that stand for magics are not reported. A finding in a command has the command as its statement. If a cell of
+    the `modules` does not parse, no fix is possible.
     """
     assert isinstance(source, Notebook)
     broken = next((cell for module in modules if isinstance(module, Notebook) for cell in module.broken), None)
@@ -58,7 +57,7 @@ def _allowed(notebook: Notebook, broken: Cell | None, finding: Finding) -> Findi
 
 
 def _trouble(notebook: Notebook, edit: Edit) -> str | None:
-    """Why an edit cannot be made here."""
+    """Why an edit is not possible here."""
     for span in touched(edit):
         if not notebook.piece(span.start).contains(span):
             cells = (notebook.cell_at(span.start).number, notebook.cell_at(span.end).number)
@@ -75,12 +74,12 @@ def _stays_on_line(edit: Edit) -> bool:
 
 
 def _follows_magic(notebook: Notebook, span: Span) -> bool:
-    """Whether a magic stands in front of `span` on its line."""
+    """Whether a magic is before `span` on its line."""
     return any(notebook.masks(Span(notebook.line_start(span.start), span.start)))
 
 
 def _hides_value(notebook: Notebook, edit: Edit) -> bool:
-    """Whether an edit puts the expression that ends a cell, whose value is shown, into a block."""
+    """Whether an edit moves the last expression of a cell, whose value is shown, into a block."""
     if not isinstance(edit, Wrap) or not notebook.shows_values:
         return False
     cell = notebook.cell_at(edit.span.start)

@@ -1,4 +1,4 @@
-"""Edits of a cell's text as edits of the JSON that holds it; what they do not touch keeps its very spelling."""
+"""Edits of a cell's text as edits of the notebook's JSON; everything else keeps its exact spelling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CellEdit(NamedTuple):
 
 @dataclass(frozen=True)
 class _Character:
-    """One character as it is written, and whether a line of a list ends behind it."""
+    """One character as it is written, and whether an item of the list ends after it."""
 
     unit: str
     ends_line: bool
@@ -49,17 +49,17 @@ def spliced(json: str, edits: Iterable[CellEdit]) -> str:
 
 
 class CellSource:
-    """The source of one cell, and how and where each of its characters is written in the JSON."""
+    """The source of one cell, and the place and spelling of each of its characters in the JSON."""
 
     def __init__(self, json: str, value: Literal | Array) -> None:
-        """`value` is what stands for the source in the text `json`."""
+        """`value` is the source in the text `json`."""
         self.json = json
         self.value = value
         self.literals: Sequence[Literal] = value if isinstance(value, Array) else [value]
         self.text = "".join(self.literals)
 
     def edited(self, changes: Iterable[CellEdit]) -> list[CellEdit]:
-        """The edits of the JSON for `changes` of the cell's text, in which the end of the cell counts as a newline.
+        """The edits of the JSON for `changes` of the cell's text, in which the end of the cell is a newline.
 
         Raises:
             RewriteError: two changes overlap.
@@ -82,7 +82,7 @@ class CellSource:
         return [self._replaced(first, last, bounds[first], group) for first, last, group in groups]
 
     def place(self, index: int) -> int:
-        """Where a character of the source is written in the JSON; its end is where the last literal's text ends."""
+        """The place of a character in the JSON; the end of the text is the end of the last literal."""
         bounds = [0, *accumulate(len(literal) for literal in self.literals)]
         if not self.literals:
             return self.value.start
@@ -91,7 +91,7 @@ class CellSource:
         return literal.start + 1 + sum(map(len, self._units(literal)[: index - bounds[number]]))
 
     def _joined(self, changes: Iterable[CellEdit]) -> Iterator[CellEdit]:
-        """The changes in order, those that touch as one."""
+        """The changes in order, with adjacent ones joined."""
         current: CellEdit | None = None
         for change in sorted(changes, key=lambda one: one[:2]):
             if current is not None and change.start < current.end:
@@ -106,7 +106,7 @@ class CellSource:
             yield current
 
     def _within(self, change: CellEdit, floor: int) -> CellEdit:
-        """`change` without the newline that the end of the cell stands for; text before `floor` is not free."""
+        """`change` without the newline that stands for the end of the cell; text before `floor` is taken."""
         if change.end <= len(self.text):
             return change
         newline = _LAST_NEWLINE.search(change.text)
@@ -158,12 +158,12 @@ class CellSource:
         return units
 
     def _spelled(self, char: str) -> str:
-        """A character as this cell spells it elsewhere; one that it does not have, in the way of its others."""
+        """A character as the cell spells it elsewhere, or in the style of its other characters."""
         return self._alphabet.get(char) or self._encode(char)[1:-1]
 
     @cached_property
     def _alphabet(self) -> dict[str, str]:
-        """How the characters of the cell are spelled, each as at its first place."""
+        """The spelling of each character of the cell, by its first occurrence."""
         alphabet: dict[str, str] = {}
         for literal in self.literals:
             for char, unit in zip(literal, self._units(literal)):
@@ -172,14 +172,14 @@ class CellSource:
 
     @cached_property
     def _encode(self) -> Callable[[str], str]:
-        """The encoder of what the cell does not have: with escapes beyond ASCII if it, or all the file, has escapes."""
+        """The encoder for characters that the cell does not contain: with escapes if it, or the file, has escapes."""
         beyond = [unit for char, unit in self._alphabet.items() if not char.isascii()]
         escapes = beyond[0].isascii() if beyond else self.json.isascii() and "\\u" in self.json
         return encode_basestring_ascii if escapes else encode_basestring
 
     @cached_property
     def _separator(self) -> str:
-        """What stands between two lines of the list."""
+        """The text between two items of the list."""
         if len(self.literals) > 1:
             return self.json[self.literals[0].end : self.literals[1].start]
         before = self.json[self.value.start + 1 : self.literals[0].start]
@@ -187,12 +187,12 @@ class CellSource:
 
 
 def _index(bounds: Sequence[int], position: int) -> int:
-    """Which of the lines that start at `bounds`, the last of which is the end of all, holds a character."""
+    """The item that contains a character, by the `bounds` of the items."""
     return max(0, min(bisect_right(bounds, position) - 1, len(bounds) - 2))
 
 
 def _refined(text: str, change: CellEdit) -> list[CellEdit]:
-    """The same change in parts that leave alone what is equal."""
+    """The same change, split so that equal parts stay untouched."""
     old, new = _TOKEN.findall(text[change.start : change.end]), _TOKEN.findall(change.text)
     if len(old) + len(new) > _MOST_TOKENS:
         return [change]

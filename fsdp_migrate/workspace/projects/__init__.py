@@ -1,4 +1,4 @@
-"""Which torch releases the project of a file supports: what its configuration states, else what its files say."""
+"""The torch releases that the project of a file supports: as its configuration states, otherwise as its files say."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _REPOSITORY_MARKS = frozenset([".git", ".hg"])
 
 
 class Projects:
-    """The projects of the files of a run; every folder is looked into once.
+    """The projects of the files of a run; every folder is read once.
 
-    If the configuration file of a file states a range, that decides. Else it is what the nearest folder says that
-    describes a package or speaks of torch, up to the root of the repository.
+    If the configuration of a file states a range, it counts. Otherwise the nearest folder counts that describes a
+    package or names torch, up to the root of the repository.
     """
 
     def __init__(self, configured: ConfigFiles | None = None) -> None:
@@ -35,14 +35,13 @@ class Projects:
 
     @property
     def used(self) -> tuple[Project, ...]:
-        """The projects of the files that were looked at for their own sake, in order of their roots."""
+        """The projects of the files that were linted themselves, in order of their roots."""
         return tuple(self._used[root] for root in sorted(self._used))
 
     def of(self, file: SourceFile, *, used: bool = True, target: str | None = None) -> Project:
-        """The project of a file, which need not exist: text from stdin belongs where its name says.
+        """The project of a file, which need not exist: text from stdin has the project of its file name.
 
-        One whose files are looked at for the sake of others is not `used`. A `target` has a range of its own where
-        nobody states one.
+        It is not `used` if the file is only read for others. A `target` has its own range if none is stated.
 
         Raises:
             ConfigFileError: the configuration file cannot be used.
@@ -80,7 +79,7 @@ class Projects:
 
 
 def _for_target(project: Project, target: str | None) -> Project:
-    """A project with the range of a target where its own is not stated, or with a note that its own is too old."""
+    """A project with the range of a target if none is stated, or with a note that the stated one is too old."""
     if target is None:
         return project
     torch, asked = default_range(target), f"--target {target}"

@@ -1,7 +1,7 @@
 """Conda environments: the list under `dependencies:` of an environment.yml, read line by line.
 
-A YAML parser would be a dependency for one list of plain strings. Where the list is written otherwise, it is not read
-and the user is told.
+A YAML parser would be a dependency for one list of plain strings. A list in another form is not read, and the user is
+told.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*$")
 
 
 def read(path: str, _root: str) -> Mentions:
-    """What an environment says about PyTorch, its pip section included.
+    """The requirements on PyTorch in an environment, its pip section included.
 
     Raises:
         FileFault: it cannot be read.
@@ -39,5 +39,5 @@ def read(path: str, _root: str) -> Mentions:
 
 
 def _requirement(text: str) -> Requirement | None:
-    """Conda calls it pytorch, pip calls it torch."""
+    """An entry on PyTorch, which is pytorch in conda and torch in pip."""
     return pip_requirement(text) or conda_requirement(text)

@@ -1,4 +1,4 @@
-"""The torch range of one folder: what its project files admit from below."""
+"""The torch range of one folder: the lowest release that its project files allow."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ NO_PROJECT = Project("(no project)", DEFAULT, "default; no project file in this 
 
 
 def inferred(folder: str, names: Collection[str]) -> Project | None:
-    """The project that a folder's files describe, None if nothing in it speaks of a package or of torch.
+    """The project that a folder's files describe, None if none of them names a package or torch.
 
-    Every requirement may lower the bound, none may narrow it from above: the torch that a project pins is the one that
-    it is about to leave.
+    Every requirement may lower the bound, and none limits it from above: a project with a pin is about to leave it.
     """
     files = [_mentions(path, folder, read) for path, read in _readers(folder, names)]
     if not any(found.package or found.main or found.extra or found.warnings for _, found in files):
@@ -87,7 +86,7 @@ def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:
 
 
 def _readers(folder: str, names: Collection[str]) -> Iterator[tuple[str, Reader]]:
-    """The project files among `names` with what reads each, the most telling first."""
+    """The project files among `names`, each with its reader, the most informative first."""
     for name, read in _READERS.items():
         if name in names:
             yield os.path.join(folder, name), read
@@ -104,7 +103,7 @@ def _readers(folder: str, names: Collection[str]) -> Iterator[tuple[str, Reader]
 
 
 def listing(folder: str) -> frozenset[str]:
-    """The names in a folder, none if it cannot be read or is no folder."""
+    """The names in a folder, none if it cannot be read or is not a folder."""
     try:
         return frozenset(os.listdir(folder))
     except OSError:

@@ -1,4 +1,4 @@
-"""What the files of a project say about torch, collected by the readers beside this module."""
+"""The requirements on torch in the files of a project, collected by the readers beside this module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Written = TypeVar("Written")
 
 
 class Mention(NamedTuple):
-    """A requirement on torch and the file that has it."""
+    """A requirement on torch, and its file."""
 
     path: str
     requirement: Requirement
@@ -35,10 +35,10 @@ class Mention(NamedTuple):
 
 @dataclass
 class Mentions:
-    """What one file says about torch.
+    """The requirements on torch in one file.
 
-    `package` says that it describes a package, so that its silence about torch speaks for all code below. `extra` are
-    the requirements that come on top of `main` for some users only: extras and dependency groups.
+    `package` says that the file describes a package: if it does not name torch, the code below does not require it.
+    `extra` are requirements for some users only, besides `main`: extras and dependency groups.
     """
 
     package: bool = False
@@ -54,7 +54,7 @@ class Mentions:
         *,
         main: bool = True,
     ) -> None:
-        """Take a requirement of the file `path` if it is on torch; one that cannot be read becomes a warning."""
+        """Add a requirement of the file `path` if it is on torch; one that cannot be parsed becomes a warning."""
         try:
             requirement = read(written)
         except UnreadableError as error:
@@ -64,14 +64,14 @@ class Mentions:
             (self.main if main else self.extra).append(Mention(path, requirement))
 
     def add_pip(self, path: str, texts: object, *, main: bool = True) -> None:
-        """Take the requirements of a list as pip writes them; whatever else stands in it or for it is passed over."""
+        """Add the requirements of a list as pip writes them; anything else in it is ignored."""
         for text in texts if isinstance(texts, list) else ():
             if isinstance(text, str):
                 self.add(path, text, pip_requirement, main=main)
 
     @property
     def bounded(self) -> list[Mention]:
-        """The requirements with a lower bound, none if the main ones admit any torch: extras only add to those."""
+        """The requirements with a lower bound; none if the main ones allow any torch, since extras add to those."""
         main = [mention for mention in self.main if mention.bound]
         if self.main and not main:
             return []
@@ -79,7 +79,7 @@ class Mentions:
 
 
 def line_of(path: str, *patterns: str) -> int | None:
-    """The first line of a file, from 1, that fits the first of some patterns which any line fits; comments do not."""
+    """The first line of a file, from 1, that matches the first of some patterns with a match; comments do not count."""
     try:
         lines = read_lines(path)
     except FileFault:
@@ -94,7 +94,7 @@ def line_of(path: str, *patterns: str) -> int | None:
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a text file, UTF-16 included if it is marked as such (PowerShell writes that).
+    """The lines of a text file; UTF-16 is read if it is marked as such (PowerShell writes it).
 
     Raises:
         FileFault: the file cannot be read.

@@ -8,7 +8,7 @@ from fsdp_migrate.workspace.toml import load, table
 
 
 def read(path: str, _root: str) -> Mentions:
-    """What a Pipfile says about torch.
+    """The requirements on torch in a Pipfile.
 
     Raises:
         FileFault: it cannot be read.

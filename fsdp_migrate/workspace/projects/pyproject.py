@@ -12,7 +12,7 @@ from fsdp_migrate.workspace.toml import load, table
 
 
 def read(path: str, root: str) -> Mentions:
-    """What a pyproject.toml says about torch; a file for tools alone describes no package.
+    """The requirements on torch in a pyproject.toml; a file for tools alone describes no package.
 
     Raises:
         FileFault: it cannot be read.

@@ -1,4 +1,4 @@
-"""What one requirement says about torch, in the dialects of pip, Poetry and conda: a lower bound, or nothing."""
+"""The lower bound in one requirement on torch, in the dialects of pip, Poetry and conda."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LOWER = frozenset([">=", ">", "~=", "~", "^"])
 
 
 class UnreadableError(ValueError):
-    """A requirement on torch that nobody can make sense of; the message is the requirement."""
+    """A requirement on torch cannot be parsed. The message is the requirement."""
 
 
 class Bound(NamedTuple):
-    """The oldest torch that a requirement admits, or with `exclusive` the newest of those that it shuts out."""
+    """The oldest torch that a requirement allows; with `exclusive` the newest that it excludes."""
 
     version: Version
     exclusive: bool = False
@@ -43,7 +43,7 @@ class Requirement(NamedTuple):
 
 
 def pip_requirement(text: str) -> Requirement | None:
-    """Read a requirement as pip writes them (PEP 508), whatever its environment marker; None if it is not torch's.
+    """Parse a requirement of pip (PEP 508), whatever its environment marker is; None if it is not on torch.
 
     Raises:
         UnreadableError: it names torch and cannot be read.
@@ -55,7 +55,7 @@ def pip_requirement(text: str) -> Requirement | None:
 
 
 def _specifiers(text: str) -> SpecifierSet:
-    """What a requirement says about the version.
+    """The version specifiers of a requirement.
 
     Raises:
         UnreadableError: it cannot be read.
@@ -73,7 +73,7 @@ def _specifiers(text: str) -> SpecifierSet:
 
 
 def conda_requirement(text: str) -> Requirement | None:
-    """Read an entry of a conda environment (`pytorch>=2.0`, `conda-forge::pytorch 2.1.*`); None if not PyTorch's.
+    """Parse an entry of a conda environment (`pytorch>=2.0`, `conda-forge::pytorch 2.1.*`); None if not on PyTorch.
 
     Raises:
         UnreadableError: it names PyTorch and cannot be read.
@@ -87,7 +87,7 @@ def conda_requirement(text: str) -> Requirement | None:
 
 
 def poetry_requirement(constraint: object) -> Requirement:
-    """Read what stands behind `torch =` in a table of Poetry: a constraint, or a table that may hold one.
+    """Parse the value of `torch =` in a table of Poetry: a constraint, or a table that may contain one.
 
     Raises:
         UnreadableError: the constraint cannot be read.
@@ -104,7 +104,7 @@ def _pep440_bound(specifier: Specifier) -> Bound | None:
 
 
 def _loose_bound(constraint: str, text: str) -> Bound | None:
-    """The lower bound of alternatives (`|`) of terms that must all hold."""
+    """The lower bound of alternatives (`|`) of terms that all have to hold."""
     bounds = [_bound_of_all(part, text) for part in re.split(r"\|\|?", constraint)]
     known = [bound for bound in bounds if bound is not None]
     return min(known) if len(known) == len(bounds) else None

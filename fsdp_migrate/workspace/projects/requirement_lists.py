@@ -1,4 +1,4 @@
-"""Lists of requirements for pip: `requirements.txt` and its kin, with the lists that they include."""
+"""Lists of requirements for pip: `requirements.txt` and similar files, with the lists that they include."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = re.compile(r"\s--?[A-Za-z]")
 
 
 def read(path: str, root: str) -> Mentions:
-    """What a list of requirements says about torch; of what it includes, what lies under `root`.
+    """The requirements on torch in a list, and in the files under `root` that it includes.
 
     Raises:
         FileFault: it cannot be read.
@@ -27,7 +27,7 @@ def read(path: str, root: str) -> Mentions:
 
 
 def include(mentions: Mentions, path: str, root: str, *, main: bool) -> None:
-    """Add what a list says that another file names; a warning if it cannot be read."""
+    """Add the requirements of a list that another file names; a warning if it cannot be read."""
     _include(mentions, path, root, set(), main=main)
 
 

@@ -10,7 +10,7 @@ from fsdp_migrate.workspace.projects.mentions import Mentions, read_lines
 
 
 def read(path: str, root: str) -> Mentions:
-    """What a setup.cfg says about torch; one for tools alone describes no package.
+    """The requirements on torch in a setup.cfg; a file for tools alone describes no package.
 
     Raises:
         FileFault: it cannot be read.

@@ -17,9 +17,9 @@ _GROWING = frozenset(["append", "extend", "insert", "update", "add"])
 
 
 def read(path: str, _root: str) -> Mentions:
-    """What a setup.py says about torch in literals.
+    """The requirements on torch in the literals of a setup.py.
 
-    One that names no requirements describes no package: it builds an extension, or is a module that bears this name.
+    A script without requirements describes no package: it builds an extension, or is a module that has this name.
 
     Raises:
         FileFault: it cannot be read.
@@ -41,7 +41,7 @@ def read(path: str, _root: str) -> Mentions:
 
 
 def _arguments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """The values given for the keys, as keyword arguments or in a dict (`setup(**kwargs)`)."""
+    """The values for the keys, as keyword arguments or in a dict (`setup(**kwargs)`)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in _KEYS:
             yield node.arg, node.value
@@ -56,7 +56,7 @@ def _arguments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 class _Strings:
-    """Which string literals may reach an expression, through the names bound anywhere in the module."""
+    """The string literals that may reach an expression, through all names bound in the module."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._bound: defaultdict[str, list[ast.expr]] = defaultdict(list)
@@ -65,7 +65,7 @@ class _Strings:
                 self._bound[name].append(value)
 
     def reaching(self, expression: ast.expr) -> Iterator[str]:
-        """The strings, each line by itself, since setuptools takes lists as lines of one string too."""
+        """The strings, split into lines, because setuptools also accepts a list as the lines of one string."""
         seen: set[str] = set()
         waiting: list[ast.AST] = [expression]
         while waiting:
@@ -83,7 +83,7 @@ class _Strings:
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Names and what is put into them: assignments, `+=`, `name[key] = value`, `name.append(value)`."""
+    """Names and the values that they get: assignments, `+=`, `name[key] = value`, `name.append(value)`."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             holder = target.value if isinstance(target, ast.Subscript) else target

@@ -1,4 +1,4 @@
-"""What a run is asked to do: options and configuration files, and what follows from them for each file."""
+"""The settings of a run: options and configuration files, and what follows from them for each file."""
 
 from fsdp_migrate.workspace.settings.settings import (
     CHECKPOINTS,

@@ -1,4 +1,4 @@
-"""What the patterns of a configuration fit: `include`, `exclude` and `per-file-ignores`."""
+"""The patterns of a configuration: `include`, `exclude` and `per-file-ignores`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Choice:
-    """What the patterns of one configuration say about absolute paths; that of a folder ends in a separator."""
+    """The files that one configuration includes and excludes, by absolute path; a folder's ends in a separator."""
 
     def __init__(self, include: GitIgnore | None, exclude: GitIgnore | None) -> None:
         self.include = include
         self.exclude = exclude
 
     def leaves_out(self, path: str) -> bool:
-        """Whether `exclude` names the file or folder itself."""
+        """Whether `exclude` matches the file or folder itself."""
         exclude = self.exclude
         return exclude is not None and path.startswith(exclude.base) and gitignore.ignored([exclude], path)
 
     def takes(self, path: str) -> bool:
-        """Whether a file is one of those to take, if nothing leaves it out."""
+        """Whether a file is one to check, unless it is excluded."""
         if self.include is None:
             return path.endswith(SUFFIXES)
         inside = path[len(self.include.base) :].replace(os.sep, "/")
@@ -36,12 +36,12 @@ class Choice:
 
 
 def spec(folder: str, lines: Sequence[str]) -> GitIgnore:
-    """Patterns that start from `folder`."""
+    """Patterns relative to `folder`."""
     return GitIgnore(os.path.join(folder, ""), gitignore.patterns(lines))
 
 
 def _verdict(pattern: Pattern, path: str) -> bool | None:
-    """What one pattern of `include` says about a file: of whole folders it means only the Python files."""
+    """What one pattern of `include` says about a file: a pattern for a folder only includes the Python files in it."""
     reach = pattern.reach(path)
     if reach is None:
         return None
@@ -51,10 +51,10 @@ def _verdict(pattern: Pattern, path: str) -> bool | None:
 
 
 class Exemption(NamedTuple):
-    """One line of `per-file-ignores`: the files in which rules are left out, and the starts of their codes.
+    """One line of `per-file-ignores`: files, and prefixes of the rules that are off in them.
 
-    The files are those below `base` that the pattern fits or that lie in a folder that it fits; if `inverted`, all
-    others.
+    The files are those below `base` that the pattern matches, or that are in a folder that it matches; if `inverted`,
+    all others.
     """
 
     base: str
@@ -63,13 +63,13 @@ class Exemption(NamedTuple):
     codes: tuple[str, ...]
 
     def holds_for(self, path: str) -> bool:
-        """Whether the rules are left out in a file, whose path is absolute."""
+        """Whether the rules are off in a file, given by its absolute path."""
         fits = path.startswith(self.base) and self.spec.match_file(path[len(self.base) :])
         return fits is not self.inverted
 
 
 def exemptions(folder: str, ignores: Iterable[tuple[str, tuple[str, ...]]]) -> list[Exemption]:
-    """The lines of `per-file-ignores` in a configuration file that stands in `folder`."""
+    """The lines of `per-file-ignores` in a configuration file in `folder`."""
     from pathspec import GitIgnoreSpec
 
     base = os.path.join(folder, "")

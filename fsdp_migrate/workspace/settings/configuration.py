@@ -1,4 +1,4 @@
-"""What holds for each file of a run: the options, then what its configuration file states, then the defaults."""
+"""The settings of each file of a run: options first, then its configuration file, then the defaults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = Layer()
 
 
 class Configuration:
-    """The settings of a run's files. Everything a configuration file decides is worked out once."""
+    """The settings of a run's files. What a configuration file decides is computed once."""
 
     def __init__(self, options: Layer = NOTHING, files: ConfigFiles | None = None, *, rewriting: bool = False) -> None:
         """`options` are those of the command line; their patterns start from the current folder.
@@ -47,7 +47,7 @@ class Configuration:
         return frozenset(one.target for one in self._settings.values() if one.target is not None)
 
     def check(self, files: Iterable[SourceFile]) -> None:
-        """Find the configuration of every file, so that a fault is known before anything is done.
+        """Find the configuration of every file, so that errors are reported before anything is done.
 
         Raises:
             ConfigFileError: one of them cannot be used.
@@ -56,9 +56,9 @@ class Configuration:
             self.shared(file)
 
     def shared(self, file: SourceFile) -> Settings:
-        """The settings of a file but for `per-file-ignores`; they do to tell whether it is worth a look.
+        """The settings of a file without `per-file-ignores`. They decide whether it is worth linting.
 
-        Where neither an option nor its configuration file gives a torch range, it is the default.
+        If neither an option nor its configuration file states a torch range, it is the default.
 
         Raises:
             ConfigFileError: the configuration file cannot be used.
@@ -90,7 +90,7 @@ class Configuration:
         return settings._replace(ignored_here=tuple(ignored)) if ignored else settings
 
     def choice(self, folder: str, names: Collection[str] | None) -> Choice | None:
-        """What `include` and `exclude` say in a folder, an absolute path; None if nothing.
+        """The `include` and `exclude` that apply in a folder (an absolute path); None if there are none.
 
         Raises:
             ConfigFileError: the configuration file of the folder cannot be used.
@@ -102,9 +102,10 @@ class Configuration:
         return self._choices[key]
 
     def _combined(self, config: ConfigFile | None) -> Layer:
-        """What the options state, and what they leave to the configuration file.
+        """The options, with the configuration file where they state nothing.
 
-        `--ignore` adds to what a file ignores; `--select` begins anew, or it could not bring back what a file ignores.
+        `--ignore` adds to what a file ignores. `--select` starts anew: otherwise it could not turn on what a file
+        ignores.
         """
         if config is None:
             return self.options
@@ -131,7 +132,7 @@ class Configuration:
 
 
 def located(file: SourceFile) -> str:
-    """The absolute path of a file, which need not exist: text from stdin belongs where its name says."""
+    """The absolute path of a file, which need not exist: text from stdin is located by its file name."""
     return os.path.abspath(_named(file))
 
 

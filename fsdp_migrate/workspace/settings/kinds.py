@@ -1,4 +1,4 @@
-"""What the value of a setting may be: how it is read from TOML, and how the JSON schema says it."""
+"""The kinds of values of settings: how TOML is read, and the JSON schema."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 class OptionKind(NamedTuple):
     """A kind of values.
 
-    `wanted` says to people what is expected; `schema` is a JSON schema, in which ``#/$defs/rule`` stands for
-    every way to name rules. `read` takes what stands in the file.
+    `wanted` says to people what is expected. `schema` is a JSON schema, in which ``#/$defs/rule`` stands for all ways
+    to name a rule. `read` converts the value in the file.
 
-    Raises (`read`):
-        ConfigError: it is no such value; the message does not name the key.
+    Raises (`read`): ConfigError: it is not such a value; the message does not name the key.
     """
 
     wanted: str

@@ -1,4 +1,4 @@
-"""The configuration file that counts for a folder: the nearest one at or above it, whole."""
+"""The configuration file for a folder: the nearest one in it or above it, and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIKE_TOOL = re.compile(rb"fsdp[-_.]?migrate", re.IGNORECASE)
 
 
 class ConfigFile(NamedTuple):
-    """A configuration file: the values that stand in it, and what they mean."""
+    """A configuration file: its values, and their meaning."""
 
     path: str
     values: dict[str, Any]
@@ -27,20 +27,20 @@ class ConfigFile(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder that its patterns and paths start from."""
+        """The folder of its patterns and paths."""
         return os.path.dirname(self.path)
 
 
 class ConfigFiles:
-    """The configuration files of a run; every folder is looked into once.
+    """The configuration files of a run; every folder is searched once.
 
-    In one folder a fsdp-migrate.toml goes before a pyproject.toml, and a pyproject.toml without a table of this tool
-    does not count. Nothing is mixed: what the nearest file does not state, the files above it do not state for it.
-    `warnings` tell of tables that do not count, for another reason than that a nearer file does.
+    In one folder a fsdp-migrate.toml wins over a pyproject.toml, and a pyproject.toml without a table of this tool is
+    ignored. Files are not combined: what the nearest one does not state, those above do not state either. `warnings`
+    name tables that are ignored for another reason than a nearer file.
     """
 
     def __init__(self, only: str | None = None, *, isolated: bool = False) -> None:
-        """`only` is a file that counts for all folders; if `isolated`, none counts for any.
+        """`only` is the file for all folders; if `isolated`, there is none.
 
         Raises:
             ConfigFileError: `only` cannot be used.
@@ -51,7 +51,7 @@ class ConfigFiles:
         self._only = None if only is None else _only(os.path.abspath(only))
 
     def at(self, folder: str, names: Collection[str] | None = None) -> ConfigFile | None:
-        """The file that counts in `folder`, an absolute path whose entries, if they are known, are `names`.
+        """The file for `folder` (an absolute path); `names` are the entries of the folder if they are known.
 
         Raises:
             ConfigFileError: it cannot be used.
@@ -117,7 +117,7 @@ def _load(path: str) -> dict[str, Any]:
 
 
 def _advice(path: str, key: str) -> str:
-    """What to do about a key that is no setting."""
+    """What to do about an unknown key."""
     from fsdp_migrate.spelling import closest
     from fsdp_migrate.workspace.settings.table import BY_KEY
 
@@ -127,7 +127,7 @@ def _advice(path: str, key: str) -> str:
 
 
 def _file(path: str, values: dict[str, Any]) -> ConfigFile:
-    """What a table means.
+    """The settings of a table.
 
     Raises:
         ConfigFileError: it holds a key that means nothing, or a value that cannot be used.

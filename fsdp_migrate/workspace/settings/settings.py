@@ -1,4 +1,4 @@
-"""What is asked for: the torch range, the rules in force, and how far fixes may go."""
+"""The settings of one file: the torch range, the rules in force, and which fixes are applied."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ CHECKPOINTS = ("keep", "new")
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the message is one line for the user."""
+    """A setting that cannot be used. The message is one line for the user."""
 
 
 class ConfigFileError(ConfigError):
-    """A setting in a file that cannot be used; `path` is the file as messages show it."""
+    """A setting in a file that cannot be used; `path` is the shown path of the file."""
 
     def __init__(self, path: str, message: str) -> None:
-        """The message is one line that does not name the file."""
+        """The message is one line, without the file."""
         super().__init__(message)
         self.path = path
 
 
 class Project(NamedTuple):
-    """Some files of a run that support the same torch range, and what decided on it.
+    """Files of a run that support the same torch range, and where the range comes from.
 
-    `root` is their folder and `source` what decided, both as messages show them. `note` is for the user where the
-    range is not all that the project supports; `warnings` name the files that could not be understood.
+    `root` is their folder and `source` where the range comes from, both as shown to the user. `note` tells the user if
+    the project supports more than the range. `warnings` name files that could not be understood.
     """
 
     root: str
@@ -51,10 +51,10 @@ class Project(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """What one place states, the command line or a configuration file: None for what it leaves to others.
+    """What one place states, the command line or a configuration file: None for everything else.
 
-    The fields are the settings of `fsdp_migrate.workspace.settings.table`, where their meaning stands. Patterns are as
-    they were written; `baseline` is a whole path.
+    The fields are the settings in `fsdp_migrate.workspace.settings.table`, which explains them. Patterns are as they
+    were written; `baseline` is an absolute path.
     """
 
     torch: TorchRange | None = None
@@ -100,13 +100,13 @@ class Settings(NamedTuple):
 
     @property
     def seeks_hints(self) -> bool:
-        """Whether hints are looked for: a baseline may know some, whether they are shown or not."""
+        """Whether hints are looked for: if they are shown, or if a baseline may know some."""
         return self.hints or self.baseline is not None
 
     def selected(self, code: str) -> bool:
-        """Whether the rule `code` is in force: the longest prefix that fits decides, `ignore` on a tie.
+        """Whether the rule `code` is in force: the longest prefix that matches decides, `ignore` on a tie.
 
-        A file that does not parse is always reported: nothing is known about it, so it must not pass for clean.
+        A file that does not parse is always reported: it was not checked, so it must not pass as clean.
         """
         if code == UNPARSABLE:
             return True
@@ -117,25 +117,25 @@ class Settings(NamedTuple):
         return (chosen if self.select else 0) > ignored
 
     def grade(self, code: str) -> Applicability | None:
-        """How far the settings trust the fixes of the rule `code`, None if they leave that to the rule."""
+        """The grade of the fixes of the rule `code`, None if the settings leave it to the rule."""
         fitting = [(len(prefix), grade) for prefix, grade in self.grades if code.startswith(prefix)]
         return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
     def asked_for(self, code: str) -> bool:
-        """Whether `select` names the rule `code` or its family, and not just everything."""
+        """Whether `select` names the rule `code` or its family, and not just all rules."""
         return any(len(prefix) > len(_EVERY) and code.startswith(prefix) for prefix in self.select)
 
 
 def default_range(target: str | None) -> TorchRange:
-    """The torch range where nobody states one."""
+    """The torch range if none is stated."""
     return TorchRange.default() if target is None else TorchRange(TARGETS[target], assumed=True)
 
 
 def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...]:
-    """Code prefixes for what a user wrote after ``--select`` or ``--ignore``.
+    """The code prefixes for values of ``--select`` or ``--ignore``.
 
-    Every value may hold several selectors between commas, each a code, the start of one, or a rule's kebab name.
-    `rules` maps codes to names.
+    Every value may contain several selectors separated by commas: codes, prefixes of codes, or names of rules. `rules`
+    maps codes to names.
 
     Raises:
         ConfigError: a selector fits no rule.
@@ -150,7 +150,7 @@ def selectors(values: Iterable[str], rules: Mapping[str, str]) -> tuple[str, ...
 
 
 def code_prefix(selector: str, rules: Mapping[str, str]) -> str:
-    """The code, or the start of one, that a selector means.
+    """The code, or prefix of codes, that a selector means.
 
     Raises:
         ConfigError: it fits no rule.

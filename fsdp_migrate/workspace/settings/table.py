@@ -1,4 +1,4 @@
-"""The settings of `[tool.fsdp-migrate]`, one row each; reading, JSON schema, `config` and docs come from here."""
+"""The settings of `[tool.fsdp-migrate]`, one row each, for reading, JSON schema, `config` and docs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: its key, what it may be, what holds where nobody sets it, and what it is for (in Markdown).
+    """One setting: its key, its kind, its default, and what it does (in Markdown).
 
-    `default` and `example` are values as TOML has them; a default of None is told by `unset`. `option` is the option
-    of the command line that wins over it.
+    `default` and `example` are TOML values; if the default is None, `unset` describes it. `option` is the option of the
+    command line that overrides it.
     """
 
     key: str
@@ -29,7 +29,7 @@ class Setting:
 
     @property
     def field(self) -> str:
-        """The field of `Layer` that holds it."""
+        """The field of `Layer` for it."""
         return self.key.replace("-", "_")
 
 
