@@ -29,9 +29,9 @@ from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
 from fsdp_migrate.workspace.modules.view import View
+from fsdp_migrate.workspace.reading import imports_relatively
 from fsdp_migrate.workspace.settings import ConfigError, Settings, selectors
 from fsdp_migrate.workspace.settings.settings import default_range
-from fsdp_migrate.workspace.unnamed import imports_relatively
 from fsdp_migrate.workspace.workspace import Workspace
 
 

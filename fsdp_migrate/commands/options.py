@@ -328,14 +328,14 @@ def _discovery(take: Callable[[str], Any], configuration: Configuration) -> tupl
 
 
 def _is_notebook(raw: bytes) -> bool:
-    from fsdp_migrate.workspace.unnamed import is_unnamed_notebook  # not needed where files are named
+    from fsdp_migrate.workspace.reading import is_unnamed_notebook  # not needed where files are named
 
     return is_unnamed_notebook(raw)
 
 
 def _tell_what_is_not_followed(unnamed: bytes) -> None:
     """Say on stderr that without a name the modules that a text from stdin imports cannot be found."""
-    from fsdp_migrate.workspace.unnamed import imports_relatively
+    from fsdp_migrate.workspace.reading import imports_relatively
 
     if imports_relatively(unnamed):
         told = "modules of the project, which the text imports, are followed only with --stdin-filename"

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.lint import FileCheck, brought_by
+from fsdp_migrate.planning.drafts import Draft, first_seen
 from fsdp_migrate.planning.parts import FilePlan, Part
-from fsdp_migrate.planning.passes import Draft, carried_out
+from fsdp_migrate.planning.passes import carried_out
 from fsdp_migrate.planning.selection import Claims
-from fsdp_migrate.planning.tracking import first_seen
 from fsdp_migrate.source import SourceError
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.suppressions import Suppressions

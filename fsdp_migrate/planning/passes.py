@@ -6,7 +6,7 @@ import ast
 import copy
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
@@ -15,9 +15,9 @@ from fsdp_migrate.edits import EditComment, EditImport, touched
 from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.lint import brought_by
+from fsdp_migrate.planning.drafts import Draft
 from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
-from fsdp_migrate.planning.tracking import first_seen
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
 from fsdp_migrate.suppressions import SILENCING
@@ -47,29 +47,6 @@ class OpenCheck(Protocol):
 
 # Looks at a file's bytes; the text in them is given if it was read already.
 Lint = Callable[[bytes, "Source | None"], OpenCheck]
-
-
-class Draft:
-    """A text between two passes, with the findings that were fixed. Each finding is paired with its first form."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw = raw
-        self.source: Source | None = None
-        self.fixed: list[Finding] = []
-        self.live: list[tuple[Finding, Finding]] = []
-        self._waiting: list[tuple[Finding, Finding]] = []
-        self._replacements: Sequence[Replacement] = ()
-
-    def see(self, findings: Iterable[Finding]) -> None:
-        """Note the findings of the text."""
-        self.live = first_seen(self._waiting, self._replacements, findings)
-
-    def change(self, new: NewText, fixed: Collection[Finding]) -> None:
-        """Continue with another text, in which these findings are gone."""
-        gone = set(fixed)
-        self.fixed = [*self.fixed, *(origin for finding, origin in self.live if finding in gone)]
-        self._waiting = [pair for pair in self.live if pair[0] not in gone]
-        self.raw, self.source, self._replacements = new
 
 
 def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Draft | None = None) -> RewriteResult:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.lint import FileCheck
+from fsdp_migrate.planning.drafts import Draft
 from fsdp_migrate.planning.parts import RewriteResult
-from fsdp_migrate.planning.passes import Draft, rewrite
+from fsdp_migrate.planning.passes import rewrite
 from fsdp_migrate.source import Source, SourceError, declared_encoding
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings

@@ -1,14 +1,41 @@
-"""Finds a finding of one pass again in the next, so that it keeps the place where it was first seen."""
+"""A text on its way through the passes. Its findings are found again in each pass, to keep their first place."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.source import Replacement
+from fsdp_migrate.source import Replacement, Source
+
+if TYPE_CHECKING:
+    from fsdp_migrate.transactions import NewText
+
+
+class Draft:
+    """A text between two passes, with the findings that were fixed. Each finding is paired with its first form."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.source: Source | None = None
+        self.fixed: list[Finding] = []
+        self.live: list[tuple[Finding, Finding]] = []
+        self._waiting: list[tuple[Finding, Finding]] = []
+        self._replacements: Sequence[Replacement] = ()
+
+    def see(self, findings: Iterable[Finding]) -> None:
+        """Note the findings of the text."""
+        self.live = first_seen(self._waiting, self._replacements, findings)
+
+    def change(self, new: NewText, fixed: Collection[Finding]) -> None:
+        """Continue with another text, in which these findings are gone."""
+        gone = set(fixed)
+        self.fixed = [*self.fixed, *(origin for finding, origin in self.live if finding in gone)]
+        self._waiting = [pair for pair in self.live if pair[0] not in gone]
+        self.raw, self.source, self._replacements = new
 
 
 def first_seen(

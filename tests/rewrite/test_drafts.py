@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.planning.tracking import first_seen, shifted
+from fsdp_migrate.planning.drafts import first_seen, shifted
 from fsdp_migrate.source import Replacement, Source, Span
 
 from .plans import finding
