@@ -1,11 +1,12 @@
-"""Small functions that a converted file defines for itself, where there is no generated module to take them from."""
+"""Small functions that converted code calls: of the generated module where there is one, else the file's own."""
 
 from __future__ import annotations
 
 import ast
 
-from fsdp_migrate.code.import_texts import fresh_name
+from fsdp_migrate.code.import_texts import CannotSupply, fresh_name
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.targets.fsdp2 import generated
 from fsdp_migrate.targets.fsdp2.use import PACKAGE, Use
 
 _CONTEXT = "contextlib.contextmanager"
@@ -56,8 +57,14 @@ def {name}(model):
 
 
 def helper(use: Use, name: str) -> str | None:
-    """The name under which a function can be called at a use; the file gets it. None, and a wall, where it cannot."""
-    facts = use.facts
+    """The name under which a function can be called at a use; None, and a wall, where it cannot be had.
+
+    A file gets it unless the generated module is needed anyway, and has it.
+    """
+    facts, conversion = use.facts, use.conversion
+    is_generated = conversion.helper_path is not None or use.options.helper == "always"
+    if is_generated and name in generated.FUNCTIONS:
+        return from_generated(use, name)
     needs, text = _TEXTS[name]
     place = _place(facts, use.node)
     spelled = {path.rpartition(".")[2]: use.spelled(path, place) for path in needs}
@@ -66,6 +73,15 @@ def helper(use: Use, name: str) -> str | None:
     free = fresh_name(facts.structure.module, name, ())
     use.put(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")
     return free
+
+
+def from_generated(use: Use, name: str) -> str | None:
+    """The name of a function of the generated module at a use; None, and a wall, where it cannot be had."""
+    try:
+        return generated.helper(use.conversion, use.closure, use.facts, name, use.node)
+    except CannotSupply as error:
+        use.wall(f"`{name}` of the generated module is needed here", str(error))
+        return None
 
 
 def _place(facts: ModuleFacts, node: ast.AST) -> ast.stmt:

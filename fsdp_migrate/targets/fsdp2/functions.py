@@ -42,7 +42,7 @@ def _is_of_torch(named: str | None) -> bool:
 def _stop_at(use: Use, call: ast.Call, named: str | None) -> None:
     function = ast.unparse(call.func)
     package = (named or "").split(".")[0]
-    if package and package not in ("torch", "builtins"):
+    if package.isidentifier() and package not in ("torch", "builtins"):
         use.wall(f"`{function}` gives the model to {package}", f"see what {package} does for FSDP2, or use torch's own")
     else:
         use.wall(f"`{function}` gets the model", "look whether it works on FSDP2, and call it on what it needs")

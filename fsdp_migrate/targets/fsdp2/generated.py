@@ -19,6 +19,7 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion
 SHARD = "shard"
 NO_SYNC = "no_sync"
 CLIP = "clip_grad_norm_"
+FUNCTIONS = (SHARD, NO_SYNC, CLIP)
 NAME = "fsdp2"
 _TEMPLATE = Path(__file__).with_name("generated_module.py.txt")
 _WIDTH = 88
@@ -77,7 +78,7 @@ def functions_of(written: str) -> frozenset[str] | None:
         defined = {node.name for node in ast.parse(written).body if isinstance(node, ast.FunctionDef)}
     except (SyntaxError, ValueError):
         return None
-    public = frozenset(name for name in defined if name in (SHARD, NO_SYNC, CLIP))
+    public = frozenset(name for name in defined if name in FUNCTIONS)
     return public if public and written == text(public) else None
 
 

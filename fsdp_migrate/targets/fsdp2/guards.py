@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import Value
-from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.facts.scopes import FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _PARALLEL = "torch.nn.parallel."
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 Test = tuple[str, bool]
 
 
@@ -29,9 +30,29 @@ def is_guarded(use: Use) -> bool:
     facts, node = use.facts, use.node
     if isinstance(node, (ast.Name, ast.Attribute)) and facts.fsdp.is_tested(node):
         return True
+    return not _known(use).isdisjoint(_tests(facts, node))
+
+
+def is_excluded(use: Use) -> bool:
+    """Whether a test around the use says that it is none: the test that each model is built under, the other way."""
+    if not use.reference.others:
+        return False
+    other = {(test, not outcome) for test, outcome in _tests(use.facts, use.node) if _is_setting(test)}
+    built = [set(_tests(one.facts, one.call)) for one in use.closure.constructions]
+    passed = {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
+    return all(not other.isdisjoint(tests | passed) for tests in built)
+
+
+def _known(use: Use) -> set[Test]:
+    """The tests that models are built under, or passed on."""
     known = {test for one in use.closure.constructions for test in _tests(one.facts, one.call)}
-    known |= {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
-    return not known.isdisjoint(_tests(facts, node))
+    return known | {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
+
+
+def _is_setting(test: str) -> bool:
+    """Whether a test looks at names, their attributes and constants alone, so that it comes out the same again."""
+    parts = ast.walk(ast.parse(test, mode="eval"))
+    return not any(isinstance(part, (ast.Call, ast.Await, ast.BinOp, ast.NamedExpr)) for part in parts)
 
 
 def has_test(use: Use, test: str) -> bool:
@@ -49,7 +70,21 @@ def _tests(facts: ModuleFacts, node: ast.AST) -> Iterator[Test]:
         elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
             for value in parent.values[: parent.values.index(child)]:  # type: ignore[arg-type]
                 yield from _parts(value, True)
+        yield from _passed(parent, child)
+        if isinstance(parent, FunctionNode):
+            return
         child = parent
+
+
+def _passed(parent: ast.AST, child: ast.AST) -> Iterator[Test]:
+    """What the exits above a statement, in its block, say by not being taken."""
+    for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
+        if isinstance(block, list) and child in block:
+            for above in block[: block.index(child)]:
+                if isinstance(above, ast.If) and isinstance(above.body[-1], _LEAVING):
+                    yield from _parts(above.test, False)
+                elif isinstance(above, ast.If) and above.orelse and isinstance(above.orelse[-1], _LEAVING):
+                    yield from _parts(above.test, True)
 
 
 def _around(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:

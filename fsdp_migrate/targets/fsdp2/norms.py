@@ -5,6 +5,9 @@ from __future__ import annotations
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.source import Span
+from fsdp_migrate.targets.fsdp2.file_helpers import from_generated
+from fsdp_migrate.targets.fsdp2.generated import CLIP
+from fsdp_migrate.targets.fsdp2.said import ignores
 from fsdp_migrate.targets.fsdp2.use import Member, Use, as_argument, is_result_used
 
 _CLIP = "torch.nn.utils.clip_grad_norm_"
@@ -15,6 +18,9 @@ def convert_clipping(use: Use, member: Member) -> None:
     call = member.call
     if call is None:
         use.wall(f"`{use.text}.clip_grad_norm_` is passed on", "call it where the gradients are clipped")
+        return
+    if ignores(use.closure):
+        _convert_mixed(use, member)
         return
     function = use.spelled(_CLIP)
     if function is None:
@@ -29,3 +35,14 @@ def convert_clipping(use: Use, member: Member) -> None:
         as_argument(use, member, function, ".parameters()")
     if is_result_used(use, call):
         use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), ".full_tensor()")])
+
+
+def _convert_mixed(use: Use, member: Member) -> None:
+    """Some parameters are not sharded, and torch's function does not take both kinds together."""
+    if use.options.helper == "never":
+        step = "clip the two kinds apart, or allow `--fsdp2-helper auto`"
+        use.wall("gradients are clipped of parameters that are sharded and of others", step, member.node)
+        return
+    function = from_generated(use, CLIP)
+    if function is not None:
+        as_argument(use, member, function)

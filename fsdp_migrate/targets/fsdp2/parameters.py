@@ -6,6 +6,7 @@ import ast
 
 from fsdp_migrate.facts.objects import EACH_FIRST, Escape, Reference
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
+from fsdp_migrate.targets.fsdp2.guards import is_guarded
 from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, takes_parameters
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS, Tensors
@@ -106,6 +107,10 @@ def _give(use: Use, call: ast.Call) -> None:
     if named in _CLIP:
         use.differs(_CLIPPED, call)
         if is_result_used(use, call):
+            if use.reference.others and not is_guarded(use):
+                step = "clip by `model.clip_grad_norm_` where it is one, under a test of its own"
+                use.wall("the norm of a model that may also be a plain one is used", step, call)
+                return
             end = facts.source.span(call).end
             use.put(end, end, ".full_tensor()")
     else:

@@ -29,6 +29,12 @@ def offloads(closure: Closure) -> bool:
     return not all(is_literal(_argument(one, "cpu_offload"), None) for one in closure.constructions)
 
 
+def ignores(closure: Closure) -> bool:
+    """Whether some parameters may be left unsharded."""
+    given = (_argument(one, name) for one in closure.constructions for name in ("ignored_modules", "ignored_states"))
+    return not all(is_literal(one, None) for one in given)
+
+
 def accumulates_alike(closure: Closure) -> bool:
     """Whether gradients are visibly reduced in the dtype in which they are computed."""
     return all(_is_even(one) for one in closure.constructions)

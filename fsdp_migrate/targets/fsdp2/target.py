@@ -21,6 +21,7 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, 
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.optimizers import convert_early_uses
+from fsdp_migrate.targets.fsdp2.plain_modules import convert_plain_modules
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
 from fsdp_migrate.targets.fsdp2.unused_functions import convert_unused_functions
@@ -197,6 +198,7 @@ def _converted(closure: Closure, options: Options) -> Conversion:
     for reference in closure.references:
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
+    convert_plain_modules(conversion, closure, options)
     convert_unused_functions(conversion, closure, options)
     convert_names(conversion, closure, options)
     for escape in closure.escapes:

@@ -26,7 +26,7 @@ ALONE = "put it on a line of its own without comments inside"
 
 
 # Methods of modules that return the module.
-_PART = Nature(methods=frozenset("train eval to cuda requires_grad_".split()))
+PART = Nature(methods=frozenset("train eval to cuda requires_grad_".split()))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Use:
 
     def follow(self, node: ast.expr, path: Path = ()) -> Followed:
         """Where something goes that an expression of this module gives; `path` leads to it."""
-        return follow([Value(self.facts, node)], nature=_PART, code=self.conversion.code, path=path)
+        return follow([Value(self.facts, node)], nature=PART, code=self.conversion.code, path=path)
 
     def lose(self, what: str, escapes: Iterable[Escape]) -> None:
         """There is a wall at each place where something is lost sight of."""

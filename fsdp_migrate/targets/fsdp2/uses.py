@@ -7,6 +7,7 @@ import ast
 from fsdp_migrate.facts.objects import EACH, Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.functions import convert_argument
+from fsdp_migrate.targets.fsdp2.guards import is_excluded
 from fsdp_migrate.targets.fsdp2.members import MEMBERS
 from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store, defines, is_of_packages
 from fsdp_migrate.targets.fsdp2.units import see_all
@@ -20,6 +21,8 @@ def convert_use(conversion: Conversion, closure: Closure, reference: Reference, 
 
 def convert(use: Use) -> None:
     """Convert one use of a model, or of a module in one."""
+    if is_excluded(use):
+        return
     parent = use.parent
     if isinstance(parent, ast.Attribute):
         _convert_member(use, parent)

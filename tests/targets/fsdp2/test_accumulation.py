@@ -117,3 +117,30 @@ def test_unless_a_test_keeps_it_out(test: str) -> None:
 def test_a_plain_model_has_no_such_method() -> None:
     found = Converted("model = FSDP(Net()) if big else nn.Linear(1, 1)\nmodel.no_sync()\n", others=("nn.Linear(1, 1)",))
     assert found.walls == []
+
+
+EITHER = """\
+if args.fsdp:
+    model = FSDP(nn.Linear(1, 1), use_orig_params=True)
+else:
+    model = nn.Linear(1, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "if args.fsdp:\n    pass\nelse:\n    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "if not args.fsdp:\n    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "def f(model):\n    if args.fsdp:\n        return\n    x = nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+    ],
+)
+def test_an_arm_for_other_models_is_left_alone(program: str) -> None:
+    found = Converted(f"{EITHER}{program}\n", others=("nn.Linear(1, 1)",))
+    assert found.walls == found.differences == []
+    assert found.text == f"{EITHER}{program}\n"
+
+
+def test_a_norm_that_may_be_of_a_plain_model_is_a_wall() -> None:
+    program = f"{EITHER}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    check_wall(program, "may also be a plain one", others=("nn.Linear(1, 1)",))

@@ -1,0 +1,153 @@
+"""The module that a construction wraps, under the names that it has besides: before the wrapping and after it.
+
+FSDP1 leaves it as it is inside of the wrapper; FSDP2 shards it in place. So what is done with it later is done with the
+model. Its parameters are replaced: who got hold of one before has another one later.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import BindingError
+from fsdp_migrate.facts.objects import Value, follow
+from fsdp_migrate.facts.project_code import Class, Function, Sort
+from fsdp_migrate.facts.scopes import FunctionNode, Kind
+from fsdp_migrate.targets.fsdp2.arguments import written_out
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
+from fsdp_migrate.targets.fsdp2.optimizers import takes_parameters
+from fsdp_migrate.targets.fsdp2.policies import AtRunTime
+from fsdp_migrate.targets.fsdp2.tensors import PATHS
+from fsdp_migrate.targets.fsdp2.use import PART, Use
+from fsdp_migrate.targets.fsdp2.uses import convert_use
+
+_DEEPEST = 6
+_KEPT = frozenset({"requires_grad", "data", "grad"})  # what `fully_shard` takes over from the old parameter
+_STALE = "parameters from before the model is wrapped are used afterwards, which FSDP2 has replaced"
+_STEP = "get them from the model behind the wrapping"
+
+
+def convert_plain_modules(conversion: Conversion, closure: Closure, options: Options) -> None:
+    """Add what the uses of the wrapped modules need that are no uses of the models."""
+    known = {one.node for one in (*closure.references, *closure.passed)}
+    for construction in closure.constructions:
+        origin = _Origin(conversion, construction)
+        followed = follow(origin.sources, nature=PART, code=conversion.code)
+        for one in followed.references:
+            if one.node in known or origin.is_given(one.node):
+                continue
+            known.add(one.node)
+            if origin.is_before(one.facts, one.node):
+                _look_back(Use(conversion, closure, one, options), origin)
+            elif one.node not in conversion.settled:
+                convert_use(conversion, closure, one._replace(others=()), options)
+
+
+class _Origin:
+    """Where the module of a construction comes from, and what runs before it is wrapped."""
+
+    def __init__(self, conversion: Conversion, construction: Construction) -> None:
+        self.code = conversion.code
+        self.levels: dict[ast.AST, list[ast.AST]] = {}
+        self.given: set[ast.AST] = set()
+        self.sources: tuple[Value, ...] = ()
+        facts, call = construction
+        try:
+            module = written_out(facts, call).module
+        except (AtRunTime, BindingError):
+            return
+        self._reach(facts, call)
+        self.given.add(module)
+        self.sources = tuple(dict.fromkeys(self._sources(facts, module, _DEEPEST)))
+
+    def _reach(self, facts: ModuleFacts, node: ast.AST) -> None:
+        self.levels.setdefault(facts.function(node), []).append(node)
+
+    def is_given(self, node: ast.AST) -> bool:
+        """Whether an expression is what is wrapped, or leads there."""
+        return node in self.given
+
+    def _sources(self, facts: ModuleFacts, node: ast.expr, steps: int) -> Iterator[Value]:
+        """The expressions that make the object of an expression, as far back as they can be seen."""
+        if steps == 0:
+            return
+        if isinstance(node, ast.Name):
+            for binding in self.code.bindings(facts, node):
+                if binding.value is not None:
+                    yield from self._sources(facts, binding.value, steps - 1)
+                elif binding.kind is Kind.PARAMETER:
+                    yield from self._arguments(facts, binding.node, steps - 1)
+        elif isinstance(node, ast.Attribute):
+            for owner in self.code.origins(facts, node.value):
+                if owner.sort is Sort.INSTANCE and isinstance(owner.node, ast.ClassDef):
+                    for value in self.code.stores(Class(owner.facts, owner.node), node.attr):
+                        yield from self._sources(value.facts, value.node, steps - 1)
+        elif isinstance(node, ast.IfExp):
+            yield from self._sources(facts, node.body, steps)
+            yield from self._sources(facts, node.orelse, steps)
+        else:
+            yield Value(facts, node)
+            method = node.func if isinstance(node, ast.Call) else None
+            if isinstance(method, ast.Attribute) and method.attr in PART.methods:
+                yield from self._sources(facts, method.value, steps - 1)
+
+    def _arguments(self, facts: ModuleFacts, parameter: ast.AST, steps: int) -> Iterator[Value]:
+        """What the callers of a function give for a parameter."""
+        node = facts.structure.parents[facts.structure.parents[parameter]]
+        if not isinstance(parameter, ast.arg) or not isinstance(node, FunctionNode):
+            return
+        function = Function(facts, node)
+        for site in self.code.callers(function).sites:
+            given = self.code.argument(site, function, parameter)
+            if given is not None:
+                self._reach(site.facts, site.call)
+                self.given.add(given.node)
+                yield from self._sources(given.facts, given.node, steps)
+        for load in self.code.loads(facts.structure.starts[parameter], parameter.arg):
+            yield Value(facts, load)
+
+    def is_before(self, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
+        """Whether a place is certainly over when the module is wrapped."""
+        function = facts.function(node)
+        if function in self.levels:
+            reaching = self.code.reaching(facts)
+            return not any(reaching.may_follow(one, node) for one in self.levels[function])
+        if steps == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        callers = self.code.callers(Function(facts, function))
+        if not callers.sites or callers.elsewhere or callers.hidden:
+            return False
+        return all(self.is_before(site.facts, site.call, steps - 1) for site in callers.sites)
+
+
+def _look_back(use: Use, origin: _Origin) -> None:
+    """The module is used before it is wrapped: only its parameters are of interest, if they are kept."""
+    attribute = use.parent
+    path = PATHS.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
+    call = use.facts.structure.parents[attribute]
+    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
+        return
+    followed = use.follow(call, path)
+    for one in followed.references:
+        if origin.is_before(one.facts, one.node):
+            _look_at_tag(use.at(one))
+        else:
+            use.at(one).wall(_STALE, _STEP)
+    for escape in followed.escapes:
+        parent = escape.facts.structure.parents.get(escape.node)
+        built = isinstance(parent, ast.Call) and takes_parameters(origin.code, escape.facts, parent)
+        if not built and not origin.is_before(escape.facts, escape.node):
+            use.conversion.wall(escape.facts, escape.node, _STALE, _STEP)
+
+
+def _look_at_tag(use: Use) -> None:
+    """An attribute that is set on a parameter, which the new parameter does not have."""
+    tag = use.parent
+    if not isinstance(tag, ast.Attribute) or isinstance(tag.ctx, ast.Load) or tag.attr in _KEPT:
+        return
+    here = any(one.attr == tag.attr and isinstance(one.ctx, ast.Load) for one in use.facts.structure.attributes)
+    project = use.facts.project
+    if here or (project is not None and project.writing(tag.attr)):
+        step = "set it behind the wrapping, or keep it by the parameter's name"
+        use.wall(f"`{ast.unparse(tag)}` is set on a parameter that FSDP2 replaces", step, tag)

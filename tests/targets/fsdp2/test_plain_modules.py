@@ -1,0 +1,72 @@
+"""The module that is wrapped, under another name: before the wrapping, and after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.targets.fsdp2.rewritten import models_of
+
+HEAD = """
+import torch
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+class Net(nn.Linear):
+    pass
+"""
+WRAP = "model = FSDP(base, use_orig_params=True)\n"
+
+
+def walls(root: Path, program: str) -> list[str]:
+    (model,) = models_of(root, {"main.py": HEAD + program})
+    return [wall.reason for wall in model.conversion.walls]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        f"base = Net(1, 1)\nprint(base.weight.norm().item())\n{WRAP}",
+        f"base = Net(1, 1)\n{WRAP}base.train()\nx = base.in_features\n",
+        "model = Net(1, 1)\nmodel.load_state_dict(x)\nmodel = FSDP(model, use_orig_params=True)\n",
+        f"def init(m):\n    m.weight.data[0] = 1\nbase = Net(1, 1)\ninit(base)\n{WRAP}",
+        "def wrap(m):\n    return FSDP(m, use_orig_params=True)\n"
+        "base = Net(1, 1)\nx = base.state_dict()\nmodel = wrap(base)\n",
+        f"base = Net(1, 1)\nfor p in base.parameters():\n    p.requires_grad = False\n{WRAP}",
+        f"base = Net(1, 1)\nfor p in base.parameters():\n    p.seen = True\n{WRAP}",
+        f"base = Net(1, 1)\nsize = sum(p.numel() for p in base.parameters())\n{WRAP}print(size)\n",
+    ],
+)
+def test_this_is_fine(tmp_path: Path, program: str) -> None:
+    assert walls(tmp_path, program) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("base = Net(1, 1)\nmodel = FSDP(base)\nx = base.state_dict()\n", "sharded tensors"),
+        ("base = Net(1, 1)\nmodel = FSDP(base)\nx = base.weight.norm().item()\n", "looks at the elements"),
+        (
+            "base = Net(1, 1)\nps = list(base.parameters())\nmodel = FSDP(base)\nfor p in ps:\n    p.grad = None\n",
+            "from before",
+        ),
+        (
+            "base = Net(1, 1)\nps = list(base.parameters())\nmodel = FSDP(base)\nnn.utils.clip_grad_norm_(ps, 1.0)\n",
+            "from before",
+        ),
+        (
+            "base = Net(1, 1)\nfor p in base.parameters():\n    p.tag = 1\n"
+            "model = FSDP(base)\ngroup = [p for p in other if p.tag]\n",
+            "`p.tag` is set on a parameter",
+        ),
+        (
+            "class T:\n    def build(self):\n        self.base = Net(1, 1)\n        self.model = FSDP(self.base)\n"
+            "    def save(self):\n        return self.base.state_dict()\nT().build()\n",
+            "sharded tensors",
+        ),
+    ],
+)
+def test_this_is_a_wall(tmp_path: Path, program: str, reason: str) -> None:
+    found = walls(tmp_path, program)
+    assert len(found) == 1, found
+    assert reason in found[0]
