@@ -14,7 +14,7 @@ from fsdp_migrate.checkpoint.pickles import LIMIT, Opened, Stand
 METADATA = ".metadata"
 
 
-class Held(NamedTuple):
+class StoredFolder(NamedTuple):
     """A folder: its tree, the path of each key, and which torch wrote it."""
 
     tree: dict[Any, Any]
@@ -22,7 +22,7 @@ class Held(NamedTuple):
     written: tuple[Written, ...]
 
 
-def read(folder: str, opened: Opened) -> Held:
+def read(folder: str, opened: Opened) -> StoredFolder:
     """What lies in `folder`; of its data, only what is no tensor is read.
 
     Raises:
@@ -41,7 +41,7 @@ def read(folder: str, opened: Opened) -> Held:
             key: _tensor(key, entry) if "size" in entry.state else _blob(folder, blobs, key, opened)
             for key, entry in entries.items()
         }
-        return Held(_nested(flat, values), flat, tuple(_written(metadata, flat)))
+        return StoredFolder(_nested(flat, values), flat, tuple(_written(metadata, flat)))
     except (
         ArithmeticError,
         AttributeError,

@@ -14,14 +14,14 @@ _ZIP = b"PK\x03\x04"
 _OLD = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 
 
-class Held(NamedTuple):
+class StoredFile(NamedTuple):
     """The object in a file, and whether torch can map it."""
 
     tree: Any
     mappable: bool
 
 
-def read(file: BinaryIO, opened: Opened) -> Held:
+def read(file: BinaryIO, opened: Opened) -> StoredFile:
     """What `torch.save` wrote into `file`; numbers of tensors are not read.
 
     Raises:
@@ -30,9 +30,9 @@ def read(file: BinaryIO, opened: Opened) -> Held:
     start = file.read(len(_OLD))
     file.seek(0)
     if start.startswith(_ZIP):
-        return Held(_archive(file, opened), True)
+        return StoredFile(_archive(file, opened), True)
     if start == _OLD:
-        return Held(_stream(file, opened), False)
+        return StoredFile(_stream(file, opened), False)
     raise CheckpointError("it is not a file of torch.save")
 
 

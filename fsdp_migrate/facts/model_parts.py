@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
 # The names of an attribute chain, without the `self` of a method: functions share models by what they call them.
-Path = tuple[str, ...]
-_Put = tuple[Path, ast.expr, bool]
+NamePath = tuple[str, ...]
+_Put = tuple[NamePath, ast.expr, bool]
 _SELF = ("self", "cls")
 _ADDING = ("add_module", "register_module", "append", "insert", "extend")
 
@@ -46,7 +46,7 @@ def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str 
     return None
 
 
-def _names_of(put: list[_Put], whole: Path) -> set[Path]:
+def _names_of(put: list[_Put], whole: NamePath) -> set[NamePath]:
     """What else the model is called, as far as plain assignments and calls of functions tell."""
     names, pairs = {whole}, [(target, path) for target, value, same in put if same and (path := _path(value))]
     while new := {b for pair in pairs for a, b in (pair, pair[::-1]) if a in names} - names:
@@ -54,9 +54,9 @@ def _names_of(put: list[_Put], whole: Path) -> set[Path]:
     return names
 
 
-def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[NamePath]) -> bool:
     """Whether an object is read off the model, at last."""
-    origins, waiting = set[Path](), list(_paths(part))
+    origins, waiting = set[NamePath](), list(_paths(part))
     while waiting:
         path = waiting.pop()
         if path not in origins and path not in names:
@@ -66,9 +66,9 @@ def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[
     return any(_goes_through(path, name) for path in origins for name in names)
 
 
-def _goes_into(put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
+def _goes_into(put: list[_Put], part: ast.expr, names: set[NamePath]) -> bool:
     """Whether an object, or what it is read off, is put into the model or what that is built from."""
-    inside, waiting = set[Path](), list(names)
+    inside, waiting = set[NamePath](), list(names)
     while waiting:
         path = waiting.pop()
         values = (value for target, value, _ in put if target[: len(path)] == path)
@@ -78,7 +78,7 @@ def _goes_into(put: list[_Put], part: ast.expr, names: set[Path]) -> bool:
     return any(path[: len(one)] == one for one in inside for path in _paths(part))
 
 
-def _goes_through(path: Path, whole: Path) -> bool:
+def _goes_through(path: NamePath, whole: NamePath) -> bool:
     """Whether `whole` is somewhere in a path before its end, or all of it."""
     return path == whole or any(path[i : i + len(whole)] == whole for i in range(len(path) - len(whole)))
 
@@ -114,7 +114,7 @@ def _assigned(facts: ModuleFacts) -> Iterator[_Put]:
         yield from ((path, value, same) for path in paths for value in values)
 
 
-def _paths(node: ast.AST) -> Iterator[Path]:
+def _paths(node: ast.AST) -> Iterator[NamePath]:
     """The longest attribute chains in an expression."""
     path = _path(node)
     if path is not None:
@@ -124,7 +124,7 @@ def _paths(node: ast.AST) -> Iterator[Path]:
             yield from _paths(child)
 
 
-def _path(node: ast.AST) -> Path | None:
+def _path(node: ast.AST) -> NamePath | None:
     """The names of an attribute chain from its root; None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):

@@ -24,7 +24,7 @@ _MODULES = "fsdp_modules"
 _MOST_STEPS = 10
 _MOST_CALLS = 2
 
-Place = tuple[int, int]
+_Place = tuple[int, int]
 Checks = dict[ast.AST, list[ast.Assert | ast.If]]
 
 
@@ -122,21 +122,21 @@ class _Walk:
             child = parent
         return False
 
-    def _stores(self) -> list[Place]:
+    def _stores(self) -> list[_Place]:
         """Where the name, or an attribute of the chain, is bound."""
         names = [] if self.home is None else [binding.position for binding in self.home.bindings[self.root.id]]
         parts = self.text.split(".")
         stores = [one for one in self.structure.stores if one.attr in parts]
         return names + [_start(one) for one in stores if f"{self.text}.".startswith(f"{ast.unparse(one)}.")]
 
-    def _is_kept(self, known: Place, stores: list[Place]) -> bool:
+    def _is_kept(self, known: _Place, stores: list[_Place]) -> bool:
         """Whether nothing has bound the name again since it was known at `known`."""
         use = _start(self.node)
         return not any(
             known <= store < use or any(_start(loop) <= store < _end(loop) for loop in self.loops) for store in stores
         )
 
-    def _known(self, parent: ast.AST, child: ast.AST) -> Iterator[Place]:
+    def _known(self, parent: ast.AST, child: ast.AST) -> Iterator[_Place]:
         """The places from which on `parent` lets its part `child` know that the object is an FSDP model."""
         if isinstance(parent, (ast.If, ast.While, ast.IfExp)) and child is not parent.test:
             positive = child is parent.body or (isinstance(parent.body, list) and child in parent.body)
@@ -160,12 +160,12 @@ class _Walk:
             if _end(statement) <= _start(child):
                 yield from self._passed(statement)
 
-    def _generated(self, generator: ast.comprehension, conditions: int) -> Iterator[Place]:
+    def _generated(self, generator: ast.comprehension, conditions: int) -> Iterator[_Place]:
         yield from self._looped(generator)
         for condition in generator.ifs[:conditions]:
             yield from self._tested(condition, True)
 
-    def _looped(self, loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[Place]:
+    def _looped(self, loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[_Place]:
         """A loop over FSDP models, numbered or not."""
         target, collection = loop.target, loop.iter
         if not self.wanted:
@@ -177,7 +177,7 @@ class _Walk:
         if ast.unparse(target) == self.text and self.narrowing.yields_models(collection):
             yield _end(loop.iter)
 
-    def _matched(self, case: ast.match_case, child: ast.AST) -> Iterator[Place]:
+    def _matched(self, case: ast.match_case, child: ast.AST) -> Iterator[_Place]:
         pattern, subject = case.pattern, self.structure.parents[case].subject  # type: ignore[attr-defined]
         names = {ast.unparse(subject)}
         if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
@@ -189,14 +189,14 @@ class _Walk:
         if case.guard is not None and child is not case.guard:
             yield from self._tested(case.guard, True)
 
-    def _passed(self, statement: ast.Assert | ast.If) -> Iterator[Place]:
+    def _passed(self, statement: ast.Assert | ast.If) -> Iterator[_Place]:
         """An assertion, or an exit of everything else, that control has passed."""
         blocks = [(statement.body, False), (statement.orelse, True)] if isinstance(statement, ast.If) else []
         outcomes = [outcome for block, outcome in blocks if _leaves(block)] if blocks else [True]
         if any(self._implies(statement.test, outcome, self.text) for outcome in outcomes):
             yield _end(statement)
 
-    def _tested(self, test: ast.expr, outcome: bool) -> Iterator[Place]:
+    def _tested(self, test: ast.expr, outcome: bool) -> Iterator[_Place]:
         if self._implies(test, outcome, self.text):
             yield _end(test)
 
@@ -253,9 +253,9 @@ def _has_exit(statement: ast.stmt) -> TypeGuard[ast.If]:
     return isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse))
 
 
-def _start(node: ast.AST) -> Place:
+def _start(node: ast.AST) -> _Place:
     return node.lineno, node.col_offset  # type: ignore[attr-defined]
 
 
-def _end(node: ast.AST) -> Place:
+def _end(node: ast.AST) -> _Place:
     return node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]

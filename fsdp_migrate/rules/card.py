@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # In which files a rule is in force: in all; in those that use torch.distributed or FSDP, unless it is asked for by its
 # code; as that, and in those that name the launcher; in all that another rule looks at, whatever is written in them.
-Scope = Literal["fsdp", "distributed", "launched", "everywhere"]
+FileScope = Literal["fsdp", "distributed", "launched", "everywhere"]
 
 
 class Example(NamedTuple):
@@ -79,16 +79,16 @@ class RuleCard(NamedTuple):
 class Rule:
     """A card with what can trigger it and the function that finds its places.
 
-    It finds nothing in a file unless one of the `words` is written there, or one of the `names`: full names of torch,
-    which `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force: see `Scope`.
-    One of a `target` stands in the place of the rule with the same code where that target is asked for.
+    It only finds something in a file that has one of the `words`, or one of the `names`: full names of torch, which
+    `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force. A rule of a
+    `target` replaces the rule with the same code if that target is asked for.
     """
 
     card: RuleCard
     words: tuple[str, ...]
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
     names: Callable[[], Iterable[str]] | None = None
-    scope: Scope = "fsdp"
+    scope: FileScope = "fsdp"
     target: str | None = None
 
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fsdp_migrate.rules.card import Rule, Scope
+    from fsdp_migrate.rules.card import FileScope, Rule
 
 
 class Entry(NamedTuple):
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     module: str
     words: tuple[str, ...] = ()
     names: tuple[str, ...] | None = ()
-    scope: Scope = "fsdp"
+    scope: FileScope = "fsdp"
     fixes: tuple[str, ...] = ()
     hint: bool = False
 

@@ -22,7 +22,7 @@ SCHEMA_VERSION = 1
 _MOST_PLACES = 20
 
 
-class Answer(NamedTuple):
+class LowestTorch(NamedTuple):
     """The lowest torch for a project, the findings that decide it, and how many break on the newest torch anyway."""
 
     root: str
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     stated: Statement | None
 
 
-def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[Answer], tuple[Failure, ...]]:
+def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[LowestTorch], tuple[Failure, ...]]:
     """The answers for the projects of the files, in order of their roots, and the files that could not be checked.
 
     Only releases in the given range count, by default all known ones.
@@ -52,7 +52,7 @@ def answers(discovery: Discovery, configuration: Configuration) -> tuple[list[An
         )
         unparsable = (f for f in plan.findings if f.code == UNPARSABLE)
         failures.update(dict.fromkeys([*plan.failures, *(Failure(f.path, f.message) for f in unparsable)]))
-        found.append(Answer(root, floor, deciding, len(_breaking(plan)), stated[root]))
+        found.append(LowestTorch(root, floor, deciding, len(_breaking(plan)), stated[root]))
     return found, tuple(failures)
 
 
@@ -80,7 +80,7 @@ def _breaking(plan: Plan) -> list[Finding]:
     return [f for f in plan.findings if f.severity is Severity.BREAKS and f.code != UNPARSABLE]
 
 
-def lines(found: Iterable[Answer]) -> Iterator[str]:
+def lines(found: Iterable[LowestTorch]) -> Iterator[str]:
     """The answer for people."""
     for one in found:
         stated = "" if one.stated is None else f"; {one.stated}"
@@ -98,7 +98,7 @@ def _broken(number: int) -> str:
     return "1 finding breaks" if number == 1 else f"{number} findings break"
 
 
-def document(found: Sequence[Answer], failures: Sequence[Failure]) -> str:
+def document(found: Sequence[LowestTorch], failures: Sequence[Failure]) -> str:
     """The answer for programs."""
     projects = [
         {

@@ -12,7 +12,7 @@ from fsdp_migrate.verify.fixtures import Condition, Fixture
 from fsdp_migrate.verify.lanes import Lane, LaneError, probe
 from fsdp_migrate.verify.launch import Launch, Rendezvous, is_elastic
 from fsdp_migrate.verify.verdicts import BROKEN, Judgement, Report, Verdict, judge
-from fsdp_migrate.verify.worker.protocol import Look, Plan, Point, RankRecord
+from fsdp_migrate.verify.worker.protocol import LaunchPlan, Look, Point, RankRecord
 
 DEFAULT_WORLD = 2
 FULL_WORLDS = (2, 4)
@@ -218,8 +218,8 @@ class _Launcher:
                 found[number] = replace(results[number], judgement=Judgement(Verdict.DIFFERS, detail))
         return found
 
-    def _plan(self, numbers: list[int]) -> Plan:
-        return Plan(
+    def _plan(self, numbers: list[int]) -> LaunchPlan:
+        return LaunchPlan(
             points=tuple(_point(number, self.jobs[number]) for number in numbers),
             world=self.world,
             device=self.device,

@@ -16,7 +16,7 @@ from pathlib import Path
 from fsdp_migrate.verify.lanes import Lane
 from fsdp_migrate.verify.verdicts import Report
 from fsdp_migrate.verify.worker import leftovers, protocol
-from fsdp_migrate.verify.worker.protocol import Plan, RankRecord
+from fsdp_migrate.verify.worker.protocol import LaunchPlan, RankRecord
 
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
 POLL = 0.1  # seconds between two looks at the records
@@ -60,7 +60,7 @@ class Launch:
     `debug` has torch check every collective before it runs.
     """
 
-    def __init__(self, lane: Lane, plan: Plan, rendezvous: Rendezvous, *, debug: bool) -> None:
+    def __init__(self, lane: Lane, plan: LaunchPlan, rendezvous: Rendezvous, *, debug: bool) -> None:
         self._lane = lane
         self._rendezvous = rendezvous
         self._plan = plan

@@ -93,7 +93,7 @@ class _Entry(NamedTuple):
     named: bool = False
 
 
-class Choice(Protocol):
+class PathFilter(Protocol):
     """What the configuration says about absolute paths; that of a folder ends in a separator."""
 
     def leaves_out(self, path: str) -> bool:
@@ -105,14 +105,14 @@ class Choice(Protocol):
 
 # What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
 # about files; None where it says nothing.
-Choices = Callable[[str, Collection[str] | None], Choice | None]
+PathFilters = Callable[[str, Collection[str] | None], PathFilter | None]
 
 
-def _no_choices(_folder: str, _names: Collection[str] | None) -> Choice | None:
+def _no_choices(_folder: str, _names: Collection[str] | None) -> PathFilter | None:
     return None
 
 
-def discover(paths: Sequence[str], choices: Choices = _no_choices, *, force_exclude: bool = False) -> Discovery:
+def discover(paths: Sequence[str], choices: PathFilters = _no_choices, *, force_exclude: bool = False) -> Discovery:
     """Find the Python files and notebooks that `paths` mean.
 
     A file that is named is checked whatever its suffix is and even if it is ignored, unless it is clearly in another
@@ -160,7 +160,7 @@ def _told_from_python(path: str) -> str | None:
         return None  # which is told when it is read
 
 
-def left_out(path: str, choices: Choices) -> bool:
+def left_out(path: str, choices: PathFilters) -> bool:
     """Whether `choices` exclude a path or a folder above it."""
     here = os.path.abspath(path)
     entry = os.path.join(here, "") if os.path.isdir(here) else here
@@ -244,7 +244,7 @@ def sync(folders: Iterable[str]) -> None:
 class _Walk:
     """Collects files by their real path, so that each comes once."""
 
-    choices: Choices
+    choices: PathFilters
     found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
@@ -322,7 +322,7 @@ class _Walk:
         return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
 
 
-def _wanted(choice: Choice | None, path: str) -> bool:
+def _wanted(choice: PathFilter | None, path: str) -> bool:
     if choice is None:
         return path.endswith(SUFFIXES)
     return choice.takes(path) and not choice.leaves_out(path)

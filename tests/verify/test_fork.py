@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("torch")
 
 from fsdp_migrate.verify.worker import fork, protocol
-from fsdp_migrate.verify.worker.protocol import Plan
+from fsdp_migrate.verify.worker.protocol import LaunchPlan
 
 
 def test_ranks_that_tell_nothing_for_too_long_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr(fork.time, "monotonic", lambda: clock[0])
-    plan = Plan((), world=2, device="cpu", timeout=10, group_timeout=5, folder=str(tmp_path))
+    plan = LaunchPlan((), world=2, device="cpu", timeout=10, group_timeout=5, folder=str(tmp_path))
     ranks = fork._Round(plan, tmp_path / "store")
     clock[0] += 19
     protocol.append(protocol.record_file(tmp_path, 1), {"event": "start"})

@@ -12,7 +12,7 @@ import pytest
 from fsdp_migrate.verify import Fixture, Outcome, Rendezvous, RunSettings, harness, verify
 from fsdp_migrate.verify.fixtures import Condition, Header
 from fsdp_migrate.verify.lanes import Lane
-from fsdp_migrate.verify.worker.protocol import Plan, RankRecord, Side
+from fsdp_migrate.verify.worker.protocol import LaunchPlan, RankRecord, Side
 
 ANY = Fixture("rule/any", Path("/f/any/before.py"), None)
 FOUR = replace(ANY, name="rule/four", header=Header(needs=(Condition("world", ">=", "4"),)))
@@ -23,9 +23,9 @@ OLD = replace(ANY, name="rule/old", header=Header(needs=(Condition("torch", "<",
 class NoLaunch:
     """Every rank reports at once that it has nothing to say."""
 
-    plans: list[Plan]
+    plans: list[LaunchPlan]
 
-    def __init__(self, lane: Lane, plan: Plan, rendezvous: Rendezvous, *, debug: bool) -> None:
+    def __init__(self, lane: Lane, plan: LaunchPlan, rendezvous: Rendezvous, *, debug: bool) -> None:
         self.plan = plan
         self.plans.append(plan)
         self.started = True
@@ -53,9 +53,9 @@ class NoLaunch:
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[LaunchPlan]:
     """The plans of the launches that would have been made, on a machine with one GPU and torch 2.13."""
-    made: list[Plan] = []
+    made: list[LaunchPlan] = []
     monkeypatch.setattr(NoLaunch, "plans", made, raising=False)
     monkeypatch.setattr(harness, "Launch", NoLaunch)
     monkeypatch.setattr(harness, "probe", lambda python, device: Lane(python, "2.13.0", 0 if device == "cpu" else 1))
@@ -66,23 +66,25 @@ def skipped(outcome: Outcome) -> dict[str, str]:
     return {r.fixture.name: r.judgement.detail for r in outcome.results if r.verdict.value == "SKIPPED"}
 
 
-def test_two_ranks_and_one_launch_for_each_world_size_that_fixtures_need(plans: list[Plan]) -> None:
+def test_two_ranks_and_one_launch_for_each_world_size_that_fixtures_need(plans: list[LaunchPlan]) -> None:
     verify([FOUR, ANY], RunSettings(device="cpu"))
     assert [(plan.world, plan.device, len(plan.points)) for plan in plans] == [(2, "cpu", 2), (4, "cpu", 2)]
 
 
-def test_a_fixed_number_of_ranks_skips_what_needs_more(plans: list[Plan]) -> None:
+def test_a_fixed_number_of_ranks_skips_what_needs_more(plans: list[LaunchPlan]) -> None:
     outcome = verify([FOUR, ANY], RunSettings(device="cpu", nproc=2))
     assert skipped(outcome) == {"rule/four": "needs world>=4, this run has 2 ranks"}
     assert [len(plan.points) for plan in plans] == [2]
 
 
-def test_full_means_two_and_four_ranks_and_every_configuration(plans: list[Plan]) -> None:
+def test_full_means_two_and_four_ranks_and_every_configuration(plans: list[LaunchPlan]) -> None:
     verify([ANY], RunSettings(device="cpu", full=True))
     assert [(plan.world, len(plan.points)) for plan in plans] == [(2, 12), (4, 16)]
 
 
-def test_too_few_gpus_are_a_reason_where_gpus_were_asked_for_and_mean_the_cpu_otherwise(plans: list[Plan]) -> None:
+def test_too_few_gpus_are_a_reason_where_gpus_were_asked_for_and_mean_the_cpu_otherwise(
+    plans: list[LaunchPlan],
+) -> None:
     outcome = verify([FOUR], RunSettings(device="cuda"))
     assert skipped(outcome) == {"rule/four": "needs 4 GPUs, this machine has 1"}
     verify([FOUR], RunSettings())
@@ -91,7 +93,7 @@ def test_too_few_gpus_are_a_reason_where_gpus_were_asked_for_and_mean_the_cpu_ot
     assert (plans[-1].world, plans[-1].device) == (1, "cuda")
 
 
-def test_needs_that_are_not_met_are_reasons(plans: list[Plan]) -> None:
+def test_needs_that_are_not_met_are_reasons(plans: list[LaunchPlan]) -> None:
     outcome = verify([CUDA, OLD], RunSettings(device="cpu"))
     assert skipped(outcome) == {
         "rule/cuda": "needs device=cuda, this is cpu",
@@ -101,6 +103,6 @@ def test_needs_that_are_not_met_are_reasons(plans: list[Plan]) -> None:
     assert not outcome.succeeded
 
 
-def test_ranks_are_counted_for_each_machine(plans: list[Plan]) -> None:
+def test_ranks_are_counted_for_each_machine(plans: list[LaunchPlan]) -> None:
     verify([FOUR], RunSettings(device="cpu", nproc=2, rendezvous=Rendezvous(nnodes=2, endpoint="there:1")))
     assert [plan.world for plan in plans] == [4]

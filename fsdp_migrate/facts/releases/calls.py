@@ -22,7 +22,7 @@ from fsdp_migrate.facts.releases.values import (
 from fsdp_migrate.torch_api import data
 
 
-class Evaluator(Protocol):
+class Evaluating(Protocol):
     """Evaluates expressions on one build of one release; see `evaluator.Evaluator`."""
 
     release: Version
@@ -42,7 +42,7 @@ class Evaluator(Protocol):
         """The outcome of a test that a name spells out."""
 
 
-_Call = Callable[["Evaluator", ast.Call, Mapping[str, object]], Any]
+_Call = Callable[["Evaluating", ast.Call, Mapping[str, object]], Any]
 
 
 def find(qualified: str) -> _Call | None:
@@ -70,7 +70,7 @@ def find(qualified: str) -> _Call | None:
     return None
 
 
-def _argument(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object], index: int, *keywords: str) -> Any:
+def _argument(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object], index: int, *keywords: str) -> Any:
     """The value of an argument by position or keyword.
 
     Raises:
@@ -86,7 +86,7 @@ def _argument(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object], i
     raise Unknown
 
 
-def _qualified(evaluator: Evaluator, node: ast.Call) -> str:
+def _qualified(evaluator: Evaluating, node: ast.Call) -> str:
     """The dotted name of the first argument, an object of torch."""
     qualified = evaluator.names.qualified(node.args[0]) if node.args else None
     if qualified is None:
@@ -99,7 +99,7 @@ def _parsed(kind: Callable[[str], Any]) -> _Call:
 
 
 def _builtin(function: Callable[..., Any]) -> _Call:
-    def call(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+    def call(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> Any:
         if node.keywords:
             raise Unknown
         values = [_argument(evaluator, node, env, index) for index in range(len(node.args))]
@@ -110,7 +110,7 @@ def _builtin(function: Callable[..., Any]) -> _Call:
     return call
 
 
-def _map(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> list[Any]:
+def _map(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> list[Any]:
     qualified = _qualified(evaluator, node)
     function = {"builtins.int": int, "builtins.str": str, "builtins.float": float}.get(qualified)
     if function is None or len(node.args) != 2:
@@ -119,7 +119,7 @@ def _map(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> lis
 
 
 def _named_comparison(symbol: str) -> _Call:
-    def call(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+    def call(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
         wanted = _argument(evaluator, node, env, 0, "version", "library_version", "min_version", "torch_version")
         evaluator.varies = True
         result = named_tests.passes(symbol, evaluator.release, Version(str(wanted)))
@@ -130,14 +130,14 @@ def _named_comparison(symbol: str) -> _Call:
     return call
 
 
-def _is_torch_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+def _is_torch_version(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
     """`is_torch_version(">=", "2.1")` of accelerate, transformers and diffusers."""
     symbol = _argument(evaluator, node, env, 0, "operation")
     wanted = _argument(evaluator, node, env, 1, "version")
     return bool(named_tests.COMPARISONS[symbol](Version(evaluator.torch_version()), Version(str(wanted))))
 
 
-def _compare_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+def _compare_version(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
     """`compare_version("torch", operator.ge, "2.1.0")` of Lightning, `compare_versions("torch", ">=", "2.1")`."""
     package = _argument(evaluator, node, env, 0, "package", "library_or_version")
     compare = _argument(evaluator, node, env, 1, "op", "operation")
@@ -146,7 +146,7 @@ def _compare_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, obj
     return bool(compare(_version_of(evaluator, package), Version(str(wanted))))
 
 
-def _version_of(evaluator: Evaluator, package: object) -> Version:
+def _version_of(evaluator: Evaluating, package: object) -> Version:
     if isinstance(package, Version):
         return package
     if package == "torch":
@@ -154,7 +154,7 @@ def _version_of(evaluator: Evaluator, package: object) -> Version:
     raise Unknown
 
 
-def _requirement(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+def _requirement(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
     """`RequirementCache("torch>=2.1")` of lightning_utilities."""
     from packaging.requirements import Requirement  # takes longer to load than most files take
 
@@ -164,33 +164,33 @@ def _requirement(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]
     return requirement.specifier.contains(Version(evaluator.torch_version()), prereleases=True)
 
 
-def _installed(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> str:
+def _installed(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> str:
     if _argument(evaluator, node, env, 0, "distribution_name", "name", "package_name") != "torch":
         raise Unknown
     return str(evaluator.torch_version())
 
 
-def _distribution(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Distribution:
+def _distribution(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> Distribution:
     return Distribution(_installed(evaluator, node, env))
 
 
-def _package_version(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+def _package_version(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> Any:
     """A project's own `get_package_version("torch")`, which may return a string or a parsed version."""
     _installed(evaluator, node, env)
     return evaluator.torch_version()
 
 
-def _hasattr(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+def _hasattr(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
     return evaluator.exists(f"{_qualified(evaluator, node)}.{_argument(evaluator, node, env, 1)}")
 
 
-def _getattr(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Any:
+def _getattr(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> Any:
     if _hasattr(evaluator, node, env):
         return Present()
     return _argument(evaluator, node, env, 2)
 
 
-def _callable(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> bool:
+def _callable(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> bool:
     value = _argument(evaluator, node, env, 0)
     if isinstance(value, Present):
         return True
@@ -199,7 +199,7 @@ def _callable(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -
     raise Unknown
 
 
-def _signature(evaluator: Evaluator, node: ast.Call, env: Mapping[str, object]) -> Signature:
+def _signature(evaluator: Evaluating, node: ast.Call, env: Mapping[str, object]) -> Signature:
     parameters = data.signature(_qualified(evaluator, node), evaluator.release)
     evaluator.varies = True
     if parameters is None:

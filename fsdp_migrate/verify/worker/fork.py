@@ -22,7 +22,7 @@ from . import leftovers, protocol, workarounds
 from .kinds import c10d
 from .loop import run_plan
 from .model import Network, make_optimizer
-from .protocol import Plan
+from .protocol import LaunchPlan
 
 GRACE = 3.0  # seconds between asking a rank to end (it dumps its stacks) and killing it
 
@@ -30,7 +30,7 @@ GRACE = 3.0  # seconds between asking a rank to end (it dumps its stacks) and ki
 def main(plan_file: str) -> None:
     """Run the plan, forking a new set of ranks as long as points are left and the last set made headway."""
     torch.set_num_threads(1)
-    plan = Plan.read(plan_file)
+    plan = LaunchPlan.read(plan_file)
     folder = Path(plan.folder)
     notes = workarounds.install()
     protocol.append(protocol.hello_file(folder), {"torch": torch.__version__, "workarounds": notes})
@@ -53,7 +53,7 @@ def _warm_up() -> None:
 class _Round:
     """One set of ranks, from fork to exit."""
 
-    def __init__(self, plan: Plan, store: Path) -> None:
+    def __init__(self, plan: LaunchPlan, store: Path) -> None:
         self._plan = plan
         self._store = store
         self._children: dict[int, int] = {}

@@ -18,10 +18,10 @@ from . import protocol
 from .compare import compare
 from .kinds import c10d
 from .placement import Recorder
-from .protocol import ABANDONED, SIDES, Plan, Point, Side
+from .protocol import ABANDONED, SIDES, LaunchPlan, Point, Side
 from .run import Rank, leave_group, run_side
 from .snapshot import Snapshot
-from .state import Baseline
+from .state import CleanState
 from .trial import StepWatch
 
 ANSWER = 60.0  # seconds in which a rank that has nothing to compute answers
@@ -62,13 +62,13 @@ class Peers:
         return events
 
 
-def run_plan(plan: Plan, store: Any, rank: int, local_rank: int, local_world: int) -> None:
+def run_plan(plan: LaunchPlan, store: Any, rank: int, local_rank: int, local_world: int) -> None:
     """Run every point that no rank has started yet."""
     _end_with(plan.harness)
     stacks = protocol.stack_file(Path(plan.folder), rank).open("a", encoding="utf-8")
     recorder, steps = Recorder(), StepWatch()
     recorder.install()
-    baseline = Baseline(protocol.output_file(Path(plan.folder), rank), stacks)
+    baseline = CleanState(protocol.output_file(Path(plan.folder), rank), stacks)
     baseline.restore()
     here = Rank(rank, plan.world, local_rank, plan, stacks, baseline, recorder, steps)
     if plan.device == "cuda":

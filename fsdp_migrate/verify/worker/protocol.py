@@ -39,7 +39,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """What one launch has to do.
 
     `timeout` and `group_timeout` are seconds per scenario and per collective, `folder` is where reports go, `harness`
@@ -59,7 +59,7 @@ class Plan:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
-    def read(cls, path: str) -> Plan:
+    def read(cls, path: str) -> LaunchPlan:
         """Read what `write` wrote."""
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
         points = (

@@ -14,12 +14,12 @@ import torch
 from . import protocol, workarounds
 from .kinds import c10d
 from .loop import alive, run_plan
-from .protocol import Plan
+from .protocol import LaunchPlan
 
 
 def main(plan_file: str) -> None:
     """Join the ranks that the launcher's environment variables describe, and run the plan."""
-    plan = Plan.read(plan_file)
+    plan = LaunchPlan.read(plan_file)
     folder = Path(plan.folder)
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if not alive(plan.harness) or restarts > len(protocol.started(folder, plan.world)):

@@ -26,9 +26,9 @@ from . import protocol
 from .evidence import Watch
 from .kinds import FlatParamHandle
 from .placement import Recorder
-from .protocol import Failure, Plan, Point, Side
+from .protocol import Failure, LaunchPlan, Point, Side
 from .snapshot import PROGRAM, Snapshot
-from .state import Baseline
+from .state import CleanState
 from .trial import Skip, StepWatch, Trial
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -43,9 +43,9 @@ class Rank:
     rank: int
     world: int
     local_rank: int
-    plan: Plan
+    plan: LaunchPlan
     stacks: TextIO
-    baseline: Baseline
+    baseline: CleanState
     recorder: Recorder
     steps: StepWatch
 

@@ -23,7 +23,7 @@ _MODULES = ("torch", "builtins", "warnings", "time", "os")
 _SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGPIPE)
 
 
-class Baseline:
+class CleanState:
     """The state of this process before any program ran in it; what is printed goes to `output`, stacks to `stacks`."""
 
     def __init__(self, output: Path, stacks: Any) -> None:

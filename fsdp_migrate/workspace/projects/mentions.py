@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from fsdp_migrate.workspace.project_files import FileFault, display, read_bytes
-from fsdp_migrate.workspace.projects.requirement import Bound, Requirement, UnreadableError, pip_requirement
+from fsdp_migrate.workspace.projects.requirement import LowerBound, Requirement, UnreadableError, pip_requirement
 
 Written = TypeVar("Written")
 
@@ -22,7 +22,7 @@ class Mention(NamedTuple):
     requirement: Requirement
 
     @property
-    def bound(self) -> Bound | None:
+    def bound(self) -> LowerBound | None:
         """The lower bound of the requirement."""
         return self.requirement.bound
 

@@ -22,7 +22,7 @@ class UnreadableError(ValueError):
     """A requirement on torch cannot be parsed. The message is the requirement."""
 
 
-class Bound(NamedTuple):
+class LowerBound(NamedTuple):
     """The oldest torch that a requirement allows; with `exclusive` the newest that it excludes."""
 
     version: Version
@@ -39,7 +39,7 @@ class Requirement(NamedTuple):
     """
 
     text: str
-    bound: Bound | None = None
+    bound: LowerBound | None = None
 
 
 def pip_requirement(text: str) -> Requirement | None:
@@ -99,18 +99,18 @@ def poetry_requirement(constraint: object) -> Requirement:
     return Requirement(text, _loose_bound(version, text))
 
 
-def _pep440_bound(specifier: Specifier) -> Bound | None:
+def _pep440_bound(specifier: Specifier) -> LowerBound | None:
     return _bound(specifier.operator, specifier.version) if specifier.operator in _LOWER else None
 
 
-def _loose_bound(constraint: str, text: str) -> Bound | None:
+def _loose_bound(constraint: str, text: str) -> LowerBound | None:
     """The lower bound of alternatives (`|`) of terms that all have to hold."""
     bounds = [_bound_of_all(part, text) for part in re.split(r"\|\|?", constraint)]
     known = [bound for bound in bounds if bound is not None]
     return min(known) if len(known) == len(bounds) else None
 
 
-def _bound_of_all(terms: str, text: str) -> Bound | None:
+def _bound_of_all(terms: str, text: str) -> LowerBound | None:
     found = _TERM.findall(terms)
     if not found or _TERM.sub("", terms).strip(" ,"):
         raise UnreadableError(text.strip())
@@ -121,10 +121,10 @@ def _bound_of_all(terms: str, text: str) -> Bound | None:
     return max(bounds, default=None)
 
 
-def _bound(operator: str, written: str) -> Bound:
+def _bound(operator: str, written: str) -> LowerBound:
     # A nightly or release candidate of 2.6 has what 2.6 has.
     version = Version(written)
-    return Bound(Version(version.base_version), operator == ">" and not version.is_prerelease)
+    return LowerBound(Version(version.base_version), operator == ">" and not version.is_prerelease)
 
 
 def _written(text: str) -> str:

@@ -23,7 +23,7 @@ _SHARDED = "ShardedGradScaler"
 _REDUCTIONS = frozenset({"SUM", "AVG", "MAX", "MIN", "PRODUCT"})
 
 
-class Followed(NamedTuple):
+class UseEdits(NamedTuple):
     """The edits that let one use go on with the new name.
 
     `removed_uses` are the uses of imported names that they take away, `before` statements that the import of the new
@@ -59,16 +59,16 @@ class _Use(NamedTuple):
         """The call of which it is the callee."""
         return call_of(self.facts, self.node)
 
-    def renamed(self, behind: str = "") -> Followed:
+    def renamed(self, behind: str = "") -> UseEdits:
         """The use with its new name, and some text behind it."""
         span = self.facts.source.span(self.node)
         text = (self.written or self.facts.source.segment(span)) + behind
-        return Followed((Replace(span, text),) if self.written or behind else ())
+        return UseEdits((Replace(span, text),) if self.written or behind else ())
 
-    def called(self, call: ast.Call, arguments: tuple[Argument, ...], before: tuple[str, ...] = ()) -> Followed:
+    def called(self, call: ast.Call, arguments: tuple[Argument, ...], before: tuple[str, ...] = ()) -> UseEdits:
         """The call with other arguments."""
         edit = RewriteCall(self.facts.source.span(call), None, arguments, callee=self.written)
-        return Followed((edit,), before=before)
+        return UseEdits((edit,), before=before)
 
     def as_value(self, what: str = "called") -> Stays:
         """It is neither called nor anything else that goes on with the new name."""
@@ -80,7 +80,7 @@ class _Use(NamedTuple):
         return Stays(f"{text}: change all uses together", as_value=True)
 
 
-def follow(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None = None) -> Followed | Stays:
+def follow(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None = None) -> UseEdits | Stays:
     """The edits that let the use `node` of an old name go on with the new one, called `written` if otherwise there."""
     use, move = _Use(facts, node, case, written), case.move
     if written is not None and (trouble := text_trouble(facts, node)) is not None:
@@ -91,7 +91,7 @@ def follow(facts: ModuleFacts, node: ast.expr, case: Case, written: str | None =
     if _is_compared_to_none(use.parent):
         return use.renamed()
     result = _CHANGES[move.change](use) if move.change else _keywords(use) if move.keywords else use.renamed()
-    if isinstance(result, Followed) and result.edits and (trouble := text_trouble(facts, node)) is not None:
+    if isinstance(result, UseEdits) and result.edits and (trouble := text_trouble(facts, node)) is not None:
         return Stays(trouble)
     return result
 
@@ -137,7 +137,7 @@ def _kept(call: ast.Call, renamed: dict[str | None, str] | None = None) -> tuple
     )
 
 
-def _keywords(use: _Use) -> Followed | Stays:
+def _keywords(use: _Use) -> UseEdits | Stays:
     """A function whose parameters have other names."""
     renamed: dict[str | None, str] = dict(use.case.move.keywords)
     call = use.call
@@ -158,7 +158,7 @@ def _device(case: Case) -> str:
     return case.moved.old.split(".")[1]
 
 
-def _autocast(use: _Use) -> Followed | Stays:
+def _autocast(use: _Use) -> UseEdits | Stays:
     """Positions become keywords; what a nested region would take over from the one around it is written out."""
     facts, call = use.facts, use.call
     if use.case.guard:
@@ -185,7 +185,7 @@ def _autocast(use: _Use) -> Followed | Stays:
     return use.called(call, tuple(arguments), before)
 
 
-def _scaler(use: _Use) -> Followed | Stays:
+def _scaler(use: _Use) -> UseEdits | Stays:
     """The device comes first; where both classes have to do, arguments are keywords, and "cuda" is the default."""
     facts, call, case = use.facts, use.call, use.case
     cuda = _device(case) == "cuda"
@@ -226,11 +226,11 @@ def _takes_keywords(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
     return not any(isinstance(parent, ast.ClassDef) or getattr(parent, "args", None) for parent in parents)
 
 
-def _custom(use: _Use) -> Followed | Stays:
+def _custom(use: _Use) -> UseEdits | Stays:
     """The decorators have to be told the device; where both have to do, a `partial` behind the import tells it."""
     call, case = use.call, use.case
     if case.guard:
-        return Followed()
+        return UseEdits()
     device = f'"{_device(case)}"'
     if call is not None:
         arguments = _kept(call)
@@ -242,7 +242,7 @@ def _custom(use: _Use) -> Followed | Stays:
     return use.as_value("called or a decorator")
 
 
-def _statement(use: _Use) -> Followed | Stays:
+def _statement(use: _Use) -> UseEdits | Stays:
     """A function whose result changed, which does not matter where it is called as a statement."""
     call = use.call
     if call is not None and isinstance(use.facts.structure.parents[call], ast.Expr):
@@ -250,7 +250,7 @@ def _statement(use: _Use) -> Followed | Stays:
     return Stays(f"use `{use.case.move.new}`: {use.case.move.trap}")
 
 
-def _reduction(use: _Use) -> Followed | Stays:
+def _reduction(use: _Use) -> UseEdits | Stays:
     """A placement that takes the name of the reduction."""
     facts, call, case = use.facts, use.call, use.case
     stays = Stays(f"use `{case.move.new}`: {case.move.trap}")
@@ -264,7 +264,7 @@ def _reduction(use: _Use) -> Followed | Stays:
     if found is None or case.guard:
         return stays
     value, name = found
-    return Followed((*use.renamed().edits, Replace(facts.source.span(value), f'"{name}"')), removed_use(facts, value))
+    return UseEdits((*use.renamed().edits, Replace(facts.source.span(value), f'"{name}"')), removed_use(facts, value))
 
 
 def reads_reduction(facts: ModuleFacts) -> str | None:
@@ -286,7 +286,7 @@ def reduction(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, str] | None
     return (values[0], name.lower()) if owner.endswith(".ReduceOp") and name in _REDUCTIONS else None
 
 
-def _policy_base(use: _Use) -> Followed | Stays:
+def _policy_base(use: _Use) -> UseEdits | Stays:
     """A base class with another method in the place of a property."""
     if isinstance(use.parent, ast.ClassDef):
         return Stays(f"a subclass of `{use.case.moved.new}` {(use.case.move.trap or '').removeprefix('a subclass ')}")
@@ -295,7 +295,7 @@ def _policy_base(use: _Use) -> Followed | Stays:
     return use.renamed()
 
 
-_CHANGES: dict[str, Callable[[_Use], Followed | Stays]] = {
+_CHANGES: dict[str, Callable[[_Use], UseEdits | Stays]] = {
     "autocast": _autocast,
     "scaler": _scaler,
     "custom": _custom,
