@@ -70,8 +70,8 @@ def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
 
 def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
     """Say what is to be said of an optimizer that `call` builds: of its class, and of its state."""
-    if call in conversion.settled or (isinstance(call.func, ast.Attribute) and is_super(call.func.value)):
-        return  # the latter is looked at where the class is built
+    if call in conversion.settled:
+        return
     conversion.settled.add(call)
     _look_at_class(conversion, closure, facts, call)
     for one in follow([Value(facts, call)], code=conversion.code).references:
@@ -112,6 +112,9 @@ def _look_at_class(conversion: Conversion, closure: Closure, facts: ModuleFacts,
 
 def _classes(code: Code, facts: ModuleFacts, call: ast.Call) -> list[Class | str]:
     """The classes that a call may build: those of the project, and full names of others."""
+    if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
+        around = facts.class_around(call)
+        return [] if around is None else [Class(facts, around)]
     found: list[Class | str] = []
     for origin in code.origins(facts, call.func):
         if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
@@ -170,9 +173,17 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
         if module is None:
             continue
         plain = follow(_values(conversion.code, construction.facts, module, _MOST_STEPS), code=conversion.code)
-        for one in plain.references:
+        uses = {one.node: one for one in (*_namesakes(conversion.code, construction.facts, module), *plain.references)}
+        for one in uses.values():
             if one.node not in known and one.node is not module:
                 _look_at(conversion, closure, construction, one)
+
+
+def _namesakes(code: Code, facts: ModuleFacts, module: ast.expr) -> Iterator[Reference]:
+    """Where a module is read under the name that it has where it is wrapped."""
+    home = facts.scope(module).lookup(module.id) if isinstance(module, ast.Name) else None
+    if isinstance(module, ast.Name) and home is not None:
+        yield from (Reference(facts, load) for load in code.loads(home, module.id))
 
 
 def _module(construction: Construction) -> ast.expr | None:

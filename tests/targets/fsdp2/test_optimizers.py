@@ -1,0 +1,137 @@
+"""Optimizers of a converted model: their classes, their place, and gradient scalers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.targets.fsdp2.programs import check_becomes, check_stays, plan
+
+HEAD = "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+
+
+def trained_by(optimizer: str, kept: bool = True, head: str = "") -> str:
+    return (
+        f"{HEAD}{head}\nmodel = FSDP(torch.nn.Linear(2, 2), use_orig_params={kept})\n"
+        f"optimizer = {optimizer}(model.parameters())\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "RMSprop", "NAdam"])
+def test_elementwise_optimizers_of_torch_stay(tmp_path: Path, name: str) -> None:
+    assert plan(tmp_path, trained_by(f"torch.optim.{name}", kept=False)).left == ()
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "Adafactor", "Rprop"])
+def test_optimizers_that_fail_on_sharded_parameters_stop_it(tmp_path: Path, name: str) -> None:
+    check_stays(tmp_path, trained_by(f"torch.optim.{name}"), "which fails on sharded parameters")
+
+
+def test_kernels_of_other_packages_stop_it(tmp_path: Path) -> None:
+    head = "from apex.optimizers import FusedAdam\n"
+    check_stays(tmp_path, trained_by("FusedAdam", head=head), "of apex updates parameters by kernels of its own")
+
+
+OWN = """\
+
+
+class Own(torch.optim.Optimizer):
+    def __init__(self, params, lr=1e-3):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    {update}
+
+
+"""
+
+
+def test_an_own_optimizer_of_elementwise_methods_is_exact(tmp_path: Path) -> None:
+    head = OWN.format(update='p.add_(p.grad.sign(), alpha=-group["lr"])')
+    assert plan(tmp_path, trained_by("Own", kept=False, head=head)).left == ()
+
+
+def test_an_own_optimizer_that_looks_at_shapes_is_a_difference_where_parameters_were_flat(tmp_path: Path) -> None:
+    head = OWN.format(update='p.add_(p.grad / torch.linalg.matrix_norm(p.grad), alpha=-group["lr"])')
+    (left,) = plan(tmp_path, trained_by("Own", kept=False, head=head)).left
+    assert "parameters have their own shapes, which were flat" in (left.reason or "")
+    assert plan(tmp_path, trained_by("Own", head=head)).left == ()
+
+
+BEFORE = (
+    HEAD
+    + """
+
+def train(net, optimizer):
+    optimizer.step()
+
+
+def main(net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{between}    {wrap}
+    {use}
+"""
+)
+WRAP = "net = FSDP(net, use_orig_params=True)"
+
+
+def test_an_optimizer_from_before_moves_behind_the_wrap(tmp_path: Path) -> None:
+    check_becomes(
+        tmp_path,
+        BEFORE.format(between="", wrap=WRAP, use="train(net, optimizer)"),
+        """\
+        import torch
+        from torch.distributed.fsdp import fully_shard
+
+
+        def train(net, optimizer):
+            optimizer.step()
+
+
+        def main(net):
+            fully_shard(net)
+            net.set_reduce_scatter_unused_params(True)  # as in FSDP1, no gradient counts as zero
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            train(net, optimizer)
+        """,
+    )
+
+
+def test_an_optimizer_that_is_used_before_the_wrap_stops_it(tmp_path: Path) -> None:
+    program = BEFORE.format(between="    show(optimizer)\n", wrap=WRAP, use="train(net, optimizer)")
+    check_stays(tmp_path, program, "holds parameters from before sharding")
+
+
+def test_an_optimizer_of_parameters_that_become_flat_stops_it(tmp_path: Path) -> None:
+    program = BEFORE.format(between="", wrap="net = FSDP(net)", use="train(net, optimizer)")
+    check_stays(tmp_path, program, "holds parameters from before sharding")
+
+
+SCALED = HEAD + (
+    "from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler\n\n"
+    "model = FSDP(torch.nn.Linear(2, 2))\nscaler = ShardedGradScaler({arguments})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ('"cuda", 1024.0, 0.5, 2.0', '"cuda", init_scale=1024.0, backoff_factor=0.5, growth_factor=2.0'),
+        ("enabled=fp16, process_group=group", "enabled=fp16"),
+    ],
+)
+def test_the_scaler_is_that_of_torch(tmp_path: Path, old: str, new: str) -> None:
+    done = plan(tmp_path, SCALED.format(arguments=old))
+    assert done.left == ()
+    assert f"scaler = torch.amp.GradScaler({new})" in done.texts["train.py"]
+    assert "ShardedGradScaler" not in done.texts["train.py"]
+
+
+def test_a_scaler_whose_arguments_are_not_visible_stops_it(tmp_path: Path) -> None:
+    check_stays(tmp_path, SCALED.format(arguments="**options"), "are not all visible")

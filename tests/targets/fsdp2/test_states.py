@@ -1,0 +1,167 @@
+"""State of a converted model and of its optimizer: by the functions of `torch.distributed.checkpoint.state_dict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.targets.fsdp2.programs import plan
+
+HEAD = """\
+import torch
+from torch.distributed.fsdp import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    FullyShardedDataParallel as FSDP,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictType,
+)
+
+
+"""
+MAIN = """
+
+def main(net, batches):
+    model = FSDP(net, use_orig_params={kept})
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in batches:
+        model(batch).backward()
+        optimizer.step()
+    {use}
+"""
+CONFIGS = "FullStateDictConfig({0}), FullOptimStateDictConfig({0})"
+
+
+def function_afterwards(folder: Path, function: str, use: str, kept: bool = True, unsafe: bool = False) -> str:
+    """What becomes of a function in a program that trains a model and then does something with it."""
+    done = plan(folder, HEAD + dedent(function) + MAIN.format(use=use, kept=kept), unsafe=unsafe)
+    assert done.reasons == []
+    text = done.texts["train.py"]
+    assert "FullyShardedDataParallel" not in text
+    return text[text.index("def save" if "def save" in text else "def load") : text.index("\n\ndef main")].strip()
+
+
+def reason_of(folder: Path, function: str, use: str, kept: bool = True) -> str:
+    """Why such a program is not converted, even with differences."""
+    (reason,) = plan(folder, HEAD + dedent(function) + MAIN.format(use=use, kept=kept), unsafe=True).reasons
+    return reason
+
+
+SAVE = """\
+def save(model, optimizer, path):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, {configs}):
+        weights = model.state_dict()
+        state = FSDP.optim_state_dict(model, optimizer)
+    if torch.distributed.get_rank() == 0:
+        torch.save([weights, state], path)
+"""
+SAVED = """\
+def save(model, optimizer, path):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights = get_model_state_dict(model, options=options)
+    state = get_optimizer_state_dict(model, optimizer, options=options)
+    if torch.distributed.get_rank() == 0:
+        torch.save([weights, state], path)"""
+
+
+@pytest.mark.parametrize(
+    "offload", ["True", "torch.cuda.is_available()", 'torch.device("cuda").type == "cuda"', 'DEVICE.type != "cpu"']
+)
+def test_a_full_save_on_rank_0(tmp_path: Path, offload: str) -> None:
+    configs = CONFIGS.format(f"offload_to_cpu={offload}, rank0_only=True")
+    assert function_afterwards(tmp_path, SAVE.format(configs=configs), 'save(model, optimizer, "x")') == SAVED
+
+
+def test_a_flag_of_unknown_meaning_is_a_difference(tmp_path: Path) -> None:
+    program = SAVE.format(configs=CONFIGS.format("offload_to_cpu=OFFLOAD, rank0_only=True"))
+    (left,) = plan(tmp_path, HEAD + program + MAIN.format(use='save(model, optimizer, "x")', kept=True)).left
+    assert left.reason == "the full state is on the CPU of rank 0 even where `OFFLOAD` is false"
+    assert function_afterwards(tmp_path, program, 'save(model, optimizer, "x")', unsafe=True) == SAVED
+
+
+def test_a_flag_goes_on_deciding_for_sharded_state(tmp_path: Path) -> None:
+    function = """\
+    def save(model):
+        with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(offload_to_cpu=OFF)):
+            return model.state_dict()
+    """
+    text = function_afterwards(tmp_path, function, "write(save(model))")
+    assert "return get_model_state_dict(model, options=StateDictOptions(cpu_offload=OFF))" in text
+
+
+def test_configs_may_come_from_a_function(tmp_path: Path) -> None:
+    function = f"""\
+    def configs():
+        on_cpu = torch.cuda.is_available()
+        return {CONFIGS.format("offload_to_cpu=on_cpu, rank0_only=True")}
+
+
+    """
+    save = SAVE.format(configs="*configs()")
+    assert function_afterwards(tmp_path, dedent(function) + save, 'save(model, optimizer, "x")') == SAVED
+
+
+LOAD = f"""\
+def load(model, optimizer, state):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, {CONFIGS.format("")}):
+        state = FSDP.optim_state_dict_to_load(model, optimizer, state)
+    optimizer.load_state_dict(state)
+"""
+USE_LOAD = 'load(model, optimizer, torch.load("x"))'
+
+
+def test_flat_parameters_shared_a_step_so_each_gets_its_own(tmp_path: Path) -> None:
+    text = function_afterwards(tmp_path, LOAD, USE_LOAD, kept=False)
+    assert "optim_state_dict=own_steps(state)" in text
+    assert plan(tmp_path, HEAD + LOAD + MAIN.format(use=USE_LOAD, kept=False)).texts["train.py"].count("def own") == 1
+
+
+def test_original_parameters_had_a_step_each(tmp_path: Path) -> None:
+    text = function_afterwards(tmp_path, LOAD, USE_LOAD)
+    assert "optim_state_dict=state" in text
+
+
+def test_a_state_dict_without_a_type_is_a_full_one(tmp_path: Path) -> None:
+    text = function_afterwards(tmp_path, "def save(model):\n    return model.state_dict()\n", "save(model)")
+    assert "return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))" in text
+
+
+def test_local_state_has_no_successor(tmp_path: Path) -> None:
+    function = """\
+    def save(model):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            return model.state_dict()
+    """
+    assert "have no `LOCAL_STATE_DICT`" in reason_of(tmp_path, function, "save(model)")
+
+
+def test_a_save_before_the_first_step_is_a_difference(tmp_path: Path) -> None:
+    save = SAVE.format(configs=CONFIGS.format("offload_to_cpu=True, rank0_only=True"))
+    program = (
+        HEAD + save + MAIN.format(use="pass", kept=True).replace("    for", '    save(model, optimizer, "0")\n    for')
+    )
+    (left,) = plan(tmp_path, program).left
+    assert "an optimizer that has not stepped" in (left.reason or "")
+
+
+def test_state_that_an_optimizer_gives_by_itself_is_a_difference(tmp_path: Path) -> None:
+    function = "def save(optimizer, rank):\n    torch.save(optimizer.state_dict(), f'{rank}.pt')\n"
+    (left,) = plan(tmp_path, HEAD + function + MAIN.format(use="save(optimizer, 0)", kept=True)).left
+    assert "each rank reads its own new files only" in (left.reason or "")
+    assert plan(tmp_path, HEAD + function + MAIN.format(use="save(optimizer, 0)", kept=True), unsafe=True).left == ()
+
+
+def test_other_edits_in_a_block_that_goes_are_made_too(tmp_path: Path) -> None:
+    function = """\
+    def save(model):
+        with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+            if isinstance(model, FSDP):
+                return model.state_dict()
+    """
+    text = function_afterwards(tmp_path, function, "save(model)")
+    assert "    if isinstance(model, FSDPModule):\n        return get_model_state_dict(model" in text.replace(
+        "FSDPMod", "FSDPMod"
+    )
