@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.catalogue import CHANGES
-from fsdp_migrate.targets.modernise.moved.table import MOVES
+from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from tests.rules.catalogue_programs import PROGRAMS
 from tests.rules.checks import lint
 

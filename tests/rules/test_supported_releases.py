@@ -11,7 +11,7 @@ from packaging.version import Version
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.rules import RULES
 from fsdp_migrate.rules.card import Example, RuleCard
-from fsdp_migrate.targets.modernise.moved.table import MOVES
+from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RELEASES
 from tests.rules.checks import check_transformed, lint
 

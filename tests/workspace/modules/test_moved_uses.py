@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.targets.modernise.moved.table import MOVES
+from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from tests.workspace.modules.trees import findings_of, grow, rewritten
 
 GATHER = "from torch.distributed import _all_gather_base\n\ndef f(a, b):\n    _all_gather_base(a, b)\n"

@@ -6,11 +6,12 @@ from functools import partial
 
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
-from fsdp_migrate.targets.modernise.moved.public_table import FLAT_PARAMETER, FLATTENED
 from fsdp_migrate.targets.modernise.moved.rows import (
     COMPOSABLE,
     DEVICE_MESH,
     DTENSOR,
+    FLAT_PARAMETER,
+    FLATTENED,
     FULLY_SHARD,
     PRIVATE,
     SHARD_PACKAGES,

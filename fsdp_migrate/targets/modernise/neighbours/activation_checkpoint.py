@@ -19,7 +19,7 @@ from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.targets.modernise.moved.planner import check
-from fsdp_migrate.targets.modernise.moved.public_table import APPLY_CHECKPOINTING, CHECKPOINT_MODULE
+from fsdp_migrate.targets.modernise.moved.rows import APPLY_CHECKPOINTING, CHECKPOINT_MODULE
 from fsdp_migrate.targets.modernise.moved.table import last_parts
 
 _PACKAGE = "torch.distributed.algorithms._checkpoint"

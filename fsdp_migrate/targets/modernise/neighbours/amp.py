@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
-from fsdp_migrate.targets.modernise.moved.public_table import AUTOCAST, CUSTOM, SCALER
+from fsdp_migrate.targets.modernise.moved.rows import AUTOCAST, CUSTOM, SCALER
 from fsdp_migrate.targets.modernise.moved.table import last_parts
 
 _DEPRECATED = "2.4"

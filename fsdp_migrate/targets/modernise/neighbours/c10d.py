@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
-from fsdp_migrate.targets.modernise.moved.public_table import GATHERS, MULTIGPU, OPERATIONS, RANKS
+from fsdp_migrate.targets.modernise.moved.rows import GATHERS, MULTIGPU, OPERATIONS, RANKS
 from fsdp_migrate.targets.modernise.moved.table import last_parts
 
 _URL = "https://pytorch.org/docs/stable/distributed.html"

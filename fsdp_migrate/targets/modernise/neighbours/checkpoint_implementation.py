@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.construction import PARTIAL
 from fsdp_migrate.code.dropped_arguments import without
+from fsdp_migrate.code.made_calls import made_calls
 from fsdp_migrate.code.possible_values import choice
 from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.facts import ModuleFacts
@@ -64,15 +64,16 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keywo
 def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find wrapped modules that leave the implementation to torch, or choose the one that warned."""
     told: set[ast.expr] = set()
-    for call in facts.structure.calls:
-        shift = _shift(facts, call)
-        if shift is None or any(isinstance(one, ast.Starred) for one in call.args) or _has_own_function(call, shift):
+    for made in made_calls(facts):
+        call, seen = made.call, made.seen
+        is_starred = any(isinstance(one, ast.Starred) for one in seen.args)
+        if torch_path(facts, seen.func) != _WRAPPER or is_starred or _has_own_function(seen):
             continue
         releases = facts.gates.alive(call)
-        chosen = _chosen(call, shift)
+        chosen = _chosen(seen)
         if chosen is None:
             spans = any(r < _DEFAULT_CHANGED for r in releases) and any(r >= _DEFAULT_CHANGED for r in releases)
-            if spans and all(keyword.arg is not None for keyword in call.keywords):
+            if spans and not made.unread and (made.partial or not made.more):
                 message = f"the default of `{_IMPL}` is REENTRANT before torch 2.2 and NO_REENTRANT since"
                 verdict = manual(f"pass `{_IMPL}=` for the same behaviour on all releases; prefer NO_REENTRANT")
                 yield finding(facts, card, call.func, facts.statement(call), message, verdict, Severity.HINT)
@@ -88,22 +89,14 @@ def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                 yield finding(facts, card, place, facts.statement(place), message, verdict, severity)
 
 
-def _shift(facts: ModuleFacts, call: ast.Call) -> int | None:
-    """How many arguments stand in front of those for the wrapper, None if the call is not about it."""
-    if torch_path(facts, call.func) == _WRAPPER:
-        return 0
-    is_partial = facts.names.qualified(call.func) == PARTIAL and bool(call.args)
-    return 1 if is_partial and torch_path(facts, call.args[0]) == _WRAPPER else None
+def _has_own_function(call: ast.Call) -> bool:
+    """Whether the call gives its own checkpoint function, so that the implementation does not matter."""
+    return len(call.args) > 2 or any(keyword.arg == "checkpoint_fn" for keyword in call.keywords)
 
 
-def _has_own_function(call: ast.Call, shift: int) -> bool:
-    """Whether another function checkpoints, for which the implementation does not count."""
-    return len(call.args) > shift + 2 or any(keyword.arg == "checkpoint_fn" for keyword in call.keywords)
-
-
-def _chosen(call: ast.Call, shift: int) -> ast.expr | None:
+def _chosen(call: ast.Call) -> ast.expr | None:
     named = next((keyword.value for keyword in call.keywords if keyword.arg == _IMPL), None)
-    return named or (call.args[shift + 1] if len(call.args) > shift + 1 else None)
+    return named or (call.args[1] if len(call.args) > 1 else None)
 
 
 _IMPORT = "from torch.distributed._composable import checkpoint\n\n"

@@ -16,7 +16,7 @@ from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.planner import check
-from fsdp_migrate.targets.modernise.moved.public_table import DEFAULT_POLICY, EXEC_ORDER, OR_POLICY, POLICY_BASE
+from fsdp_migrate.targets.modernise.moved.rows import DEFAULT_POLICY, EXEC_ORDER, OR_POLICY, POLICY_BASE
 from fsdp_migrate.targets.modernise.moved.table import old_names
 from fsdp_migrate.torch_api.data import exists, signature
 

@@ -9,8 +9,9 @@ from packaging.version import Version
 
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.rules import find
+from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from fsdp_migrate.targets.modernise.moved.rows import Move
-from fsdp_migrate.targets.modernise.moved.table import MOVES, is_module, moved, old_names
+from fsdp_migrate.targets.modernise.moved.table import is_module, moved, old_names
 from fsdp_migrate.torch_api import RELEASES, TorchRange
 from fsdp_migrate.torch_api.data import exists, first, kind, last, names, signature_text
 from fsdp_migrate.workspace.settings import Settings

@@ -75,6 +75,13 @@ def test_the_form_that_warned_is_deprecated_only_where_the_newest_warns(call: st
     check_noop(text, "FSDP836", torch=">=2.11")
 
 
+def test_the_implementation_may_come_from_a_dict() -> None:
+    given = 'kw = {"checkpoint_impl": CheckpointImpl.REENTRANT}\nf = checkpoint_wrapper(m, **kw)\n'
+    (found,) = lint(f"{WRAP}{given}", "FSDP836", ">=2.1,<2.11")
+    assert (found.severity, found.line) == (Severity.DEPRECATED, 3)
+    check_noop(f"{WRAP}kw = {{}}\nkw['checkpoint_impl'] = new\nf = checkpoint_wrapper(m, **kw)\n", "FSDP836")
+
+
 @pytest.mark.parametrize("call", ["checkpoint_wrapper(m, checkpoint_fn=f)", "checkpoint_wrapper(m, **kw)", "other(m)"])
 def test_calls_that_leave_nothing_to_torch_are_left_alone(call: str) -> None:
     check_noop(f"{WRAP}f = {call}\n", "FSDP836")
