@@ -1,4 +1,4 @@
-"""Keyword arguments in dicts: what displays, `dict(...)`, merges and later statements put under which name."""
+"""Keyword arguments in dicts: in displays, `dict(...)` and merges, and set by later statements."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _QUOTES = "\"'"
 
 
 class Given(NamedTuple):
-    """One argument of a construction: its name, the value, where the name is written and what holds it.
+    """One argument of a construction: its name, its value, and the place and holder of its name.
 
-    `holder` is the call that takes it, or the display or `dict(...)` that is unpacked into one. `doubt` says why it may
-    go somewhere else too, None when it goes to FSDP only.
+    `holder` is the call that takes it, or the display or `dict(...)` that is unpacked into one. `doubt` says what else
+    may get it, None if only FSDP does.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Given(NamedTuple):
     doubt: str | None = None
 
     def renamed(self, facts: ModuleFacts, name: str) -> Replace | None:
-        """The edit that gives the argument another name, None where the name is not written plainly."""
+        """The edit that renames the argument, None if its name is not written plainly."""
         text = facts.source.segment(self.place)
         if text == self.name:
             return Replace(self.place, name)
@@ -40,14 +40,14 @@ class Given(NamedTuple):
 
 
 class Construction(NamedTuple):
-    """A call that passes its keywords on to the constructor; `doubt` as in `Given`."""
+    """A call that passes its keywords to the constructor; `doubt` is as in `Given`."""
 
     call: ast.Call
     doubt: str | None = None
 
 
 def given_in(facts: ModuleFacts, holder: ast.expr, one: Construction, doubt: str | None = None) -> Iterator[Given]:
-    """The arguments that a dict display or a call of `dict` holds, by itself or merged with others."""
+    """The arguments in a dict display or a call of `dict`, alone or merged with others."""
     doubt = one.doubt or doubt
     if isinstance(holder, ast.Dict):
         for key, value in zip(holder.keys, holder.values):
@@ -60,7 +60,7 @@ def given_in(facts: ModuleFacts, holder: ast.expr, one: Construction, doubt: str
 
 
 def merged(holder: ast.expr) -> Sequence[ast.expr]:
-    """The dicts that `dict(one, **other)`, `{**one}`, `one | other` and a choice between two take their items from."""
+    """The dicts that `dict(one, **other)`, `{**one}`, `one | other` and a conditional expression combine."""
     if isinstance(holder, ast.Dict):
         return [value for key, value in zip(holder.keys, holder.values) if key is None]
     if isinstance(holder, ast.Call):
@@ -71,7 +71,7 @@ def merged(holder: ast.expr) -> Sequence[ast.expr]:
 
 
 def keywords(facts: ModuleFacts, holder: ast.Call, one: Construction, doubt: str | None) -> Iterator[Given]:
-    """The arguments that a call takes by name."""
+    """The keyword arguments of a call."""
     for keyword in holder.keywords:
         if keyword.arg is not None:
             start = facts.source.span(keyword).start
@@ -85,7 +85,7 @@ def is_builtin_dict(facts: ModuleFacts, func: ast.expr) -> bool:
 
 
 def bound_to(facts: ModuleFacts, home: Scope, name: str, one: Construction, doubt: str | None) -> Iterator[Given]:
-    """The arguments in a dict that a name holds: as built, and as set; nothing where it may hold something else."""
+    """The arguments in the dict of a name, as built and as set later; none if the name may hold something else."""
     bindings = home.bindings.get(name, [])
     parents = [facts.structure.parents.get(binding.node) for binding in bindings]
     unions = [one for one in parents if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.BitOr)]
@@ -113,14 +113,14 @@ def returned_by(
 
 
 def dict_scope(facts: ModuleFacts, name: ast.Name) -> Scope | None:
-    """The scope that binds a name, if it is the one around it or the module."""
+    """The scope that binds a name, if it is the present one or the module."""
     scope = facts.scope(name)
     home = scope.lookup(name.id)
     return home if home is not None and (home is scope or home.is_module) else None
 
 
 def uses_in(home: Scope, name: str) -> Iterator[ast.Name]:
-    """Where a name of `home` is read, there and in the scopes inside."""
+    """The places that read a name of `home`, in that scope and those inside."""
     for inner in home.nested():
         if inner.lookup(name) is home:
             yield from inner.uses.get(name, ())
@@ -147,7 +147,7 @@ def set_in(facts: ModuleFacts, use: ast.expr, one: Construction, doubt: str | No
 
 
 def update_of(facts: ModuleFacts, use: ast.expr) -> ast.Call | None:
-    """The statement `kwargs.update(...)` or `kwargs.setdefault(...)` of which `use` is the dict."""
+    """The statement `kwargs.update(...)` or `kwargs.setdefault(...)` with `use` as its dict."""
     method = facts.structure.parents[use]
     call = facts.structure.parents[method]
     if not isinstance(method, ast.Attribute) or method.attr not in _SETTING or not isinstance(call, ast.Call):

@@ -1,4 +1,4 @@
-"""What an argument of an optimizer-state call is, where one position had several meanings over the releases."""
+"""The role of an argument of an optimizer-state call whose positions changed their meaning between releases."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PARAMETER_WORDS = ("params", "parameters", "optim_input", "param_groups")
 
 
 def is_group(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether an argument is a process group, by what made it or, where that is not visible, by its name."""
+    """Whether an argument is a process group, by its value or, if that is not visible, by its name."""
     made = made_as_group(facts, node)
     return _speaks_of_group(node) if made is None else made
 
 
 def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
-    """Whether an argument is visibly a process group, by what makes it or its annotation; None where that is open."""
+    """Whether an argument is a process group, by its value or annotation; None if neither is visible."""
     if isinstance(node, ast.Call) or (isinstance(node, ast.Attribute) and node.attr in _WORLD):
         makers: list[ast.expr] = [node]
     elif isinstance(node, ast.Name) and (values := facts.names.definitions(node)):
@@ -37,7 +37,7 @@ def made_as_group(facts: ModuleFacts, node: ast.expr) -> bool | None:
 
 
 def is_dict(maker: ast.expr) -> bool:
-    """Whether what makes an object, or its annotation, says that it is a dict."""
+    """Whether an object is a dict, by its value or annotation."""
     if isinstance(maker, (ast.Dict, ast.DictComp)):
         return True
     while isinstance(maker, (ast.Call, ast.Subscript)):
@@ -55,7 +55,7 @@ def _speaks_of_group(node: ast.expr) -> bool:
 
 
 def is_called_optimizer(node: ast.expr) -> bool:
-    """Whether a name or attribute is called as optimizers are."""
+    """Whether a name or attribute has a name for optimizers."""
     return _last_name(node).rpartition("_")[2] in OPTIMIZER_NAMES
 
 
@@ -68,7 +68,7 @@ def is_optim_input(node: ast.expr) -> bool:
 
 
 def has_effect(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether evaluating an argument may do something that would be missed without it."""
+    """Whether evaluating an argument may have an effect."""
     return any(not is_reading(call, facts.names) and not is_optim_input(call) for call in calls_in(node))
 
 

@@ -1,4 +1,4 @@
-"""Where a file hands keyword arguments to the constructor of FSDP: in a call, a partial, or a dict on its way there."""
+"""The places in a file that pass keyword arguments to FSDP's constructor: in a call, a partial, or a dict."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def given(facts: ModuleFacts) -> tuple[Given, ...]:
 
 
 def constructions(facts: ModuleFacts) -> tuple[ast.Call, ...]:
-    """The calls of the constructor itself; of its subclasses only while none has a constructor of its own."""
+    """The calls of the constructor, and of subclasses if none has its own constructor."""
     return tuple(one.call for one in _constructions(facts) if constructs(facts, one.call.func) and one.doubt is None)
 
 
 def constructs(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether `node` may be FSDP, or a subclass that has its constructor."""
+    """Whether `node` may be FSDP, or a subclass with its constructor."""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
     symbols = facts.names.symbols(node)
@@ -53,7 +53,7 @@ def _is_fsdp(facts: ModuleFacts, symbol: str) -> bool:
 
 
 def _builds_its_own(facts: ModuleFacts) -> bool:
-    """Whether a subclass of FSDP has a constructor of its own, or a metaclass, which calls it."""
+    """Whether a subclass of FSDP has its own constructor, or a metaclass, which calls it."""
     if any(facts.fsdp.overriding(name) is not None for name in ("__init__", "__new__")):
         return True
     classes = (scope.node for scope in facts.structure.module.nested() if isinstance(scope.node, ast.ClassDef))
@@ -75,12 +75,12 @@ def _found(facts: ModuleFacts) -> Iterator[Construction]:
 
 
 def _may_construct(written: bytes) -> bool:
-    """Whether a text names the class or may name one of the functions that wrap modules into it."""
+    """Whether a text names the class, or may name a function that wraps modules into it."""
     return b"FullyShardedDataParallel" in written or (b"fsdp" in written and b"wrap" in written)
 
 
 def _constructed(facts: ModuleFacts, call: ast.Call) -> ast.expr | None:
-    """The expression for FSDP that `call` builds, or the call itself where its class is given elsewhere."""
+    """The expression for FSDP in a call that builds it; the call itself if the class is given elsewhere."""
     if not isinstance(call.func, (ast.Name, ast.Attribute)):
         return None
     if constructs(facts, call.func):
@@ -140,7 +140,7 @@ def _given(facts: ModuleFacts) -> Iterator[Given]:
 
 
 def _handed_on(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[Given]:
-    """The arguments of calls in this file whose function takes them as `**kwargs` and hands these on."""
+    """The arguments of calls of a function in this file that takes them as `**kwargs` and passes them to FSDP."""
     function = facts.function(value)
     if not isinstance(function, ast.FunctionDef) or not isinstance(value, ast.Name):
         return
@@ -155,7 +155,7 @@ def _handed_on(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterat
 
 
 def _calls(facts: ModuleFacts, call: ast.Call, function: ast.FunctionDef, cls: ast.ClassDef | None) -> bool:
-    """Whether a call is one of `function`, a method of `cls` where that is given."""
+    """Whether a call is one of `function`, or of this method of `cls`."""
     if cls is None or function.name == "__init__":
         meanings = facts.names.meanings(call.func) if isinstance(call.func, ast.Name) else ()
         return any(m.binding is not None and m.binding.node is (cls or function) for m in meanings)
@@ -166,7 +166,7 @@ def _calls(facts: ModuleFacts, call: ast.Call, function: ast.FunctionDef, cls: a
 
 
 def _spread(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[Given]:
-    """The arguments in what is unpacked into a call."""
+    """The arguments in the value that is unpacked into a call."""
     if isinstance(value, ast.Name):
         yield from _unpacked(facts, value, one)
     elif isinstance(value, ast.Attribute):
@@ -205,14 +205,14 @@ def _returned(facts: ModuleFacts, call: ast.Call, one: Construction) -> Iterator
 
 
 def _unpacked(facts: ModuleFacts, name: ast.Name, one: Construction, doubt: str | None = None) -> Iterator[Given]:
-    """The arguments in a dict that a name of the same function or of the module holds."""
+    """The arguments in the dict of a name of the same function, or of the module."""
     home = dict_scope(facts, name)
     if home is not None and next(bound_to(facts, home, name.id, one, None), None) is not None:
         yield from bound_to(facts, home, name.id, one, doubt or _other_use(facts, name))
 
 
 def _other_use(facts: ModuleFacts, name: ast.Name) -> str | None:
-    """Why a dict may be read for more than building FSDP, None when every use of the name is for that."""
+    """Why a dict may be used for more than building FSDP, None if all uses of its name are for that."""
     taken = {
         keyword.value.id
         for one in _constructions(facts)

@@ -1,4 +1,4 @@
-"""Arguments that a rewritten call goes without, and the comments at them."""
+"""Removes arguments from calls, with their comments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fsdp_migrate.source import Span
 def without(facts: ModuleFacts, call: ast.Call, dropped: Bound, parameters: Sequence[str] = ()) -> Verdict:
     """The call without one of its arguments.
 
-    Where `parameters` are given, positions behind it become keywords; else each moves up by one.
+    If `parameters` are given, later positions become keywords; otherwise each moves up by one.
     """
     kept = []
     for index, argument in enumerate(ordered_arguments(call)):
@@ -30,7 +30,7 @@ def without(facts: ModuleFacts, call: ast.Call, dropped: Bound, parameters: Sequ
 
 
 def kept_comment(facts: ModuleFacts, call: ast.Call, dropped: Bound) -> str | None:
-    """What to say of a comment in an argument that goes, or behind it on its line; None without one."""
+    """The reason about a comment in a removed argument, or after it on its line; None without one."""
     source, arguments = facts.source, ordered_arguments(call)
     argument = arguments[dropped.index]
     following = arguments[dropped.index + 1] if dropped.index + 1 < len(arguments) else None

@@ -1,4 +1,4 @@
-"""Arguments in dicts of this file that another module of the project hands to the constructor."""
+"""Arguments in dicts of this file that other modules of the project pass to the constructor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOWHERE = Construction(ast.Call(ast.Name("dict", ast.Load()), [], []))
 
 
 def exported(facts: ModuleFacts, constructions: Callable[[ModuleFacts], Sequence[Construction]]) -> Iterator[Given]:
-    """The arguments in dicts that are bound or returned at the top level and unpacked into a construction elsewhere."""
+    """The arguments in dicts that the top level binds or returns, and another module unpacks into a construction."""
     project = facts.project
     told = {name for name, word in _TELLING.items() if word in facts.source.data}
     if project is None or not told:
@@ -51,7 +51,7 @@ def _made(facts: ModuleFacts, name: str, one: Construction) -> Iterator[Given]:
 
 
 def _takes(use: Use, call: ast.Call) -> bool:
-    """Whether a call unpacks what is used, or what a function returns that is."""
+    """Whether a call unpacks what is used, or what a function returns."""
     unpacked = (keyword.value for keyword in call.keywords if keyword.arg is None)
     return any(source is use.node for value in unpacked for source in _sources(use.facts, value, set()))
 

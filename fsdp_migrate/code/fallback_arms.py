@@ -1,4 +1,4 @@
-"""Old names in code that chooses between the old and the new one by itself, in ways that no version check shows."""
+"""Old names in code that chooses between the old and the new name without a version check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fsdp_migrate.facts.scopes import TRIES
 
 
 def is_old_arm(facts: ModuleFacts, node: ast.AST, new: str) -> bool:
-    """Whether another arm around `node`, or the condition between them, names `new`."""
+    """Whether another arm around `node`, or the condition between them, uses `new`."""
     return any(_mentions(part, new) for part in arms_beside(facts, node))
 
 

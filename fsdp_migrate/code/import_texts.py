@@ -1,4 +1,4 @@
-"""How rewritten code spells the names it needs, and which imports have to bring them."""
+"""The spelling of names in rewritten code, and the imports that it needs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from fsdp_migrate.torch_api.data import exists
 
 
 class CannotSupply(Exception):
-    """A name cannot be brought to where it is needed; the message is a reason for the user."""
+    """No import can provide a name here. The message is a reason for the user."""
 
 
 @dataclass
 class Supply:
-    """The spelling of each symbol at one place, and what makes it valid: import edits, or statements in front."""
+    """The spelling of each symbol at one place, with the import edits or statements that make it valid."""
 
     spelling: dict[str, str] = field(default_factory=dict)
     edits: list[EditImport | ImportBehind] = field(default_factory=list)
@@ -36,12 +36,12 @@ class Supply:
 
 
 def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver, floor: str) -> Supply:
-    """Spell `symbols` of torch.distributed.fsdp at `at`, in the style in which `receiver` was reached.
+    """Spell `symbols` of torch.distributed.fsdp at `at`, in the style of `receiver`.
 
-    A name that is visible there already is used; an attribute chain gives chains; otherwise the names join the
-    import that brought FSDP, under an alias where the plain name is taken. The names are imported right in front of
-    the statement where FSDP is reached through an instance and no import of it is visible, where releases older than
-    `floor`, which do not get to `at`, run that import too, and where the module that brings FSDP goes on without it.
+    A name that is visible there is used, and an attribute chain gives chains. Otherwise the names join the import of
+    FSDP, under an alias if the plain name is taken. They are imported directly before the statement in three cases:
+    FSDP is reached through an instance and no import of it is visible; releases older than `floor`, which do not reach
+    `at`, run that import, too; the module with the import continues without it.
 
     Raises:
         CannotSupply: no import that runs can bring the names.
@@ -73,7 +73,7 @@ def _is_shared_with_older(facts: ModuleFacts, origins: list[Binding], at: ast.AS
 
 
 def _is_optional(facts: ModuleFacts, origins: list[Binding], at: ast.AST, receiver: Receiver) -> bool:
-    """Whether FSDP comes from a module of the project that has something else (None) where torch is not there."""
+    """Whether FSDP comes from a module of the project that binds something else (None) without torch."""
     project, rest = facts.project, ""
     if receiver.meanings and isinstance(receiver.node, ast.Attribute):  # a module is what is imported
         rest = "." + ast.unparse(receiver.node).partition(".")[2]
@@ -82,12 +82,12 @@ def _is_optional(facts: ModuleFacts, origins: list[Binding], at: ast.AST, receiv
 
 
 def spelled(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -> str | None:
-    """How `symbol` can be written at `at` without a new import, None when it cannot."""
+    """The spelling of `symbol` at `at` without a new import, None if there is none."""
     return _visible(facts, symbol, at, receiver) or _chained(facts, symbol, at, receiver)
 
 
 def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling: dict[str, str]) -> str:
-    """The text of an import of `symbols` in front of the statement of `at`; notes their names in `spelling`."""
+    """An import of `symbols` before the statement of `at`; the names are noted in `spelling`."""
     scope = facts.scope(facts.statement(at))
     added = []
     for symbol in sorted(symbols):
@@ -97,7 +97,7 @@ def _local_import(facts: ModuleFacts, symbols: list[str], at: ast.AST, spelling:
 
 
 def fresh_name(scope: Scope, stem: str, given: Container[str]) -> str:
-    """`stem`, or `stem_2` and so on, not in `given` and such that no scope that could see it binds or uses it."""
+    """`stem`, `stem_2` and so on: a name that is not in `given`, and that no scope around uses or binds."""
     number = 1
     while (name := stem if number == 1 else f"{stem}_{number}") in given or _taken(scope, name):
         number += 1
@@ -123,7 +123,7 @@ def _visible(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
 
 
 def bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, list[Binding]]]:
-    """The names that are bound in `scope` by imports of `symbol`, and by nothing else but stand-ins for want of it."""
+    """The names in `scope` that imports of `symbol` bind, and otherwise only stand-ins for a missing one."""
 
     def found() -> list[tuple[str, list[Binding]]]:
         result = []
@@ -137,14 +137,14 @@ def bringing(facts: ModuleFacts, scope: Scope, symbol: str) -> list[tuple[str, l
 
 
 def _stands_in(facts: ModuleFacts, binding: Binding, imports: list[Binding]) -> bool:
-    """Whether the handler of a `try` that all `imports` of a name stand in binds it: `except ...: NAME = None`."""
+    """Whether the handler of the `try` around all `imports` of a name binds it: `except ...: NAME = None`."""
     handler = facts.structure.parents.get(facts.statement(binding.node))
     block = facts.structure.parents.get(handler) if isinstance(handler, ast.ExceptHandler) else None
     return block is not None and all(_arm(facts, one.node) == (block, "body") for one in imports)
 
 
 def _is_kept(facts: ModuleFacts, imported: ast.AST, at: ast.AST) -> bool:
-    """Whether nothing behind an import in its `try` fails on a release that gets to `at`, and brings the stand-in."""
+    """Whether nothing after an import in its `try` fails on a release that reaches `at` and binds the stand-in."""
     block = facts.structure.parents[imported]
     if not isinstance(block, ast.Try) or imported not in block.body:
         return False
@@ -155,7 +155,7 @@ def _is_kept(facts: ModuleFacts, imported: ast.AST, at: ast.AST) -> bool:
 
 
 def certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: ast.AST, receiver: Receiver) -> bool:
-    """Whether one of `imports`, all of one name in `home`, ran when control reaches `at` with FSDP at hand."""
+    """Whether one of `imports` of a name in `home` has run when control reaches `at` with an FSDP object."""
     usable = [
         binding
         for binding in imports
@@ -173,7 +173,7 @@ def certainly_ran(facts: ModuleFacts, imports: list[Binding], home: Scope, at: a
 
 
 def _is_chosen(facts: ModuleFacts, binding: Binding, at: ast.AST) -> bool:
-    """Whether the version of torch alone decides on an import of the module, and all that get to `at` run it."""
+    """Whether only the version of torch decides on an import, and all releases that reach `at` run it."""
     child = binding.node
     for around in _ancestors(facts, child):
         if not isinstance(around, (ast.If, ast.Module, *TRIES)) or not _follows_imports(around, child):
@@ -184,7 +184,7 @@ def _is_chosen(facts: ModuleFacts, binding: Binding, at: ast.AST) -> bool:
 
 
 def _follows_imports(around: ast.AST, child: ast.AST) -> bool:
-    """Whether nothing but imports stands before `child` in a body that may be left halfway."""
+    """Whether only imports are before `child` in a body that may be left early."""
     if not isinstance(around, TRIES):
         return True
     before = itertools.takewhile(lambda statement: statement is not child, around.body)
@@ -207,7 +207,7 @@ def _ancestors(facts: ModuleFacts, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def for_type_checking(facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether `node` stands under `if TYPE_CHECKING:`, which never runs."""
+    """Whether `node` is under `if TYPE_CHECKING:`, which never runs."""
     child = node
     for parent in _ancestors(facts, node):
         if isinstance(parent, ast.If) and child in parent.body and _is_type_checking(parent.test):
@@ -236,7 +236,7 @@ def _chained(facts: ModuleFacts, symbol: str, at: ast.AST, receiver: Receiver) -
 
 
 def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
-    """Imports of the package as a module, for code that reaches FSDP through an instance only."""
+    """Imports of the package as a module, for code that only reaches FSDP through an instance."""
     if facts.fsdp.imports(scope):
         return
     for outer in scope.enclosing():
@@ -247,7 +247,7 @@ def _visible_modules(facts: ModuleFacts, scope: Scope) -> Iterator[Meaning]:
 
 
 def _offers(facts: ModuleFacts, module: str, symbol: str, at: ast.AST) -> bool:
-    """Whether `module` has `symbol` in every supported release that gets to `at`, from the first on that has it.
+    """Whether `module` has `symbol` in every supported release that reaches `at`, from the first that has it.
 
     Older ones are below the floor of the fix, which says so.
     """
@@ -261,7 +261,7 @@ def _in_all(path: str, releases: frozenset[Version]) -> bool:
 
 
 def origins_of(facts: ModuleFacts, at: ast.AST, receiver: Receiver) -> list[Binding]:
-    """The imports that bring the receiver's class at run time, on a release that gets to `at`."""
+    """The imports that provide the receiver's class at run time, on a release that reaches `at`."""
     bindings = [m.binding for m in receiver.meanings if m.binding is not None] or facts.fsdp.imports(facts.scope(at))
     found = [_import_of(facts, binding) for binding in bindings]
     brought = (b for b in found if b is not None and not for_type_checking(facts, b.node))
@@ -330,7 +330,7 @@ def _import_edit(facts: ModuleFacts, statement: ast.AST, added: str) -> EditImpo
 
 
 def is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
-    """Whether nothing but a comment stands on the lines of a statement besides it."""
+    """Whether the lines of a statement contain nothing else but a comment."""
     source, span = facts.source, facts.source.span(statement)
     before = source.data[source.line_start(span.start) : span.start]
     behind = re.split(r"[\r\n]", source.segment(Span(span.end, len(source.data))), maxsplit=1)[0].strip(" \t\f")
@@ -338,7 +338,7 @@ def is_alone(facts: ModuleFacts, statement: ast.AST) -> bool:
 
 
 def free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) -> str:
-    """`symbol`, or an alias for it that is free in every one of `homes` and seen from `at`."""
+    """`symbol`, or an alias for it that is free in all `homes` and visible at `at`."""
     prefixes = ("", "FSDP", "Torch", "_") if symbol[0].isupper() else ("", "torch_", "dcp_", "_")
     for candidate in (f"{prefix}{symbol}" for prefix in prefixes):
         if not any(_collides(facts, home, at, candidate) for home in homes):
@@ -347,7 +347,7 @@ def free_name(facts: ModuleFacts, symbol: str, homes: list[Scope], at: Scope) ->
 
 
 def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:
-    """The `from ... import` behind a binding: itself, or the one that a subclass takes its base class from."""
+    """The `from ... import` of a binding: itself, or the one that provides the base class of a subclass."""
     if isinstance(binding.node, ast.ClassDef):
         for base in binding.node.bases:
             for meaning in facts.names.meanings(base):
@@ -361,12 +361,12 @@ def _import_of(facts: ModuleFacts, binding: Binding) -> Binding | None:
 
 
 def _collides(facts: ModuleFacts, home: Scope, at: Scope, name: str) -> bool:
-    """Whether binding `name` in `home` would change what a name means, or not be seen at `at`."""
+    """Whether binding `name` in `home` would change the meaning of a name, or would not be visible at `at`."""
     if name in home.bindings or any(name in outer.bindings for outer in at.enclosing() if outer is not home):
         return True
     return facts.memo((_collides, home, name), lambda: _is_used_inside(home, name))
 
 
 def _is_used_inside(home: Scope, name: str) -> bool:
-    """Whether a use of `name`, which neither `home` nor what is around it binds, would see a binding in `home`."""
+    """Whether a binding of `name` in `home` would capture a use of a name that is bound nowhere around."""
     return any(name in inner.uses and inner.lookup(name) is None for inner in home.nested())

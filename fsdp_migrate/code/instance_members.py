@@ -1,4 +1,4 @@
-"""Members of objects whose class a file makes plain: FSDP models, modules of FSDP2, meshes, sharded tensors."""
+"""Members of objects whose class is visible in the file: FSDP models, FSDP2 modules, meshes, sharded tensors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OWN = "set_"
 
 
 def members_used(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
-    """Attributes read off such an object that changed between releases, with their full names, in order."""
+    """Attributes of such objects that changed between releases, with their full names, in order."""
     return facts.memo(members_used, lambda: tuple(_members(facts)))
 
 
@@ -69,12 +69,12 @@ def _changed_members() -> frozenset[str]:
 
 @cache
 def _sharded_members() -> frozenset[str]:
-    """The members of sharded tensors that warn; others, such as `to` and `view`, are those of any tensor."""
+    """The members of sharded tensors that warn; `to`, `view` and others are members of any tensor."""
     return frozenset(name.rpartition(".")[2] for name in WARNINGS if name.startswith(f"{SHARDED}."))
 
 
 def _mesh_class(facts: ModuleFacts, member: str) -> str:
-    """The class of meshes, under its newer path for what came with that, if the file imports nothing older."""
+    """The class of meshes, under its newer path for newer members if the file imports no older one."""
     if any(taken.path.startswith(MESH.rpartition(".")[0]) for taken in imports(facts)):
         return MESH
     newer, older = having(f"{_NEW_MESH}.{member}"), having(f"{MESH}.{member}")
@@ -82,7 +82,7 @@ def _mesh_class(facts: ModuleFacts, member: str) -> str:
 
 
 def is_given(facts: ModuleFacts, name: str) -> bool:
-    """Whether the file has a member of this name of its own: a method, an assigned attribute, or one it asks for."""
+    """Whether the file defines a member of this name: a method, an assigned attribute, or one that it tests for."""
     return name in facts.memo(is_given, lambda: _given(facts))
 
 
@@ -107,7 +107,7 @@ def _names_class(facts: ModuleFacts, path: str) -> bool:
 
 
 def is_mesh(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether `node` holds nothing but device meshes, or None: built or annotated as such in this file."""
+    """Whether `node` can only be device meshes, or None: it is built or annotated as such in this file."""
     while isinstance(node, ast.Subscript):  # some dimensions of it
         node = node.value
     return _holds(facts, node, _is_mesh_path)
@@ -117,7 +117,7 @@ _IsPath = Callable[[str | None], bool]
 
 
 def _holds(facts: ModuleFacts, node: ast.expr, is_path: _IsPath, depth: int = 0) -> bool:
-    """Whether `node` holds nothing but what a name of torch builds or annotates, or None."""
+    """Whether `node` can only be what a name of torch builds or annotates, or None."""
     if depth > _MAX_DEPTH:
         return False
     if isinstance(node, ast.Call):
@@ -127,12 +127,12 @@ def _holds(facts: ModuleFacts, node: ast.expr, is_path: _IsPath, depth: int = 0)
 
 
 def is_of_unknown_class(facts: ModuleFacts, node: ast.expr) -> bool:
-    """Whether nothing in this file says what `node` holds: a parameter without an annotation, a call's result."""
+    """Whether the file does not show the class of `node`: a parameter without annotation, or the result of a call."""
     return all(one.annotation is None and one.value is None for one in _bound(facts, node))
 
 
 def made_by(facts: ModuleFacts, node: ast.expr) -> list[ast.Call]:
-    """The calls that build what `node` holds, none where something else may be in it."""
+    """The calls that build `node`, none if it may be something else."""
     values = [node] if isinstance(node, ast.Call) else [one.value for one in _bound(facts, node)]
     calls = [value for value in values if isinstance(value, ast.Call)]
     return calls if len(calls) == len(values) else []
@@ -176,7 +176,7 @@ def _class_paths(facts: ModuleFacts, cls: ast.expr) -> Iterator[str | None]:
 
 
 def _path_of_text(facts: ModuleFacts, cls: ast.expr, text: str) -> str | None:
-    """The full name of what a chain of names in a quoted annotation stands for, None unless one import brings it."""
+    """The full name of a quoted annotation, None unless one import provides it."""
     root, dot, rest = text.partition(".")
     home = facts.scope(cls).lookup(root)
     targets = {binding.target for binding in home.bindings[root]} if home is not None else set()

@@ -1,7 +1,7 @@
-"""The legacy optimizer-state methods as a table: their signatures, and what each one stands for.
+"""The legacy optimizer-state methods as a table: their signatures and replacements.
 
 Source: catalogue osd-full, osd-sharded, osd-shard-full, osd-scatter, osd-flatten-sharded (torch 1.12.1 to 2.15.0,
-torch/distributed/fsdp/fully_sharded_data_parallel.py); the signatures are checked against the API data by a test.
+torch/distributed/fsdp/fully_sharded_data_parallel.py). A test checks the signatures against the API data.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FLOOR = "2.1"
 class Method(NamedTuple):
     """A legacy method: its parameters on torch 2.x, and what its replacement needs.
 
-    `older` is the signature up to torch 1.13 where another one was in use that long; `rank0_only` the value that
-    the method stands for when the caller gives none, None under a sharded type.
+    `older` is the signature up to torch 1.13 if it was another one; `rank0_only` the default of the method, None under
+    a sharded type.
     """
 
     name: str

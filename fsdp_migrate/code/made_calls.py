@@ -1,4 +1,4 @@
-"""Calls as the callee gets them: through `functools.partial`, and with what dict displays unpack into them."""
+"""Calls as the callee sees them: through `functools.partial`, and with unpacked dict displays."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fsdp_migrate.facts.calls import ordered_arguments
 
 
 class Made(NamedTuple):
-    """What a call in the file makes of its arguments: `seen` has the callee and the arguments that can be read.
+    """A call in the file; `seen` is the same call with its callee and its readable arguments.
 
-    `call` stands in the file, its first argument the callee where it is `partial`. Some of an `unread` one cannot be
-    read, and to one with `more` other arguments may come.
+    `call` is in the file; if it is `partial`, its first argument is the callee. If it is `unread`, some arguments
+    cannot be read. If there may be `more`, others may be added.
     """
 
     call: ast.Call
@@ -25,11 +25,11 @@ class Made(NamedTuple):
 
     @property
     def partial(self) -> bool:
-        """Whether `partial` is what is called."""
+        """Whether `call` is a call of `partial`."""
         return self.seen.func is not self.call.func
 
     def number(self, argument: ast.expr | ast.keyword) -> int | None:
-        """The number of an argument among those of the call in the file, None for one from a dict."""
+        """The number of an argument among those of `call`, None if it comes from a dict."""
         own = ordered_arguments(self.call)
         return own.index(argument) if argument in own else None
 
@@ -54,7 +54,7 @@ def _made(facts: ModuleFacts, call: ast.Call) -> Made:
 
 
 def _keywords(facts: ModuleFacts, keyword: ast.keyword) -> Iterator[ast.keyword]:
-    """The keywords that one is or unpacks; itself where not all of it can be read."""
+    """The keywords that one is or unpacks; itself if not all of it can be read."""
     value = keyword.value
     if keyword.arg is None and isinstance(value, ast.Name):
         value = facts.names.value(value) or value

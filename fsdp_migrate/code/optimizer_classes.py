@@ -1,4 +1,4 @@
-"""Which class the project shows the object of an expression to be of, and whether that is an optimizer."""
+"""The class of an object, as far as the project shows it, and whether that is an optimizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN_BASES = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol
 
 
 def no_optimizer(facts: ModuleFacts, node: ast.expr) -> str | None:
-    """The name of a class that the object in `node` is shown to be of and that is no optimizer, None without one."""
+    """The class of `node` if the project shows that it is not an optimizer, None otherwise."""
     shown = (ast.unparse(cls).strip("'") for there, cls in _Objects().classes(facts, node) if _is_none(there, cls))
     return next(shown, None)
 
@@ -56,7 +56,7 @@ def _definitions(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFac
 
 
 def _calls(facts: ModuleFacts, definition: Definition) -> Iterator[tuple[ModuleFacts, ast.Call]]:
-    """The calls of a top-level function or class in its project, as far as they are visible."""
+    """The visible calls of a top-level function or class in its project."""
     module, project = facts.structure.module, facts.project
     scopes = [one for one in module.users.get(definition.name, ()) if one.lookup(definition.name) is module]
     uses: list[tuple[ModuleFacts, ast.AST]] = [(facts, use) for one in scopes for use in one.uses[definition.name]]
@@ -69,7 +69,7 @@ def _calls(facts: ModuleFacts, definition: Definition) -> Iterator[tuple[ModuleF
 
 
 class _Objects:
-    """Follows an object to the classes that it is annotated with or built from; each place is looked at once."""
+    """Follows an object to the classes in its annotations and constructions. Each place is looked at once."""
 
     def __init__(self) -> None:
         self.seen: set[ast.AST] = set()
@@ -102,7 +102,7 @@ class _Objects:
             yield from self._given(facts, binding.scope.node, binding.name)
 
     def _given(self, facts: ModuleFacts, function: _Function, name: str) -> Iterator[tuple[ModuleFacts, ast.expr]]:
-        """What the visible callers of a function pass as a parameter."""
+        """The values that the visible callers of a function pass for a parameter."""
         cls = facts.structure.parents[function]
         names = [
             argument.arg for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
@@ -123,7 +123,7 @@ class _Objects:
             yield from self.classes(there, given.value if given is not None else None)
 
     def _called(self, facts: ModuleFacts, call: ast.Call) -> Iterator[tuple[ModuleFacts, ast.expr]]:
-        """What a call returns: an object of the class that it calls, or what the function says or returns."""
+        """The class of a call's result: the class that is called, or what the function declares or returns."""
         found = list(_definitions(facts, call.func))
         if isinstance(call.func, ast.Attribute) and not found:
             found = list(self._methods(facts, call.func))
@@ -140,7 +140,7 @@ class _Objects:
                     yield from self.classes(there, part.value)
 
     def _attribute(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[tuple[ModuleFacts, ast.expr]]:
-        """What an attribute is annotated with or assigned: in the classes of its owner, or under the same text."""
+        """The annotations and values of an attribute: in the classes of its owner, or under the same text."""
         named = (one for one in facts.structure.stores if one.attr == node.attr)
         stores = [(facts, one) for one in named if ast.unparse(one) == ast.unparse(node)]
         for there, cls in self._owners(facts, node.value):

@@ -1,8 +1,8 @@
-"""Finding the optimizer that a converted state dict belongs to.
+"""Finds the optimizer of a converted state dict.
 
-The legacy loading methods did without it; their replacement needs it. It is never guessed: either the call names
-it, or the result is loaded into it in the same function, or exactly one optimizer is paired with the same model in
-another FSDP call there.
+The legacy loading methods did not need it; their replacement does. It is never guessed: the call names it, or the
+result is loaded into it in the same function, or one optimizer is paired with the same model in another FSDP call
+there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PAIRING_METHODS: Mapping[str, tuple[int, int]] = {
 
 
 def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, model: ast.expr) -> ast.expr:
-    """The expression of the optimizer that the result of `call` is for, valid where `call` stands.
+    """The expression of the optimizer that the result of `call` is for, valid at `call`.
 
     Raises:
         NoOptimizer: it is not visible, not bound yet, or there are several.
@@ -60,7 +60,7 @@ def find_optimizer(facts: ModuleFacts, call: ast.Call, given: Bound | None, mode
 
 
 def loaded_into(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, ...]:
-    """What the result of `call` is loaded into where that is visible."""
+    """The object that the result of `call` is loaded into, if that is visible."""
     try:
         return tuple(_receivers(facts, call))
     except NoOptimizer:
@@ -68,7 +68,7 @@ def loaded_into(facts: ModuleFacts, call: ast.Call) -> tuple[ast.expr, ...]:
 
 
 def _other(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr) -> str | None:
-    """Another optimizer that the function of `call` has, or its object where `optimizer` is an attribute of that."""
+    """Another optimizer in the function of `call`; if `optimizer` is an attribute, one of the same object."""
     if isinstance(optimizer, ast.Subscript):
         return f"another one of `{ast.unparse(optimizer.value)}`"
     known, function = ast.unparse(optimizer), facts.function(call)
@@ -83,7 +83,7 @@ def _other(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr) -> str | Non
 
 
 def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
-    """What the result of `call` is loaded into: `X` in `X.load_state_dict(result)`."""
+    """The objects that the result of `call` is loaded into: `X` in `X.load_state_dict(result)`."""
     results: list[ast.AST] = [call]
     followed: set[ast.Name] = set()
     while results:
@@ -109,7 +109,7 @@ def _receivers(facts: ModuleFacts, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _assigned(facts: ModuleFacts, value: ast.AST) -> Iterator[ast.Name]:
-    """The names that `value` is assigned to where it stands."""
+    """The names that `value` is assigned to by its statement."""
     parent = facts.structure.parents[value]
     targets: list[ast.expr] = []
     if isinstance(parent, ast.NamedExpr) or (isinstance(parent, ast.AnnAssign) and value is parent.value):
@@ -122,7 +122,7 @@ def _assigned(facts: ModuleFacts, value: ast.AST) -> Iterator[ast.Name]:
 
 
 def _part(target: ast.expr, display: ast.Tuple | ast.List, value: ast.AST) -> ast.expr | None:
-    """The part of an unpacking that gets `value`, an element of `display`."""
+    """The target of an unpacking assignment that gets `value`, an element of `display`."""
     if not isinstance(target, (ast.Tuple, ast.List)) or len(target.elts) != len(display.elts):
         return None
     if any(isinstance(part, ast.Starred) for part in (*target.elts, *display.elts)):
@@ -131,7 +131,7 @@ def _part(target: ast.expr, display: ast.Tuple | ast.List, value: ast.AST) -> as
 
 
 def _is_another_next_turn(facts: ModuleFacts, state: ast.Name, optimizer: ast.expr) -> bool:
-    """Whether a loop that brings a state back to where it is loaded binds the optimizer, or what that is read off."""
+    """Whether a loop loads the state again after it has bound another optimizer, or another owner of it."""
     stores = (
         part
         for loop in loops_to(state.id, state, facts.structure.parents)
@@ -154,7 +154,7 @@ def _loader(facts: ModuleFacts, result: ast.AST) -> ast.expr | None:
 
 
 def _conversion(facts: ModuleFacts, result: ast.AST) -> str | None:
-    """The FSDP method that takes `result` as an argument, None when none does."""
+    """The FSDP method that takes `result` as an argument, None if there is none."""
     parent = facts.structure.parents[result]
     if isinstance(parent, ast.keyword):
         parent = facts.structure.parents[parent]
@@ -184,7 +184,7 @@ def _assigned_name(facts: ModuleFacts, result: ast.AST) -> ast.Name | None:
 
 
 def _later_uses(facts: ModuleFacts, target: ast.Name) -> Iterator[ast.Name]:
-    """Uses of the value just assigned to `target` in its own scope, up to the next time that the name is bound."""
+    """Uses of the value just assigned to `target` in its scope, until the name is bound again."""
     scope = facts.scope(target)
     after = _end(target, facts)
     bindings = scope.bindings.get(target.id, ())
@@ -201,7 +201,7 @@ def _later_uses(facts: ModuleFacts, target: ast.Name) -> Iterator[ast.Name]:
 
 
 def _bound_before(facts: ModuleFacts, use: ast.Name, since: tuple[int, int]) -> bool:
-    """Whether every way to a use that passes the place `since` binds the name once more."""
+    """Whether every way from `since` to a use binds the name again."""
     child: ast.AST = facts.statement(use)
     for block in (facts.structure.parents[child], *facts.blocks_around(facts.structure.parents[child])):
         for _, body in ast.iter_fields(block):
@@ -215,13 +215,13 @@ def _bound_before(facts: ModuleFacts, use: ast.Name, since: tuple[int, int]) -> 
 
 
 def _in_other_arm(facts: ModuleFacts, node: ast.AST, other: ast.AST) -> bool:
-    """Whether an `if` or a `match` runs only one of two places in one turn."""
+    """Whether an `if` or a `match` only runs one of two places at a time."""
     arms = dict(_arms_around(facts, node))
     return any(arms.get(parent, field) != field for parent, field in _arms_around(facts, other))
 
 
 def _arms_around(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ast.AST, object]]:
-    """The `if` and `match` statements whose blocks hold a place, each with the one that does."""
+    """The `if` and `match` statements around a place, each with the block that contains it."""
     child = node
     for block in facts.blocks_around(node):
         if isinstance(block, ast.If) and child is not block.test:
@@ -253,7 +253,7 @@ def _paired(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Iterator[ast
 
 @dataclass(frozen=True)
 class _Pair:
-    """A call that has a model and the optimizers that it names or is loaded into, or why these cannot be told."""
+    """A call with a model and its optimizers (named, or loaded into), or why they are not known."""
 
     call: ast.Call
     optimizers: tuple[ast.expr, ...]
@@ -266,7 +266,7 @@ class _Pair:
 
 
 def _pairs(facts: ModuleFacts) -> dict[tuple[ast.AST, str], list[_Pair]]:
-    """What pairs a model with an optimizer, in order, by function and model."""
+    """The calls that pair a model with an optimizer, in order, by function and model."""
     found: dict[tuple[ast.AST, str], list[_Pair]] = {}
     for call in facts.structure.calls:
         positions = _PAIRING_METHODS.get(call.func.attr) if isinstance(call.func, ast.Attribute) else None
@@ -296,9 +296,9 @@ def _argument(call: ast.Call, position: int, keyword: str) -> ast.expr | None:
 
 
 def _passed_on(facts: ModuleFacts, call: ast.Call) -> bool:
-    """Whether the result goes where it cannot be followed: into a call, a kept container, an attribute, a closure.
+    """Whether the result goes to a place where it cannot be followed: a call, a container, an attribute, a closure.
 
-    Then it may be for an optimizer that is not visible, whatever else the function does.
+    It may then be for an optimizer that is not visible, whatever else the function does.
     """
     parent = _around_containers(facts, call)
     if isinstance(parent, (ast.Expr, ast.Return)):
@@ -314,7 +314,7 @@ def _passed_on(facts: ModuleFacts, call: ast.Call) -> bool:
 
 
 def _around_containers(facts: ModuleFacts, node: ast.AST) -> ast.AST:
-    """What `node` is handed to, past the displays that it stands in."""
+    """The expression around `node` and the displays that contain it."""
     parent = facts.structure.parents[node]
     while isinstance(parent, (ast.Tuple, ast.List, ast.Dict)):
         parent = facts.structure.parents[parent]
@@ -348,7 +348,7 @@ def _not_found(facts: ModuleFacts, call: ast.Call) -> str:
 
 
 def is_unused(facts: ModuleFacts, call: ast.Call) -> bool:
-    """Whether the result of `call` is dropped, or assigned to a local name that nothing reads."""
+    """Whether the result of `call` is dropped, or assigned to a local name that is never read."""
     if isinstance(facts.structure.parents[call], ast.Expr):
         return True
     target = _assigned_name(facts, call)

@@ -1,4 +1,4 @@
-"""The text of a block that takes the place of the statement around it."""
+"""The text of a block that replaces the statement around it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fsdp_migrate.source import Span
 
 
 def block_span(facts: ModuleFacts, statements: list[ast.stmt]) -> Span | None:
-    """The statements with the comments above and behind them, None unless they have their lines to themselves."""
+    """The statements with the comments above and below them, None unless they have their lines to themselves."""
     source = facts.source
     indent = facts.indentation(statements[0])
     start = source.span(statements[0]).start
@@ -31,19 +31,19 @@ def with_comments_below(facts: ModuleFacts, span: Span, indent: str) -> Span:
 
 
 def _comment_above(facts: ModuleFacts, start: int, indent: str) -> int | None:
-    """Where a comment starts that has the line above `start`, with the same indentation, to itself."""
+    """The start of a comment on the line above `start`, with the same indentation and nothing else."""
     line = facts.source.line_start(facts.source.line_start(start) - 1)
     place = line + len(indent.encode())
     return place if facts.source.data.startswith(f"{indent}#".encode(), line) else None
 
 
 def text_before(facts: ModuleFacts, offset: int) -> str:
-    """What stands on the line of `offset` in front of it."""
+    """The text before `offset` on its line."""
     return facts.source.data[facts.source.line_start(offset) : offset].decode()
 
 
 def line_end(facts: ModuleFacts, offset: int) -> int:
-    """Where the line of `offset` ends, without its newline."""
+    """The end of the line of `offset`, without its newline."""
     source = facts.source
     following = next((start for start in source.line_starts if start > offset), len(source.data))
     return source.line_start(offset) + len(source.data[source.line_start(offset) : following].rstrip(b"\r\n"))

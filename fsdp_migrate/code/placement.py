@@ -1,7 +1,7 @@
-"""Where a call can be put under a `with` without changing what its statement does.
+"""Finds the place for a `with` around a call that does not change what the statement does.
 
-Around the whole statement when the call is all that it evaluates besides plain values; otherwise in front of it,
-provided that the call runs exactly once and nothing with an effect runs before it.
+The `with` goes around the whole statement if the call is all that it evaluates besides plain values. Otherwise the call
+moves in front of it, if it runs exactly once and nothing with an effect runs before it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SEMICOLON = re.compile(rb"(?:[ \t\f]|\\\r?\n)*;(?:[ \t\f]|\\\r?\n)*")
 
 
 class CannotPlace(Exception):
-    """The call cannot be put under a `with` here; the message is a reason for the user."""
+    """The call cannot be put under a `with` here. The message is a reason for the user."""
 
 
 class Placement(NamedTuple):
-    """A statement and how its call goes under a `with`: with all of it (`whole`), or in front of it.
+    """A statement and the place of its call: under a `with` around all of it (`whole`), or in front of it.
 
-    `indent` is the whitespace before the statement once `splits` have put it on a line of its own. `first` is what
-    has to be evaluated in front of the `with`, in this order: of the call's arguments and of what runs before it.
+    `indent` is the whitespace before the statement after `splits` have put it on its own line. `first` has to be
+    evaluated before the `with`, in this order: arguments of the call, and what runs before it.
     """
 
     statement: ast.stmt
@@ -54,10 +54,10 @@ class Placement(NamedTuple):
 def place(
     facts: ModuleFacts, call: ast.Call, arguments: Sequence[ast.expr], siblings: frozenset[ast.Call]
 ) -> Placement:
-    """Find the place for `call`, which evaluates `arguments`; `siblings` are rewritten too and only read state.
+    """Find the place for `call` with these `arguments`; `siblings` are rewritten, too, and only read state.
 
-    Nothing but the call runs under the `with`, which does not restore the type after an error. What changes places
-    with something that it could change, or be changed by, is evaluated first as well.
+    Only the call runs under the `with`, because the `with` does not restore the type after an error. What would change
+    places with something that affects it is evaluated first.
 
     Raises:
         CannotPlace: there is none.
@@ -99,7 +99,7 @@ def _stirs(facts: ModuleFacts, node: ast.AST, others: frozenset[ast.Call]) -> bo
 
 
 def _named(facts: ModuleFacts, call: ast.Call, node: ast.AST) -> ast.expr:
-    """The expression that gets a name where `node` is to be evaluated first.
+    """The expression that is assigned to a name if `node` has to be evaluated first.
 
     Raises:
         CannotPlace: a name cannot stand for it.
@@ -132,7 +132,7 @@ def _check_runs_once(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) ->
 
 
 def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:
-    """Whether `call` stands in `f"{...=}"`, where its text is part of the result."""
+    """Whether `call` is in `f"{...=}"`, which prints its text."""
     child: ast.AST = call
     while not isinstance(child, ast.stmt):
         parent = facts.structure.parents[child]
@@ -146,7 +146,7 @@ def is_printed_as_code(facts: ModuleFacts, call: ast.Call) -> bool:
 
 
 def _only_passed_on(facts: ModuleFacts, call: ast.Call, statement: ast.stmt) -> bool:
-    """Whether `statement` does nothing but pass the value of `call` on, so that nothing else runs with it."""
+    """Whether `statement` only passes on the value of `call`, so that nothing else runs with it."""
     if not isinstance(statement, _SIMPLE):
         return False
     child: ast.AST = call
@@ -165,7 +165,7 @@ def _shortened(node: ast.AST, limit: int = 40) -> str:
 
 
 def own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Replace, ...]]:
-    """The indentation of `statement` and the edits that put it on a line of its own."""
+    """The indentation of `statement`, and the edits that put it on its own line."""
     source = facts.source
     block = _block(facts, statement)
     start = source.span(block[0]).start
@@ -188,7 +188,7 @@ def own_line(facts: ModuleFacts, statement: ast.stmt) -> tuple[str, tuple[Replac
 
 
 def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements on the line of `statement`, itself included, in the block that holds it."""
+    """The statements on the line of `statement` in its block, itself included."""
     statements = _siblings(facts, statement)
     first = last = statements.index(statement)
     while first > 0 and _share_line(facts.source, statements[first - 1], statements[first]):
@@ -199,12 +199,12 @@ def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _siblings(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
-    """The block that holds `statement`."""
+    """The block of `statement`."""
     parent = facts.structure.parents[statement]
     blocks: list[list[ast.stmt]] = [getattr(parent, name, None) or [] for name in _BLOCKS]
     return next(block for block in blocks if isinstance(block, list) and statement in block)
 
 
 def _share_line(source: Source, one: ast.stmt, two: ast.stmt) -> bool:
-    """Whether a semicolon alone stands between two statements."""
+    """Whether only a semicolon is between two statements."""
     return _SEMICOLON.fullmatch(source.data, source.span(one).end, source.span(two).start) is not None

@@ -1,4 +1,4 @@
-"""What a value may turn out to be, where a file writes all that it chooses from."""
+"""The values that an expression may have, if the file writes all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fsdp_migrate.facts import ModuleFacts
 
 
 def choice(facts: ModuleFacts, node: ast.expr, names: Container[str | None]) -> ast.expr | None:
-    """Where `node` is, or may be, one of some full names; None where nothing says so."""
+    """The place where `node` is, or may be, one of some full names; None if it is not visible."""
     waiting, seen = [node], {node}
     while waiting:
         value = waiting.pop(0)
@@ -22,7 +22,7 @@ def choice(facts: ModuleFacts, node: ast.expr, names: Container[str | None]) -> 
 
 
 def _choices(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
-    """The expressions that `node` takes its value from: both of a conditional one, all of a collection or function."""
+    """The expressions that `node` may evaluate to: both of a conditional, all of a collection or function."""
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.BoolOp):
@@ -40,7 +40,7 @@ def _choices(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
 
 
 def _items(facts: ModuleFacts, node: ast.expr, key: ast.expr) -> list[ast.expr]:
-    """What may be found under a key in a dict, list or tuple, written here or assigned to a name."""
+    """The values under a key of a dict, list or tuple, written here or assigned to a name."""
     found: list[tuple[object, ast.expr]] = []
     for one in [node, *_values(facts, node)]:
         if isinstance(one, ast.Dict):
@@ -54,7 +54,7 @@ def _items(facts: ModuleFacts, node: ast.expr, key: ast.expr) -> list[ast.expr]:
 
 
 def _values(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
-    """What a name, or an attribute of `self`, is assigned, beside what it gets from elsewhere."""
+    """The values that are assigned to a name, or to an attribute of `self`."""
     if isinstance(node, ast.Attribute):
         return _kept(facts, node) if _is_self(node.value) else []
     bindings = facts.names.bindings(node) if isinstance(node, ast.Name) else []
@@ -62,7 +62,7 @@ def _values(facts: ModuleFacts, node: ast.expr) -> list[ast.expr]:
 
 
 def _kept(facts: ModuleFacts, attribute: ast.Attribute) -> list[ast.expr]:
-    """What the methods of the class around an attribute of `self` assign to it."""
+    """The values that the methods of the class assign to an attribute of `self`."""
     cls, found = facts.class_around(attribute), []
     for store in facts.structure.stores:
         if store.attr == attribute.attr and _is_self(store.value) and facts.class_around(store) is cls:
@@ -72,7 +72,7 @@ def _kept(facts: ModuleFacts, attribute: ast.Attribute) -> list[ast.expr]:
 
 
 def _called(facts: ModuleFacts, func: ast.expr) -> Iterator[ast.FunctionDef]:
-    """The functions of this file that a call may be one of: by its name, or methods of `self`."""
+    """The functions of this file that a call may run: by name, or methods of `self`."""
     nodes: list[ast.AST] = []
     if isinstance(func, ast.Name):
         nodes = [binding.node for binding in facts.names.bindings(func)]

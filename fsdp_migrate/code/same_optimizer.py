@@ -1,4 +1,4 @@
-"""Whether an expression is the optimizer meant, at the place where it would be used."""
+"""Whether an expression is the right optimizer at the place where it would be used."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HARMLESS = ("log", "info", "debug", "warning", "print", "barrier", "load_state_
 
 
 class NoOptimizer(Exception):
-    """The optimizer is not visible; the message is a reason for the user."""
+    """The optimizer is not visible. The message is a reason for the user."""
 
 
 def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> None:
-    """Make sure that `optimizer`, found elsewhere in the function of `call`, is there and the same object at `call`.
+    """Check that `optimizer`, found elsewhere in the function, is bound at `call` to the same object.
 
     Raises:
         NoOptimizer: it is not, or it is something else than an optimizer.
@@ -63,7 +63,7 @@ def check_usable(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model:
 
 
 def _other_model(facts: ModuleFacts, optimizer: ast.expr, model: ast.expr) -> str | None:
-    """The model that an optimizer of the file is built for, where that has nothing to do with `model`."""
+    """The model that an optimizer of the file is built for, if it has nothing to do with `model`."""
     built = facts.names.value(optimizer) if isinstance(optimizer, ast.Name) else None
     given = _parameters_of(built) if isinstance(built, ast.Call) else None
     if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute) or given.func.attr != "parameters":
@@ -73,7 +73,7 @@ def _other_model(facts: ModuleFacts, optimizer: ast.expr, model: ast.expr) -> st
 
 
 def _parameters_of(built: ast.Call) -> ast.expr | None:
-    """What an optimizer is built for: its first argument, which torch calls `params`."""
+    """The parameters that an optimizer is built for: its first argument, or `params`."""
     named = (keyword.value for keyword in built.keywords if keyword.arg == "params")
     return built.args[0] if built.args else next(named, None)
 
@@ -91,7 +91,7 @@ def _names_in(facts: ModuleFacts, node: ast.expr) -> set[str]:
 
 
 def _outlives(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, model: ast.expr) -> bool:
-    """Whether a loop around `call` changes the model and not the optimizer."""
+    """Whether a loop around `call` changes the model but not the optimizer."""
     for loop in facts.blocks_around(call):
         if isinstance(loop, Loop):
             ends = place_of(loop), (loop.end_lineno or 0, loop.end_col_offset or 0)
@@ -118,7 +118,7 @@ def _root(node: ast.expr) -> ast.Name:
 
 
 def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) -> None:
-    """The name that the optimizer is reached through has to be bound when `call` runs."""
+    """Check that the name of the optimizer, or of its owner, is bound when `call` runs."""
     scope = facts.scope(call)
     home = scope.lookup(root.id)
     if any(root.id in outer.declared_global | outer.declared_nonlocal for outer in scope.enclosing()):
@@ -138,7 +138,7 @@ def _check_bound(facts: ModuleFacts, call: ast.Call, root: ast.Name, text: str) 
 
 
 def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: ast.Name) -> str | None:
-    """A call between `call` and the use of `optimizer` that could give the object it is reached through another one."""
+    """A call between `call` and the use of `optimizer` that could assign it, or its owner, anew."""
     first, last = sorted((place_of(call), place_of(optimizer)))
     home = facts.scope(call).lookup(root.id)
     is_local = home is not None and home.node is facts.function(call)
@@ -155,7 +155,7 @@ def _may_replace(facts: ModuleFacts, call: ast.Call, optimizer: ast.expr, root: 
 
 
 def _reaches(facts: ModuleFacts, other: ast.Call, root: ast.Name, is_local: bool) -> bool:
-    """Whether a call gets hold of the object named `root`: as its receiver or argument, or as a global."""
+    """Whether a call has access to the object `root`: as receiver, argument or global."""
     if isinstance(other.func, ast.Attribute):
         if other.func.attr in _HARMLESS or other.func.attr.lstrip("_").startswith(_READING):
             return False
