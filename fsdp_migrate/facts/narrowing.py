@@ -38,11 +38,13 @@ class Narrowing:
         is_model: Callable[[ast.expr], bool],
         checks: Checks,
         is_other_class: Callable[[ast.expr], bool] = lambda _cls: False,
+        is_base: Callable[[ast.expr], bool] = lambda _cls: False,
     ) -> None:
         """`is_model_class` knows FSDP and its subclasses, `is_model` what holds an FSDP model; `checks` is a memory.
 
-        `is_other_class` knows classes that no FSDP model is of.
+        `is_other_class` knows classes that no FSDP model is of, `is_base` some that every one is of.
         """
+        self.is_base = is_base
         self.is_other_class = is_other_class
         self._checks = checks
         self.names = names
@@ -238,7 +240,7 @@ class _Walk:
             return outcome and bool(listed) and all(map(self.narrowing.is_model_class, listed))
         if outcome:
             return bool(listed) and all(map(self.narrowing.is_other_class, listed))
-        return any(map(self.narrowing.is_model_class, listed))
+        return any(self.narrowing.is_model_class(cls) or self.narrowing.is_base(cls) for cls in listed)
 
 
 def _is_object(node: ast.expr, text: str) -> bool:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
 from fsdp_migrate.facts.project_code import (
+    MODULE_LISTS,
+    PLAIN_COLLECTIONS,
     Class,
     Code,
     Function,
@@ -23,7 +25,6 @@ from fsdp_migrate.facts.project_code import (
     Value,
     default_of,
     first_parameter,
-    returned,
     stored_value,
 )
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
@@ -31,12 +32,13 @@ from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
-__all__ = ["Escape", "Followed", "Holder", "Nature", "Path", "Reference", "Value", "follow"]
+__all__ = ["Escape", "Followed", "Gone", "Holder", "Nature", "Path", "ProjectCode", "Reference", "Value", "follow"]
 
 BUDGET = 20_000
 _MOST_OTHERS = 20
 _DEEPEST = 6
 _MOST_UNCERTAIN = 40
+_MOST_ESCAPES = 30
 
 
 class Reference(NamedTuple):
@@ -84,17 +86,20 @@ class Followed(NamedTuple):
 class Nature(NamedTuple):
     """What is known of the objects that are followed.
 
-    `is_class` knows their class in a test, `is_other` one that they are certainly not of. `methods` return the object
-    itself; so do `functions` of other packages, given by their full names, with their first argument.
+    `is_class` knows their class in a test, `is_base` one that it derives from, `is_other` one that they are certainly
+    not of. `methods` return the object itself; so do `functions` of other packages, given by their full names, with
+    their first argument.
     """
 
     is_class: Callable[[ModuleFacts, ast.expr], bool] = lambda _facts, _node: False
+    is_base: Callable[[ModuleFacts, ast.expr], bool] = lambda _facts, _node: False
     is_other: Callable[[ModuleFacts, ast.expr], bool] = lambda _facts, _node: False
     methods: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
 
 
 PLAIN = Nature()
+_FEW = 3_000
 
 
 class _Step(NamedTuple):
@@ -117,6 +122,8 @@ EACH_FIRST: Path = (_ANY, _Step("item", 0))
 
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set frozenset reversed iter sorted filter".split())
 _ITERATING = _COPIES | {"builtins.enumerate", "builtins.zip", "builtins.next"}
+# What does not hand on what it gets.
+_KEEPING = frozenset({"copy.deepcopy", "torch.save", "builtins.super", "builtins.vars", "builtins.hasattr"})
 _LOOKING = frozenset(f"builtins.{name}" for name in "len bool id type isinstance print repr str hash callable".split())
 # What takes a function, and does nothing with its result.
 _DROPPING = frozenset({"spawn", "Thread", "Process", "launch", "elastic_launch", "start_processes", "Fire", "register"})
@@ -133,7 +140,7 @@ _SPECIAL = frozenset(
     {"__init__", "__call__", "forward", "__getitem__", "__getattr__", "__iter__", "__next__", "__new__"}
 )
 # Names of functions that are run from outside, and whose result nobody gets.
-_ENTRIES = frozenset({"main", "cli", "cli_main", "run", "worker", "train", "fsdp_main"})
+_ENTRIES = frozenset({"main", "cli", "cli_main", "worker", "fsdp_main"})
 
 
 def follow(
@@ -142,20 +149,87 @@ def follow(
     nature: Nature = PLAIN,
     code: Code | None = None,
     path: Path = (),
+    makers: Iterable[Value] = (),
 ) -> Followed:
-    """Where the objects go that some expressions give.
+    """Where the objects go that some expressions give; `makers` give functions or classes that do so when called.
 
     `budget` is how many steps may be taken; where they do not do, that is an escape. `code` shares what is known of the
     project with other questions. `path` leads from what a seed gives to the objects that are meant (`EACH`).
     """
-    return _Following(tuple(seeds), nature, code or Code(), path).run(budget)
+    return _Following(tuple(seeds), nature, code or ProjectCode(), path, tuple(makers)).run(budget)
+
+
+class Gone(NamedTuple):
+    """Where the instances of a class go: the classes that hold some, and all expressions that may be one."""
+
+    holders: tuple[Holder, ...]
+    places: frozenset[ast.AST]
+
+
+_NOT_GONE = Gone((), frozenset())
+
+
+class ProjectCode(Code):
+    """What is known of the code of a project, with where the instances of its classes go."""
+
+    def instances(self, cls: Class) -> frozenset[ast.AST] | None:
+        """See `Code.instances`."""
+        return self._known.of("instances", cls.node, lambda: self._found_instances(cls), None)
+
+    def _found_instances(self, cls: Class) -> frozenset[ast.AST] | None:
+        every = self.family(cls).values()
+        if not all(_is_plain_use(read) for one in every for read in self._all_reads(one)):
+            return None
+        following = _Whole(self._seeds(cls), PLAIN, self, (), ())
+        try:
+            following.go(_FEW)
+        except _LostError:
+            return None
+        return frozenset(following.objects)
+
+    def _seeds(self, cls: Class) -> tuple[Value, ...]:
+        """Where the instances of a family of classes come from."""
+        every = self.family(cls).values()
+        return tuple(seed for one in every for seed in (*self.constructions(one), *self._selves(one)))
+
+    def _all_reads(self, cls: Class) -> Iterator[Value | None]:
+        """Where a class is read; None among them where more may be hidden."""
+        reads, hidden = self.reads_of(cls.facts, cls.node)
+        yield from reads
+        if hidden:
+            yield None
+
+    def gone(self, cls: Class) -> Gone:
+        """Where the instances of a class, and of others of its family, go as far as they are followed."""
+        return self._known.of("gone", cls.node, lambda: self._found_gone(cls), _NOT_GONE)
+
+    def _found_gone(self, cls: Class) -> Gone:
+        following = _Following(self._seeds(cls), PLAIN, self, (), ())
+        following.go(_FEW)
+        return Gone(tuple(following.holders.values()), frozenset(following.objects))
+
+    def _selves(self, cls: Class) -> Iterator[Value]:
+        """Where the methods of a class do something else with `self` than to read its attributes."""
+        for method in cls.node.body:
+            if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            first = first_parameter(method)
+            home = None if first is None else cls.facts.structure.starts.get(first)
+            if first is None or home is None or self.is_static(Function(cls.facts, method)):
+                continue
+            for load in self.loads(home, first.arg):
+                if not isinstance(cls.facts.structure.parents[load], ast.Attribute):
+                    yield Value(cls.facts, load)
 
 
 class _Following:
     """What has been found so far, and what is left to look at."""
 
-    def __init__(self, seeds: tuple[Value, ...], nature: Nature, code: Code, path: Path = ()) -> None:
+    def __init__(
+        self, seeds: tuple[Value, ...], nature: Nature, code: Code, path: Path, makers: tuple[Value, ...]
+    ) -> None:
         self.seeds = seeds
+        self.makers = makers
         self.path = path
         self.nature = nature
         self.code = code
@@ -165,22 +239,14 @@ class _Following:
         self.used: dict[ast.expr, ModuleFacts] = {}
         self.passed: dict[ast.expr, ModuleFacts] = {}
         self.uncertain: set[ast.AST] = set()
+        self.targets: set[ast.AST] = set()
         self.escapes: dict[tuple[ast.AST, str], Escape] = {}
         self.holders: dict[tuple[ast.AST, ast.AST], Holder] = {}
         self._narrowed: dict[ast.expr, bool | None] = {}
 
     def run(self, budget: int) -> Followed:
-        """Follow until nothing is left."""
-        for seed in self.seeds:
-            self.flow(seed.facts, seed.node, self.path)
-        steps = 0
-        while self.waiting:
-            facts, node, path = self.waiting.popleft()
-            steps += 1
-            if steps > budget:
-                self.escape(facts, node, f"it was followed for {budget:,} steps and is still passed on")
-                break
-            self.look(facts, node, path)
+        """Where the objects go, and what else each expression may be."""
+        self.go(budget)
         others = _Others(self)
         return Followed(
             tuple(Reference(facts, node, others.of(facts, node)) for node, facts in self.used.items()),
@@ -188,6 +254,24 @@ class _Following:
             tuple(self.escapes.values()),
             tuple(self.holders.values()),
         )
+
+    def go(self, budget: int) -> None:
+        """Follow until nothing is left."""
+        for seed in self.seeds:
+            self.flow(seed.facts, seed.node, self.path)
+        for maker in self.makers:
+            self.flow(maker.facts, maker.node, (_CALLED,))
+        steps = 0
+        while self.waiting:
+            facts, node, path = self.waiting.popleft()
+            steps += 1
+            if steps > budget:
+                self.escape(facts, node, f"it was followed for {budget:,} steps and is still passed on")
+                break
+            if len(self.escapes) > _MOST_ESCAPES:
+                self.escape(facts, node, f"it gets lost in more than {_MOST_ESCAPES} places, and is not followed on")
+                break
+            self.look(facts, node, path)
 
     def flow(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         """The object is in what `node` gives, at the end of `path`."""
@@ -590,6 +674,8 @@ class _Following:
             self.flow(facts, call, (_ANY, _Step("item", place), *path[1:]))
         elif name == "builtins.next":
             self.flow(facts, call, path[1:])
+        elif name in MODULE_LISTS:
+            self.flow(facts, call, path)
         elif name == "builtins.dict" and isinstance(place, str):
             self.flow(facts, call, (_Step("entry", place), *path))
         elif name not in _LOOKING:
@@ -627,7 +713,7 @@ class _Following:
                     self.flow(facts, load, path)
                 return True
         if isinstance(collection, ast.Attribute):
-            owners = self.code.origins(facts, collection.value)
+            owners = self.code.owners(facts, collection.value)
             if owners and all(one.sort is Sort.INSTANCE for one in owners):
                 self.pass_on(facts, node, path[1:])
                 for one in owners:
@@ -650,6 +736,7 @@ class _Following:
 
     def bind(self, facts: ModuleFacts, target: ast.AST, path: Path, value: ast.AST) -> None:
         """A value is assigned to a target."""
+        self.targets.add(target)
         if isinstance(target, ast.Name):
             self.bind_name(facts, target, path)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -725,7 +812,7 @@ class _Following:
         target: ast.Attribute | None,
     ) -> None:
         """A value becomes the attribute `name` of `owner`."""
-        owners = self.code.origins(facts, owner)
+        owners = self.code.owners(facts, owner)
         for one in owners:
             if one.sort in (Sort.INSTANCE, Sort.CLASS):
                 assert isinstance(one.node, ast.ClassDef)
@@ -842,7 +929,9 @@ class _Following:
     def unseen(self, function: Function) -> None:
         """Nothing in the project calls a function that returns the object."""
         name = getattr(function.node, "name", "")
-        if name not in _ENTRIES:
+        made_here = any(seed.facts.function(seed.node) is function.node for seed in self.seeds)
+        # Who has an instance gets at its attributes without such a method.
+        if name not in _ENTRIES and (made_here or self.code.class_of(function) is None):
             self.escape(function.facts, function.node, f"`{name}` returns it, and nothing in the project calls that")
 
     def is_plain(self, function: Function) -> bool:
@@ -869,7 +958,7 @@ class _Following:
 
     def narrowed(self, facts: ModuleFacts, node: ast.AST) -> bool | None:
         """True where a test around an expression makes certain that it is the object, False that it is not."""
-        if not isinstance(node, (ast.Name, ast.Attribute)):
+        if self.nature is PLAIN or not isinstance(node, (ast.Name, ast.Attribute)):
             return None
         if node not in self._narrowed:
             self._narrowed[node] = self._find_narrowed(facts, node)
@@ -884,10 +973,39 @@ class _Following:
             lambda _model: False,
             checks,
             lambda cls: nature.is_other(facts, cls),
+            lambda cls: nature.is_base(facts, cls),
         )
         if narrowing.narrows(node):
             return True
         return False if narrowing.excludes(node) else None
+
+
+class _LostError(Exception):
+    """An object is not followed everywhere."""
+
+
+class _Whole(_Following):
+    """Follows objects as long as all of their way is seen.
+
+    Raises:
+        _LostError: one gets lost, or other packages get one, which may then turn up anywhere.
+    """
+
+    def escape(self, facts: ModuleFacts, node: ast.AST, reason: str) -> None:
+        """See `_Following.escape`."""
+        raise _LostError
+
+    def use(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
+        """See `_Following.use`."""
+        if path or not isinstance(node, ast.expr):
+            return
+        parent = facts.structure.parents[node]
+        if isinstance(parent, ast.keyword):
+            parent = facts.structure.parents[parent]
+        if isinstance(parent, ast.Call) and parent.func is not node:
+            callees = self.code.origins(facts, parent.func)
+            if not callees or not all(one.name in _LOOKING or one.name in _KEEPING for one in callees):
+                raise _LostError
 
 
 class _Others:
@@ -896,34 +1014,31 @@ class _Others:
     def __init__(self, following: _Following) -> None:
         self.following = following
         self.code = following.code
-        self._known: dict[ast.AST, tuple[Value, ...]] = {}
-        self._active: set[ast.AST] = set()
-        self._cut = 0
+        self._near: dict[ast.expr, tuple[Value, ...]] = {}
 
     def of(self, facts: ModuleFacts, node: ast.expr) -> tuple[Value, ...]:
         """The other values of an expression that may be the object."""
-        if self.following.narrowed(facts, node):
-            return ()
-        if node in self._known:
-            return self._known[node]
-        if node in self._active or len(self._active) > 200:
-            self._cut += 1
-            return ()
-        self._active.add(node)
-        cut = self._cut
-        try:
-            found = tuple(dict.fromkeys(self._found(facts, node)))[:_MOST_OTHERS]
-        finally:
-            self._active.discard(node)
-        if cut == self._cut or not self._active:
-            self._known[node] = found
-        return found
+        waiting, seen = [Value(facts, node)], {node}
+        found: dict[Value, None] = {}
+        while waiting and len(found) < _MOST_OTHERS:
+            for value in self._from(waiting.pop()):
+                if value.node not in self.following.objects or value.node in self.following.uncertain:
+                    found[value] = None
+                if value.node in self.following.objects and value.node not in seen:
+                    seen.add(value.node)
+                    waiting.append(value)
+        return tuple(found)[:_MOST_OTHERS]
+
+    def _from(self, value: Value) -> tuple[Value, ...]:
+        """The values that an expression may have, as they are written where it gets them from."""
+        if value.node not in self._near:
+            is_certain = self.following.narrowed(value.facts, value.node)
+            self._near[value.node] = () if is_certain else tuple(dict.fromkeys(self._found(*value)))
+        return self._near[value.node]
 
     def _value(self, facts: ModuleFacts, node: ast.expr) -> Iterator[Value]:
-        """What a value may be beside the object."""
-        if node in self.following.objects:
-            yield from self.of(facts, node)
-        else:
+        """A value that is the object, or is not made from it."""
+        if node in self.following.objects or node not in self.following.targets:
             yield Value(facts, node)
 
     def _found(self, facts: ModuleFacts, node: ast.expr) -> Iterator[Value]:
@@ -939,12 +1054,11 @@ class _Others:
         elif isinstance(node, ast.Call):
             yield from self._of_call(facts, node)
         elif isinstance(node, ast.IfExp):
-            yield from (*self._value(facts, node.body), *self._value(facts, node.orelse))
+            yield from (Value(facts, node.body), Value(facts, node.orelse))
         elif isinstance(node, ast.BoolOp):
-            for value in node.values:
-                yield from self._value(facts, value)
+            yield from (Value(facts, value) for value in node.values)
         elif isinstance(node, ast.NamedExpr):
-            yield from self._value(facts, node.value)
+            yield Value(facts, node.value)
 
     def _of_binding(self, facts: ModuleFacts, binding: Binding) -> Iterator[Value]:
         if binding.kind is Kind.IMPORT and facts.project is not None:
@@ -971,11 +1085,41 @@ class _Others:
                 assert isinstance(owner.node, ast.ClassDef)
                 cls = Class(owner.facts, owner.node)
                 for method in self.code.methods(cls, node.attr):
-                    for value in returned(method) if self.code.is_property(method) else ():
+                    for value in self.code.returned(method) if self.code.is_property(method) else ():
                         yield from self._value(method.facts, value)
-                for store in self.code.stores(cls, node.attr):
-                    if not self._is_gone(store):
-                        yield from self._value(store.facts, store.node)
+                for store in self._stores(cls, facts, node):
+                    yield from self._value(store.facts, store.node)
+
+    def _stores(self, cls: Class, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Value]:
+        """What may be there of all that is assigned to an attribute."""
+        stores = self.code.stores(cls, node.attr)
+        function, text = facts.function(node), ast.unparse(node)
+        near = [one for one in self.code.stores_in(facts, function) if ast.unparse(one) == text]
+        reaching = self.code.reaching(facts)
+        if any(reaching.dominates(one, node, text) for one in near):
+            there = {stored_value(facts, one) for one in near if reaching.may_reach(one, node, text, near)}
+            yield from (store for store in stores if store.node in there)
+            return
+        around = facts.class_around(node)
+        for store in stores:
+            if not self._is_gone(store) and not self._is_hidden(store, facts, around, node.attr):
+                yield store
+
+    def _is_hidden(self, store: Value, facts: ModuleFacts, around: ast.ClassDef | None, name: str) -> bool:
+        """Whether a base's constructor stores a value, and that of the class around always the object after it."""
+        function = store.facts.function(store.node)
+        above = store.facts.class_around(store.node)
+        if getattr(function, "name", "") != "__init__" or around is None or above is None or above is around:
+            return False
+        cls = Class(facts, around)
+        if above not in [one.node for one in self.code.ancestors(cls)]:
+            return False
+        for method in self.code.own_methods(cls, "__init__"):
+            for own in self.code.stores_in(facts, method.node):
+                is_made = own.attr == name and stored_value(facts, own) in self.following.objects
+                if is_made and facts.structure.parents[facts.statement(own)] is method.node:
+                    return True
+        return False
 
     def _is_gone(self, store: Value) -> bool:
         """Whether the function that stores a value certainly stores the object over it."""
@@ -997,7 +1141,7 @@ class _Others:
         for callee in self.code.origins(facts, node.func):
             if callee.sort is Sort.FUNCTION:
                 function = Function(callee.facts, callee.node)  # type: ignore[arg-type]
-                for value in returned(function):
+                for value in self.code.returned(function):
                     yield from self._value(function.facts, value)
         if isinstance(node.func, ast.Attribute) and node.func.value in self.following.objects:
             yield from self._value(facts, node.func.value)
@@ -1006,7 +1150,6 @@ class _Others:
                 yield from self._value(facts, argument)
 
 
-_PLAIN_COLLECTIONS = ("builtins.dict", "builtins.list", "collections.")
 _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Assign: _Following.at_assign,
     ast.AnnAssign: _Following.at_annotated,
@@ -1036,6 +1179,25 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
 }
 
 
+def _is_plain_use(read: Value | None) -> bool:
+    """Whether a class is called where it is read, or its instances are not made from there."""
+    if read is None:
+        return False
+    parents = read.facts.structure.parents
+    parent = parents.get(read.node)
+    if isinstance(parent, ast.Call) and read.node in parent.args:
+        return read.facts.names.qualified(parent.func) in (
+            "builtins.isinstance",
+            "builtins.issubclass",
+            "builtins.super",
+        )
+    if isinstance(parent, (ast.Tuple, ast.List)):
+        outer = parents.get(parent)
+        return isinstance(outer, ast.Call) and read.facts.names.qualified(outer.func) == "builtins.isinstance"
+    plain = (ast.Call, ast.ClassDef, ast.Attribute, ast.Compare, ast.arg, ast.AnnAssign, ast.Subscript, ast.BinOp)
+    return isinstance(parent, (*plain, ast.FunctionDef, ast.AsyncFunctionDef))
+
+
 def _key(node: ast.expr) -> _Step:
     """The step to an item."""
     return _Step("item", node.value) if isinstance(node, ast.Constant) else _ANY
@@ -1048,7 +1210,7 @@ def _entry(node: ast.expr) -> _Step:
 
 def _is_collection(origin: Origin) -> bool:
     """Whether something is a list, dict or the like that the project makes."""
-    return isinstance(origin.node, _DISPLAYS) or (origin.name or "").startswith(_PLAIN_COLLECTIONS)
+    return isinstance(origin.node, _DISPLAYS) or (origin.name or "").startswith(PLAIN_COLLECTIONS)
 
 
 def _matches(one: _Step, other: _Step) -> bool:

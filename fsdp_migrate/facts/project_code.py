@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.names import LOCAL, STAR
 from fsdp_migrate.facts.reaching import Reaching
@@ -16,19 +18,28 @@ from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
 
+T = TypeVar("T")
 FunctionKind = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_MOST_DEPTH = 12
+_MOST_DEPTH = 30
+_MOST_ROUNDS = 4
 PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "abc.abstractproperty"})
 _PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
+# Functions whose result is what their first argument is.
+_OF_ITS_ARGUMENT = _PARTIAL | {"copy.copy", "copy.deepcopy"}
 # Functions outside the project whose result may be an object of a class of the project.
 _GIVING_BACK = frozenset(
     """
-    instantiate prepare copy deepcopy load loads getattr next vars pop get cast locate import_string partial wrap
+    instantiate prepare load loads getattr next vars pop get cast locate import_string partial wrap
     """.split()
 )
 # Builtins that get at the names of a scope, and whether they do so from the functions in it.
 _SPYING = {"locals": False, "vars": False, "globals": True, "exec": True, "eval": True}
+# Collections of modules that torch has.
+MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
+PLAIN_COLLECTIONS = ("builtins.dict", "builtins.list", "builtins.set", "collections.", *MODULE_LISTS)
+_COPYING = frozenset(f"builtins.{name}" for name in "list tuple set sorted reversed iter".split())
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 _FIELDS_OF = frozenset({"dataclasses.dataclass", "attr.s", "attrs.define", "attr.define", "attrs.frozen"})
 _NAMED_TUPLES = frozenset({"typing.NamedTuple"})
 
@@ -98,20 +109,71 @@ class Callers(NamedTuple):
     hidden: bool  # a file that may call it cannot be parsed
 
 
+class Answers:
+    """Answers to questions that may lead back to themselves.
+
+    Such a question is answered by what is known so far, and the first one is asked again until nothing new comes out.
+    """
+
+    def __init__(self) -> None:
+        self._final: dict[tuple[str, object], object] = {}
+        self._so_far: dict[tuple[str, object], object] = {}
+        self._in_round: set[tuple[str, object]] = set()
+        self._active: set[tuple[str, object]] = set()
+        self._open = 0  # how often an answer was given that may not be all
+        self._is_new = False
+
+    @property
+    def depth(self) -> int:
+        """How many questions are being answered."""
+        return len(self._active)
+
+    def of(self, kind: str, about: object, find: Callable[[], T], nothing: T) -> T:
+        """What `find` returns; `nothing` is what is known before."""
+        key = (kind, about)
+        if key in self._final:
+            return cast("T", self._final[key])
+        if key in self._in_round or key in self._active:
+            self._open += 1
+            return cast("T", self._so_far.get(key, nothing))
+        is_first = not self._active
+        self._active.add(key)
+        try:
+            for _ in range(_MOST_ROUNDS):
+                before = self._open
+                found = find()
+                if self._open == before:
+                    self._final[key] = found
+                    break
+                self._is_new = self._is_new or self._so_far.get(key, nothing) != found
+                self._so_far[key] = found
+                self._in_round.add(key)
+                if not is_first:
+                    return found
+                again, self._is_new = self._is_new, False
+                self._in_round.clear()
+                if not again:
+                    break
+        finally:
+            self._active.discard(key)
+            if is_first:
+                self._final.update(self._so_far)
+                self._so_far.clear()
+                self._in_round.clear()
+        return found
+
+
 class Code:
     """Answers about the functions and classes of a project, each found once."""
 
     def __init__(self) -> None:
         self._reaching: dict[ModuleFacts, Reaching] = {}
-        self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
-        self._active: set[ast.AST] = set()
-        self._cut = 0
-        self._callers: dict[ast.AST, Callers] = {}
-        self._families: dict[ast.ClassDef, dict[ast.ClassDef, Class]] = {}
+        self._known = Answers()
+        self._active_puts: set[ast.AST] = set()
+        self._bindings: dict[ast.Name, list[Binding]] = {}
+        self._returned: dict[ast.AST, list[ast.expr]] = {}
+        self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
-        self._stores: dict[tuple[ast.ClassDef, str], tuple[Value, ...]] = {}
-        self._reads: dict[tuple[ast.ClassDef, str], tuple[tuple[Value, bool], ...]] = {}
-        self._spies: dict[ast.ClassDef, tuple[Value, ...]] = {}
 
     # Names.
 
@@ -123,12 +185,11 @@ class Code:
 
     def bindings(self, facts: ModuleFacts, name: ast.Name) -> list[Binding]:
         """The bindings in this module that a name may have where it is read."""
-        scope = facts.scope(name)
-        home = scope.lookup(name.id)
-        if home is None:
-            return []
-        found = home.bindings[name.id]
-        return [one for one in found if self.may_reach(facts, one, found, name)]
+        if name not in self._bindings:
+            home = facts.scope(name).lookup(name.id)
+            found = [] if home is None else home.bindings[name.id]
+            self._bindings[name] = [one for one in found if self.may_reach(facts, one, found, name)]
+        return self._bindings[name]
 
     def may_reach(self, facts: ModuleFacts, one: Binding, found: Sequence[Binding], name: ast.Name) -> bool:
         """Whether one of the bindings of a name may be in force where it is read."""
@@ -163,30 +224,20 @@ class Code:
 
     def readers(self, facts: ModuleFacts, name: str) -> tuple[list[Value], bool]:
         """Where other modules read a top-level name, and whether a file that may do so cannot be parsed."""
-        if facts.project is None:
-            return [], False
-        reads = facts.project.reads(name)
-        return [Value(use.facts, use.node) for use in reads.uses], reads.hidden
+        key = (facts, name)
+        if key not in self._readers:
+            reads = None if facts.project is None else facts.project.reads(name)
+            found = [] if reads is None else [Value(use.facts, use.node) for use in reads.uses]
+            self._readers[key] = found, reads is not None and reads.hidden
+        return self._readers[key]
 
     # What an expression is.
 
     def origins(self, facts: ModuleFacts, node: ast.expr) -> tuple[Origin, ...]:
         """All that an expression may be; `UNKNOWN` among them where it may be anything."""
-        known = self._origins.get(node)
-        if known is not None:
-            return known
-        if node in self._active or len(self._active) > _MOST_DEPTH:
-            self._cut += 1
-            return () if node in self._active else (Origin(Sort.UNKNOWN, facts, node),)
-        self._active.add(node)
-        cut = self._cut
-        try:
-            found = tuple(dict.fromkeys(self._found(facts, node)))
-        finally:
-            self._active.discard(node)
-        if cut == self._cut or not self._active:
-            self._origins[node] = found
-        return found
+        if self._known.depth > _MOST_DEPTH:
+            return (Origin(Sort.UNKNOWN, facts, node),)
+        return self._known.of("origins", node, lambda: tuple(dict.fromkeys(self._found(facts, node))), ())
 
     def _found(self, facts: ModuleFacts, node: ast.expr) -> Iterator[Origin]:
         if isinstance(node, ast.Name):
@@ -253,15 +304,102 @@ class Code:
 
     def _of_target(self, facts: ModuleFacts, node: ast.AST) -> Iterator[Origin]:
         """What a name is that a loop or `with` binds."""
-        parent = facts.structure.parents.get(node)
+        parents = facts.structure.parents
+        parent = parents.get(node)
         if isinstance(parent, ast.withitem):
             yield from (one for one in self.origins(facts, parent.context_expr) if one.sort is not Sort.FUNCTION)
             return
-        if isinstance(parent, (ast.For, ast.comprehension)) and isinstance(parent.iter, (ast.Tuple, ast.List)):
-            for element in parent.iter.elts:
-                yield from self.origins(facts, element)
+        place = None
+        if isinstance(parent, ast.Tuple) and isinstance(node, ast.expr):
+            place, node, parent = parent.elts.index(node), parent, parents.get(parent)
+        found: Sequence[Value] | None = None
+        if isinstance(parent, (ast.For, ast.comprehension)) and node is parent.target:
+            found = self._turns(facts, parent.iter, place)
+        for value in found or ():
+            yield from self.origins(value.facts, value.node)
+        if not found:
+            yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _turns(self, facts: ModuleFacts, iterated: ast.expr, place: int | None) -> Sequence[Value] | None:
+        """What a loop may assign in its turns: to its target, or to the one at a place in that."""
+        if place is None:
+            return self.elements(facts, iterated)
+        if isinstance(iterated, ast.Call):
+            name, given = facts.names.qualified(iterated.func), iterated.args
+            if isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "items" and place == 1:
+                return self.elements(facts, iterated.func.value)
+            if name == "builtins.enumerate" and place == 1 and given:
+                return self.elements(facts, given[0])
+            if name == "builtins.zip" and place < len(given):
+                return self.elements(facts, given[place])
+        rows = self.elements(facts, iterated) or ()
+        found = [Value(row.facts, row.node.elts[place]) for row in rows if _has_place(row.node, place)]  # type: ignore[attr-defined]
+        return found if len(found) == len(rows) else None
+
+    def elements(self, facts: ModuleFacts, node: ast.expr) -> Sequence[Value] | None:
+        """What a collection may hold (of a dict its values), None where that is not to be seen."""
+        if isinstance(node, ast.Call):
+            copied = facts.names.qualified(node.func) in _COPYING and node.args
+            is_dict = isinstance(node.func, ast.Attribute) and node.func.attr == "values"
+            if is_dict and isinstance(node.func, ast.Attribute):
+                return self.elements(facts, node.func.value)
+            return self.elements(facts, node.args[0]) if copied else None
+        displays = [(facts, node)] if isinstance(node, _DISPLAYS) else []
+        found: list[Value] = []
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            for origin in self.origins(facts, node):
+                if isinstance(origin.node, _DISPLAYS):
+                    displays.append((origin.facts, origin.node))
+                elif not (origin.name or "").startswith(PLAIN_COLLECTIONS):
+                    return None
+                elif isinstance(origin.node, ast.Call):
+                    for given in origin.node.args[:1]:
+                        inner = self.elements(origin.facts, given)
+                        if inner is None:
+                            return None
+                        found += inner
+                    found += (Value(origin.facts, one.value) for one in origin.node.keywords)
+            found += self._put_into(facts, node)
+        elif not displays:
+            return None
+        for other, display in displays:
+            found += (Value(other, one) for one in _elements_of(display))
+        return found
+
+    def _put_into(self, facts: ModuleFacts, node: ast.Name | ast.Attribute) -> Iterator[Value]:
+        """What is put into the collection in a name or attribute after it is made."""
+        if node in self._active_puts:
             return
-        yield Origin(Sort.UNKNOWN, facts, node)
+        self._active_puts.add(node)
+        try:
+            for other, target, value in self._puts(facts, node):
+                if self._is_same(facts, node, other, target):
+                    yield Value(other, value)
+        finally:
+            self._active_puts.discard(node)
+
+    def _puts(
+        self, facts: ModuleFacts, node: ast.Name | ast.Attribute
+    ) -> Iterator[tuple[ModuleFacts, ast.expr, ast.expr]]:
+        modules = {facts: None}
+        if isinstance(node, ast.Attribute):
+            for owner in self.origins(facts, node.value):
+                if owner.sort is Sort.INSTANCE and isinstance(owner.node, ast.ClassDef):
+                    modules.update((one.facts, None) for one in self.family(Class(owner.facts, owner.node)).values())
+        for other in modules:
+            for target, value in other.memo(_all_puts, partial(_all_puts, other)):
+                if type(target) is type(node):
+                    yield other, target, value
+
+    def _is_same(self, facts: ModuleFacts, node: ast.expr, other: ModuleFacts, target: ast.expr) -> bool:
+        """Whether two names or attributes may hold the same collection."""
+        if isinstance(node, ast.Name) and isinstance(target, ast.Name):
+            return node.id == target.id and facts.scope(node).lookup(node.id) is other.scope(target).lookup(target.id)
+        if not isinstance(node, ast.Attribute) or not isinstance(target, ast.Attribute) or node.attr != target.attr:
+            return False
+        ours = [one for one in self.origins(facts, node.value) if one.sort is Sort.INSTANCE]
+        families = [self.family(Class(o.facts, o.node)) for o in ours if isinstance(o.node, ast.ClassDef)]
+        return any(one.node in family for one in self.origins(other, target.value) for family in families)
 
     def _of_parameter(self, facts: ModuleFacts, node: ast.arg) -> Iterator[Origin]:
         function = _function_of(facts, node)
@@ -310,7 +448,7 @@ class Code:
         if is_super(node.value):
             yield from self._of_super(facts, node)
             return
-        for owner in self.origins(facts, node.value):
+        for owner in self.owners(facts, node.value):
             if owner.sort in (Sort.INSTANCE, Sort.CLASS):
                 assert isinstance(owner.node, ast.ClassDef)
                 yield from self.of_member(Class(owner.facts, owner.node), node.attr, owner.sort, facts, node)
@@ -318,6 +456,10 @@ class Code:
                 yield Origin(Sort.UNKNOWN, facts, node)
             else:
                 yield Origin(Sort.ELSEWHERE, facts, node)
+
+    def owners(self, facts: ModuleFacts, node: ast.expr) -> tuple[Origin, ...]:
+        """What an expression may be that has attributes of its own: not None."""
+        return tuple(one for one in self.origins(facts, node) if not is_literal(one.node, None))
 
     def _of_super(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
         around = facts.class_around(node)
@@ -336,7 +478,7 @@ class Code:
         methods = self.methods(cls, name)
         for method in methods:
             if self.is_property(method):
-                for value in returned(method):
+                for value in self.returned(method):
                     yield from self.origins(method.facts, value)
             else:
                 is_bound = sort is Sort.INSTANCE or self.is_class_method(method)
@@ -355,13 +497,13 @@ class Code:
             elif callee.sort is Sort.FUNCTION:
                 assert isinstance(callee.node, FunctionNode)
                 function = Function(callee.facts, callee.node)
-                values = list(returned(function))
+                values = self.returned(function)
                 for value in values:
                     yield from self.origins(function.facts, value)
                 if not values:
                     yield Origin(Sort.VALUE, facts, node)
             elif callee.sort is Sort.ELSEWHERE:
-                if callee.name in _PARTIAL and node.args:
+                if callee.name in _OF_ITS_ARGUMENT and node.args:
                     yield from self.origins(facts, node.args[0])
                     continue
                 last = callee.name.rpartition(".")[2] if callee.name else getattr(node.func, "attr", "")
@@ -370,23 +512,18 @@ class Code:
             elif callee.sort is Sort.INSTANCE:
                 assert isinstance(callee.node, ast.ClassDef)
                 called = self.methods(Class(callee.facts, callee.node), "__call__")
-                yield from (origin for m in called for v in returned(m) for origin in self.origins(m.facts, v))
+                yield from (origin for m in called for v in self.returned(m) for origin in self.origins(m.facts, v))
                 if not called:
                     yield Origin(Sort.UNKNOWN, facts, node)
             else:
                 yield Origin(Sort.UNKNOWN, facts, node)
 
     def _of_item(self, facts: ModuleFacts, node: ast.Subscript) -> Iterator[Origin]:
-        for owner in self.origins(facts, node.value):
-            elements: Sequence[ast.expr] = ()
-            if isinstance(owner.node, ast.Dict):
-                elements = owner.node.values
-            elif isinstance(owner.node, (ast.List, ast.Tuple)):
-                elements = owner.node.elts
-            for element in elements:
-                yield from self.origins(owner.facts, element)
-            if not elements:
-                yield Origin(Sort.UNKNOWN, facts, node)
+        found = self.elements(facts, node.value)
+        for value in found or ():
+            yield from self.origins(value.facts, value.node)
+        if not found:
+            yield Origin(Sort.UNKNOWN, facts, node)
 
     # Classes.
 
@@ -470,11 +607,10 @@ class Code:
 
     def family(self, cls: Class) -> dict[ast.ClassDef, Class]:
         """The classes whose methods may see an instance of this class, or of one derived from it, as `self`."""
-        if cls.node not in self._families:
-            below = self.descendants(cls)
-            found = {one.node: one for low in below for one in self.ancestors(low)}
-            self._families[cls.node] = found
-        return self._families[cls.node]
+        return self._known.of("family", cls.node, lambda: self._found_family(cls), {cls.node: cls})
+
+    def _found_family(self, cls: Class) -> dict[ast.ClassDef, Class]:
+        return {one.node: one for low in self.descendants(cls) for one in self.ancestors(low)}
 
     def own_methods(self, cls: Class, name: str) -> Iterator[Function]:
         """The functions of this name in the body of a class."""
@@ -500,11 +636,7 @@ class Code:
 
     def stores(self, cls: Class, name: str) -> tuple[Value, ...]:
         """What is assigned to an attribute of the instances of a class, as far as the project says that plainly."""
-        key = (cls.node, name)
-        if key not in self._stores:
-            self._stores[key] = ()
-            self._stores[key] = tuple(self._found_stores(cls, name))
-        return self._stores[key]
+        return self._known.of("stores", (cls.node, name), lambda: tuple(self._found_stores(cls, name)), ())
 
     def _found_stores(self, cls: Class, name: str) -> Iterator[Value]:
         for one in self.family(cls).values():
@@ -572,22 +704,29 @@ class Code:
 
         `getattr(x, "name")` counts.
         """
-        key = (cls.node, name)
-        known = self._reads.get(key)
-        if known is None:
-            known = self._reads[key] = tuple(self._found_reads(cls, name))
-        return known
+        return self._known.of("reads", (cls.node, name), lambda: tuple(self._found_reads(cls, name)), ())
 
     def _found_reads(self, cls: Class, name: str) -> Iterator[tuple[Value, bool]]:
         family = self.family(cls)
         modules = {one.facts: None for one in family.values()}
         if cls.facts.project is not None:
             modules.update(dict.fromkeys(cls.facts.project.writing(name)))
+        unknown = []
         for facts in modules:
             for node, owner in attribute_reads(facts, name):
                 certain = self.is_instance(facts, owner, family)
-                if certain is not False:
-                    yield Value(facts, node), bool(certain)
+                if certain:
+                    yield Value(facts, node), True
+                elif certain is None:
+                    unknown.append((Value(facts, node), owner))
+        instances = self.instances(cls) if unknown else None
+        for read, owner in unknown:
+            if instances is None or owner in instances:
+                yield read, instances is not None
+
+    def instances(self, cls: Class) -> frozenset[ast.AST] | None:
+        """All expressions that may be instances of a class, or of others of its family; None where some are unseen."""
+        return None
 
     def is_instance(self, facts: ModuleFacts, node: ast.expr, family: dict[ast.ClassDef, Class]) -> bool | None:
         """Whether an expression is an instance of (or is) a class of a family; None where nothing tells."""
@@ -598,17 +737,16 @@ class Code:
 
     def spies(self, cls: Class) -> tuple[Value, ...]:
         """Where attributes of instances of a class are read by names that are made at run time."""
-        if cls.node not in self._spies:
-            family = self.family(cls)
-            found = []
-            for facts in {one.facts: None for one in family.values()}:
-                for call in facts.structure.calls:
-                    is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1
-                    is_made = is_getattr and not isinstance(call.args[1], ast.Constant)
-                    if is_made and self.is_instance(facts, call.args[0], family):
-                        found.append(Value(facts, call))
-            self._spies[cls.node] = tuple(found)
-        return self._spies[cls.node]
+        return self._known.of("spies", cls.node, lambda: tuple(self._found_spies(cls)), ())
+
+    def _found_spies(self, cls: Class) -> Iterator[Value]:
+        family = self.family(cls)
+        for facts in {one.facts: None for one in family.values()}:
+            for call in facts.structure.calls:
+                is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1
+                is_made = is_getattr and not isinstance(call.args[1], ast.Constant)
+                if is_made and self.is_instance(facts, call.args[0], family):
+                    yield Value(facts, call)
 
     def stores_in(self, facts: ModuleFacts, function: ast.AST) -> list[ast.Attribute]:
         """The attributes that a function assigns."""
@@ -641,10 +779,14 @@ class Code:
 
     def callers(self, function: Function) -> Callers:
         """Where a function is called."""
-        if function.node not in self._callers:
-            self._callers[function.node] = Callers((), (), hidden=False)
-            self._callers[function.node] = self._found_callers(function)
-        return self._callers[function.node]
+        nobody = Callers((), (), hidden=False)
+        return self._known.of("callers", function.node, lambda: self._found_callers(function), nobody)
+
+    def returned(self, function: Function) -> list[ast.expr]:
+        """The expressions whose values a function returns."""
+        if function.node not in self._returned:
+            self._returned[function.node] = list(returned(function))
+        return self._returned[function.node]
 
     def _found_callers(self, function: Function) -> Callers:
         if isinstance(function.node, ast.Lambda):
@@ -791,6 +933,33 @@ def _spies(name: str, call: ast.Call) -> bool:
     if name == "vars":
         return not call.args
     return name not in ("eval", "exec") or not all(isinstance(one, ast.Constant) for one in call.args[:1])
+
+
+def _has_place(node: ast.expr, place: int) -> bool:
+    return isinstance(node, (ast.Tuple, ast.List)) and place < len(node.elts)
+
+
+def _elements_of(display: ast.AST) -> Sequence[ast.expr]:
+    """The values in a display or comprehension."""
+    if isinstance(display, ast.Dict):
+        return display.values
+    if isinstance(display, (ast.List, ast.Tuple, ast.Set)):
+        return display.elts
+    return [display.value if isinstance(display, ast.DictComp) else display.elt]  # type: ignore[attr-defined]
+
+
+def _all_puts(facts: ModuleFacts) -> list[tuple[ast.expr, ast.expr]]:
+    """What a module puts into collections that are made before: each collection with the value."""
+    found = []
+    for item in facts.structure.subscripts:
+        statement = facts.structure.parents[item]
+        if isinstance(statement, ast.Assign) and item in statement.targets:
+            found.append((item.value, statement.value))
+    for method in ("append", "add", "appendleft", "insert", "setdefault"):
+        for call in facts.structure.method_calls.get(method, ()):
+            if call.args and isinstance(call.func, ast.Attribute):
+                found.append((call.func.value, call.args[-1]))
+    return found
 
 
 def _stores_by_function(facts: ModuleFacts) -> dict[ast.AST, list[ast.Attribute]]:

@@ -45,6 +45,7 @@ class Reaching:
 
     def __init__(self, parents: Mapping[ast.AST, ast.AST]) -> None:
         self.parents = parents
+        self._chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
 
     def may_reach(self, store: ast.AST, load: ast.AST, name: str, stores: Sequence[ast.AST]) -> bool:
         """Whether what `store` assigns to `name` may be there at `load`.
@@ -79,12 +80,13 @@ class Reaching:
         """Whether `other` may run after `one` in the same run of their function."""
         return self.order(one, other) is Order.BEFORE or bool(self._loops(one, other))
 
-    def _chain(self, node: ast.AST) -> list[ast.AST]:
+    def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
         """A node and what is around it, from the outside in."""
-        found = [node]
-        while (parent := self.parents.get(found[-1])) is not None:
-            found.append(parent)
-        return found[::-1]
+        known = self._chains.get(node)
+        if known is None:
+            parent = self.parents.get(node)
+            known = self._chains[node] = (node,) if parent is None else (*self._chain(parent), node)
+        return known
 
     def _fork(self, one: ast.AST, other: ast.AST) -> _Fork:
         """Where the ways to two nodes part."""

@@ -7,35 +7,45 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.facts.objects import Escape, Followed, Nature, Reference, Value, follow
-from fsdp_migrate.facts.project_code import Code
-from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
+from fsdp_migrate.facts.objects import Escape, Followed, Nature, ProjectCode, follow
+from fsdp_migrate.targets.fsdp2.conversion import Closure
+from fsdp_migrate.targets.fsdp2.inner_units import Inner
+from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of, unseen_models
 
 # Methods of modules that return the module, and functions that return it or a wrapper of it.
 _SELF = frozenset(
     "train eval to cuda cpu half float double bfloat16 type requires_grad_ to_empty apply share_memory xpu".split()
 )
 _SAME = frozenset({"torch.compile"})
-# Classes that FSDP derives from, whatever else it may be.
-_ABOVE = frozenset(
-    {"torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "builtins.object", FSDP}
-)
+# Classes that FSDP derives from.
+_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "builtins.object"})
+# What may be FSDP under another name, or is a test of what an object has.
+_NO_OTHERS = ("FSDP", "FullyShardedDataParallel", "Module", "object")
+_TESTS = ("typing", "typing_extensions", "abc", "collections")
 
 
 def _is_class(facts: ModuleFacts, node: ast.expr) -> bool:
     return facts.fsdp.is_class(node)
 
 
+def _is_base(facts: ModuleFacts, node: ast.expr) -> bool:
+    symbols = facts.names.symbols(node)
+    return bool(symbols) and symbols <= _BASES
+
+
 def _is_other(facts: ModuleFacts, node: ast.expr) -> bool:
     """Whether an FSDP model is certainly no instance of a class."""
     symbols = facts.names.symbols(node)
-    if not symbols or None in symbols or facts.fsdp.is_class(node):
+    if not symbols or facts.fsdp.is_class(node):
         return False
-    return all(symbol.startswith("torch.") and symbol not in _ABOVE for symbol in symbols if symbol is not None)
+    return all(symbol is not None and _is_foreign(symbol) for symbol in symbols)
 
 
-MODEL = Nature(_is_class, _is_other, _SELF, _SAME)
+def _is_foreign(symbol: str) -> bool:
+    return symbol.rpartition(".")[2] not in _NO_OTHERS and symbol.split(".")[0] not in _TESTS
+
+
+MODEL = Nature(_is_class, _is_base, _is_other, _SELF, _SAME)
 # A file without one of these wraps no model.
 WORDS = (b"FullyShardedDataParallel", b"FSDP")
 
@@ -46,65 +56,113 @@ def closures(files: Iterable[ModuleFacts], unreadable: Sequence[str] = ()) -> li
     `unreadable` are files that have one of the `WORDS` and cannot be parsed. The facts in closures are those given, and
     others of their project: they have to be kept as long as these are looked at.
     """
-    found = [one for facts in files for one in _constructions(facts)]
-    code = Code()
-    followed = [_Group((one,), follow([Value(one.facts, one.call)], nature=MODEL, code=code)) for one in found]
-    return [_closure(group, unreadable) for group in _united(followed)]
+    code, modules = ProjectCode(), list(files)
+    parts = [_Part(seed, _followed(seed, code)) for facts in modules for seed in seeds_of(facts)]
+    parts = [part for part in parts if part.seed.constructions or part.followed.references or part.followed.escapes]
+    parts = _with_inner(_united(parts, code), code)
+    for facts in modules:
+        parts = _with_unseen(facts, parts, code)
+    return [_closure(part, unreadable) for part in parts]
 
 
-class _Group(NamedTuple):
-    """Constructions with where their models go."""
+class _Part(NamedTuple):
+    """Where some models come from, and where they go."""
 
-    constructions: tuple[Construction, ...]
+    seed: Seed
     followed: Followed
 
+    @property
+    def nodes(self) -> frozenset[ast.expr]:
+        """The expressions that may stand for the models."""
+        return frozenset(one.node for one in (*self.followed.references, *self.followed.passed))
 
-def _constructions(facts: ModuleFacts) -> Iterator[Construction]:
-    for call in facts.fsdp.constructions:
-        if facts.reached(call):
-            yield Construction(facts, call)
-
-
-def _united(groups: Iterable[_Group]) -> list[_Group]:
-    """The groups, those that share an expression as one."""
-    found: list[_Group] = []
-    for group in groups:
-        met = [other for other in found if not _nodes(other).isdisjoint(_nodes(group))]
-        for other in met:
-            found.remove(other)
-        found.append(_sum([*met, group]))
-    return found
+    @property
+    def modules(self) -> frozenset[ModuleFacts]:
+        """Where something is done with the models."""
+        found = {one.facts for one in (*self.followed.references, *self.followed.passed)}
+        return frozenset(found | {one.facts for one in self.seed.constructions})
 
 
-def _nodes(group: _Group) -> set[ast.expr]:
-    return {one.node for one in (*group.followed.references, *group.followed.passed)}
+def _followed(seed: Seed, code: ProjectCode) -> Followed:
+    return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
 
 
-def _sum(groups: list[_Group]) -> _Group:
-    constructions = tuple(dict.fromkeys(one for group in groups for one in group.constructions))
-    parts = [group.followed for group in groups]
-    return _Group(
-        constructions,
-        Followed(
-            _merged(one for part in parts for one in part.references),
-            _merged(one for part in parts for one in part.passed),
-            tuple(dict.fromkeys(one for part in parts for one in part.escapes)),
-            tuple(dict.fromkeys(one for part in parts for one in part.holders)),
-        ),
+def _united(parts: Iterable[_Part], code: ProjectCode) -> list[_Part]:
+    """The parts, those that share an expression as one."""
+    groups: list[tuple[list[_Part], frozenset[ast.expr]]] = []
+    for part in parts:
+        met = [group for group in groups if not group[1].isdisjoint(part.nodes)]
+        groups = [group for group in groups if group not in met]
+        groups.append(([*(one for group in met for one in group[0]), part], part.nodes.union(*(g[1] for g in met))))
+    return [_as_one(group, code) for group, _ in groups]
+
+
+def _as_one(group: Sequence[_Part], code: ProjectCode) -> _Part:
+    """Several parts as one: what each of them gives is then not what another's expressions may be instead."""
+    if len(group) == 1:
+        return group[0]
+    seeds = [part.seed for part in group]
+    seed = Seed(
+        tuple(dict.fromkeys(one for other in seeds for one in other.constructions)),
+        tuple(dict.fromkeys(one for other in seeds for one in other.values)),
+        tuple(dict.fromkeys(one for other in seeds for one in other.makers)),
+        tuple(dict.fromkeys(one for other in seeds for one in other.escapes)),
+    )
+    if any(part.followed.escapes or part.seed.escapes for part in group):
+        return _Part(seed, _sum(group))  # It stays as it is, whatever else its expressions may be.
+    return _Part(seed, _followed(seed, code))
+
+
+def _sum(group: Sequence[_Part]) -> Followed:
+    parts = [part.followed for part in group]
+    return Followed(
+        tuple({one.node: one for part in parts for one in part.references}.values()),
+        tuple({one.node: one for part in parts for one in part.passed}.values()),
+        tuple(dict.fromkeys(one for part in parts for one in part.escapes)),
+        tuple(dict.fromkeys(one for part in parts for one in part.holders)),
     )
 
 
-def _merged(references: Iterable[Reference]) -> tuple[Reference, ...]:
-    """One reference for each expression."""
-    found: dict[ast.expr, Reference] = {}
-    for one in references:
-        known = found.get(one.node)
-        others = one.others if known is None else tuple(dict.fromkeys((*known.others, *one.others)))
-        found[one.node] = one._replace(others=others)
-    return tuple(found.values())
+def _with_inner(parts: list[_Part], code: ProjectCode) -> list[_Part]:
+    """The parts with those of inner units united with the models that they are in."""
+    calls = [one for part in parts for one in part.seed.constructions]
+    inner = Inner(calls, code)
+    home = {one: number for number, part in enumerate(parts) for one in part.seed.constructions}
+    groups = {number: {number} for number in range(len(parts))}
+    for one in calls:
+        for outer in inner.outer(one):
+            joined = groups[home[one]] | groups[home[outer]]
+            groups.update(dict.fromkeys(joined, joined))
+    chosen = {frozenset(group): None for group in groups.values()}
+    together = [_as_one([parts[number] for number in sorted(group)], code) for group in chosen]
+    return [part._replace(followed=inner.settled(part.followed, part.seed.constructions)) for part in together]
 
 
-def _closure(group: _Group, unreadable: Sequence[str]) -> Closure:
-    followed, first = group.followed, group.constructions[0]
-    hidden = [Escape(first.facts, first.call, f"{name} names FSDP, and cannot be parsed") for name in unreadable]
-    return Closure(group.constructions, followed.references, followed.passed, (*followed.escapes, *hidden))
+def _with_unseen(facts: ModuleFacts, parts: list[_Part], code: ProjectCode) -> list[_Part]:
+    """The parts with the uses in a module of models that nothing here builds: those for which they can be meant."""
+    known = frozenset().union(*(part.nodes for part in parts))
+    seeds = list(unseen_models(facts, known, code))
+    if not seeds:
+        return parts
+    near = [part for part in parts if facts in part.modules] or (parts if len(parts) == 1 else [])
+    rest = [part for part in parts if part not in near]
+    return [*rest, _as_one([*near, *(_Part(seed, _followed(seed, code)) for seed in seeds)], code)]
+
+
+def _closure(part: _Part, unreadable: Sequence[str]) -> Closure:
+    followed = part.followed
+    escapes = [*followed.escapes, *part.seed.escapes]
+    if part.seed.constructions:
+        first = part.seed.constructions[0]
+        escapes += (Escape(first.facts, first.call, f"{name} names FSDP, and cannot be parsed") for name in unreadable)
+    for maker in part.seed.makers:
+        escapes.append(Escape(maker.facts, maker.node, "the class is passed on, and called elsewhere"))
+    given = {node for one in part.seed.constructions for value in _arguments(one.call) for node in ast.walk(value)}
+    references = tuple(one for one in followed.references if one.node not in given)
+    return Closure(part.seed.constructions, references, followed.passed, tuple(escapes))
+
+
+def _arguments(call: ast.Call) -> Iterator[ast.expr]:
+    """What a construction is given: a function among it sees the model as it was."""
+    yield from call.args
+    yield from (keyword.value for keyword in call.keywords)

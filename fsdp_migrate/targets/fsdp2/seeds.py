@@ -1,0 +1,150 @@
+"""What closures start from: calls of FSDP1's class, places that pass it on, uses of models that come from elsewhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.objects import Escape, ProjectCode, Value
+from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.targets.fsdp2.conversion import Construction
+
+_WRAP = "torch.distributed.fsdp.wrap"
+_ENABLE_WRAP, _WRAP_CALL = f"{_WRAP}.enable_wrap", f"{_WRAP}.wrap"
+_TESTS = ("builtins.isinstance", "builtins.issubclass", "typing.cast")
+# Static methods of FSDP, with the position of the model.
+_MODEL_AT = {
+    **dict.fromkeys(("state_dict_type", "set_state_dict_type", "get_state_dict_type", "summon_full_params"), 0),
+    **dict.fromkeys(("fsdp_modules", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"), 0),
+    **dict.fromkeys(("scatter_full_optim_state_dict", "shard_full_optim_state_dict"), 1),
+    "flatten_sharded_optim_state_dict": 1,
+}
+_MODEL_NAMES = ("model", "module")
+
+
+class Seed(NamedTuple):
+    """Where the models of a closure come from.
+
+    `values` are expressions that give one, `makers` those that give what makes one when it is called.
+    """
+
+    constructions: tuple[Construction, ...]
+    values: tuple[Value, ...] = ()
+    makers: tuple[Value, ...] = ()
+    escapes: tuple[Escape, ...] = ()
+
+
+def seeds_of(facts: ModuleFacts) -> Iterator[Seed]:
+    """What begins in a module."""
+    for call in facts.fsdp.constructions:
+        if facts.reached(call):
+            derived = _derived(facts, call.func)
+            escapes = [Escape(facts, call, f"`{derived}` is a class that derives from FSDP")] if derived else []
+            yield Seed((Construction(facts, call),), (Value(facts, call),), (), tuple(escapes))
+    for call in facts.structure.calls:
+        if facts.names.qualified(call.func) == _ENABLE_WRAP and _wraps_with_fsdp(facts, call):
+            yield from _wrapped_inside(facts, call)
+    for node in _class_reads(facts):
+        if facts.reached(node) and _is_passed_on(facts, node):
+            yield Seed((), (), (Value(facts, node),))
+
+
+def _derived(facts: ModuleFacts, cls: ast.expr) -> str | None:
+    """The name of the class that a construction is of, None for FSDP itself."""
+    symbol = facts.names.qualified(cls)
+    return ast.unparse(cls) if symbol is not None and facts.fsdp.is_subclass(symbol) else None
+
+
+def _wraps_with_fsdp(facts: ModuleFacts, call: ast.Call) -> bool:
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "wrapper_cls"]
+    return any(facts.fsdp.is_class(one) for one in given)
+
+
+def _wrapped_inside(facts: ModuleFacts, call: ast.Call) -> Iterator[Seed]:
+    """The calls of `wrap` that stand in the block of `enable_wrap`."""
+    block = facts.structure.parents[facts.structure.parents[call]]
+    calls = [one for one in ast.walk(block) if isinstance(one, ast.Call)] if isinstance(block, ast.With) else []
+    function = facts.function(call)
+    found = [one for one in calls if facts.names.qualified(one.func) == _WRAP_CALL]
+    own = [one for one in found if facts.function(one) is function]
+    for one in own:
+        yield Seed((Construction(facts, one),), (Value(facts, one),))
+    if not found or len(own) < len(found):
+        reason = "`enable_wrap` reaches the calls of `wrap` in the functions that its block calls"
+        yield Seed((Construction(facts, call),), (), (), (Escape(facts, call, reason),))
+
+
+def _class_reads(facts: ModuleFacts) -> Iterator[ast.Name | ast.Attribute]:
+    """Where FSDP1's class is read."""
+    for scope in facts.structure.module.nested():
+        for loads in scope.uses.values():
+            if loads and any(facts.fsdp.is_class(load) for load in loads):
+                yield from (load for load in loads if facts.fsdp.is_class(load))
+    for node in facts.structure.attributes:
+        if node.attr == "FullyShardedDataParallel" and facts.fsdp.is_class(node):
+            yield node
+
+
+def _is_passed_on(facts: ModuleFacts, node: ast.expr) -> bool:
+    """Whether the class goes somewhere where it may be called."""
+    parents = facts.structure.parents
+    child: ast.AST = node
+    parent = parents[child]
+    while isinstance(parent, (ast.Tuple, ast.BinOp)):
+        child, parent = parent, parents[parent]
+    if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is child):
+        return False
+    if isinstance(parent, ast.Call) and facts.names.qualified(parent.func) in _TESTS:
+        return False
+    if isinstance(parent, ast.keyword):
+        call = parents[parent]
+        return not (isinstance(call, ast.Call) and facts.names.qualified(call.func) == _ENABLE_WRAP)
+    if isinstance(parent, (ast.Compare, ast.ClassDef, ast.match_case, ast.MatchClass)):
+        return False
+    return not _is_in_annotation(facts, node)
+
+
+def _is_in_annotation(facts: ModuleFacts, node: ast.AST) -> bool:
+    parents = facts.structure.parents
+    child, parent = node, parents[node]
+    while isinstance(parent, ast.expr):
+        if isinstance(parent, ast.Subscript) and child is parent.slice:
+            return True  # of a generic type
+        child, parent = parent, parents[parent]
+    annotated = getattr(parent, "annotation", None) is child or getattr(parent, "returns", None) is child
+    return annotated or isinstance(parent, ast.arg)
+
+
+def unseen_models(facts: ModuleFacts, known: frozenset[ast.expr], code: ProjectCode) -> Iterator[Seed]:
+    """Uses of FSDP1 models in a module that are not `known`: what gives them is not in the project.
+
+    They are the parameters of functions that nothing here calls.
+    """
+    done: set[ast.AST] = set()
+    for node in _models_used(facts):
+        if node in known or not isinstance(node, ast.Name) or not facts.reached(node):
+            continue
+        found = [one for one in code.bindings(facts, node) if one.kind is Kind.PARAMETER and one.node not in done]
+        for binding in found:
+            done.add(binding.node)
+            every = binding.scope.bindings[node.id]
+            loads = [load for load in code.loads(binding.scope, node.id) if load not in known]
+            loads = [load for load in loads if code.may_reach(facts, binding, every, load)]
+            yield Seed((), tuple(Value(facts, load) for load in loads))
+
+
+def _models_used(facts: ModuleFacts) -> Iterator[ast.expr]:
+    """What is given to static methods of FSDP, or tested to be one."""
+    for call in facts.structure.calls:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _MODEL_AT and facts.fsdp.is_class(func.value):
+            place = _MODEL_AT[func.attr]
+            yield from call.args[place : place + 1]
+            yield from (keyword.value for keyword in call.keywords if keyword.arg in _MODEL_NAMES)
+        elif facts.names.qualified(func) == "builtins.isinstance" and len(call.args) > 1:
+            classes = call.args[1]
+            listed: Iterable[ast.expr] = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+            if any(facts.fsdp.is_class(one) for one in listed):
+                yield call.args[0]
