@@ -74,13 +74,14 @@ class Followed(NamedTuple):
 
     `references` are the expressions that something is done with: a member is read, it is called, it is an argument of
     something that is not a function of the project. One that only passes the object on (assigned, returned, given to a
-    function of the project) is in `passed`.
+    function of the project) is in `passed`. `made` are the calls of makers.
     """
 
     references: tuple[Reference, ...]
     passed: tuple[Reference, ...]
     escapes: tuple[Escape, ...]
     holders: tuple[Holder, ...] = ()
+    made: tuple[Value, ...] = ()
 
 
 class Nature(NamedTuple):
@@ -112,6 +113,7 @@ class _Step(NamedTuple):
 _ANY = _Step("item", ...)
 _ANY_ENTRY = _Step("entry", ...)  # of a dict: looping over it gives the keys
 _ANY_KEY = _Step("key")
+_BUILT = _Step("built")  # what a maker gives when it is called
 _CALLED, _ENTERED, _AWAITED = _Step("called"), _Step("entered"), _Step("awaited")
 Path = tuple[_Step, ...]
 
@@ -240,6 +242,7 @@ class _Following:
         self.passed: dict[ast.expr, ModuleFacts] = {}
         self.uncertain: set[ast.AST] = set()
         self.targets: set[ast.AST] = set()
+        self.made: dict[ast.expr, ModuleFacts] = {}
         self.escapes: dict[tuple[ast.AST, str], Escape] = {}
         self.holders: dict[tuple[ast.AST, ast.AST], Holder] = {}
         self._narrowed: dict[ast.expr, bool | None] = {}
@@ -253,6 +256,7 @@ class _Following:
             tuple(Reference(facts, node, others.of(facts, node)) for node, facts in self.passed.items()),
             tuple(self.escapes.values()),
             tuple(self.holders.values()),
+            tuple(Value(facts, node) for node, facts in self.made.items()),
         )
 
     def go(self, budget: int) -> None:
@@ -260,7 +264,7 @@ class _Following:
         for seed in self.seeds:
             self.flow(seed.facts, seed.node, self.path)
         for maker in self.makers:
-            self.flow(maker.facts, maker.node, (_CALLED,))
+            self.flow(maker.facts, maker.node, (_BUILT,))
         steps = 0
         while self.waiting:
             facts, node, path = self.waiting.popleft()
@@ -464,7 +468,9 @@ class _Following:
 
     def at_call(self, facts: ModuleFacts, node: ast.AST, parent: ast.Call, path: Path) -> None:
         if node is parent.func:
-            if path[:1] == (_CALLED,):
+            if path[:1] == (_BUILT,):
+                self.made[parent] = facts
+            if path[:1] in ((_CALLED,), (_BUILT,)):
                 self.flow(facts, parent, path[1:])
             else:
                 self.use(facts, node, path)
@@ -633,7 +639,7 @@ class _Following:
             if name == "contextlib.nullcontext":
                 self.flow(facts, call, (_ENTERED,))
             return
-        if path[0].kind == "called":
+        if path[0].kind in ("called", "built"):
             self.give_function(facts, node, call, name, last, path)
         elif path[0].kind in _KEPT:
             self.give_collection(facts, node, call, name, last, place, path)

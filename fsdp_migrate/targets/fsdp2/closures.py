@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Nature, ProjectCode, follow
-from fsdp_migrate.targets.fsdp2.conversion import Closure
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 from fsdp_migrate.targets.fsdp2.inner_units import Inner
-from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of, unseen_models
+from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of
 
 # Methods of modules that return the module, and functions that return it or a wrapper of it.
 _SELF = frozenset(
@@ -56,13 +56,10 @@ def closures(files: Iterable[ModuleFacts], unreadable: Sequence[str] = ()) -> li
     `unreadable` are files that have one of the `WORDS` and cannot be parsed. The facts in closures are those given, and
     others of their project: they have to be kept as long as these are looked at.
     """
-    code, modules = ProjectCode(), list(files)
-    parts = [_Part(seed, _followed(seed, code)) for facts in modules for seed in seeds_of(facts)]
-    parts = [part for part in parts if part.seed.constructions or part.followed.references or part.followed.escapes]
+    code = ProjectCode()
+    parts = [_Part(seed, _followed(seed, code)) for facts in files for seed in seeds_of(facts)]
     parts = _with_inner(_united(parts, code), code)
-    for facts in modules:
-        parts = _with_unseen(facts, parts, code)
-    return [_closure(part, unreadable) for part in parts]
+    return [closure for part in parts if (closure := _closure(part, unreadable)) is not None]
 
 
 class _Part(NamedTuple):
@@ -75,12 +72,6 @@ class _Part(NamedTuple):
     def nodes(self) -> frozenset[ast.expr]:
         """The expressions that may stand for the models."""
         return frozenset(one.node for one in (*self.followed.references, *self.followed.passed))
-
-    @property
-    def modules(self) -> frozenset[ModuleFacts]:
-        """Where something is done with the models."""
-        found = {one.facts for one in (*self.followed.references, *self.followed.passed)}
-        return frozenset(found | {one.facts for one in self.seed.constructions})
 
 
 def _followed(seed: Seed, code: ProjectCode) -> Followed:
@@ -104,7 +95,7 @@ def _as_one(group: Sequence[_Part], code: ProjectCode) -> _Part:
     seeds = [part.seed for part in group]
     seed = Seed(
         tuple(dict.fromkeys(one for other in seeds for one in other.constructions)),
-        tuple(dict.fromkeys(one for other in seeds for one in other.values)),
+        tuple(dict.fromkeys(one for other in seeds for one in other.units)),
         tuple(dict.fromkeys(one for other in seeds for one in other.makers)),
         tuple(dict.fromkeys(one for other in seeds for one in other.escapes)),
     )
@@ -120,46 +111,52 @@ def _sum(group: Sequence[_Part]) -> Followed:
         tuple({one.node: one for part in parts for one in part.passed}.values()),
         tuple(dict.fromkeys(one for part in parts for one in part.escapes)),
         tuple(dict.fromkeys(one for part in parts for one in part.holders)),
+        tuple(dict.fromkeys(one for part in parts for one in part.made)),
     )
 
 
 def _with_inner(parts: list[_Part], code: ProjectCode) -> list[_Part]:
     """The parts with those of inner units united with the models that they are in."""
-    calls = [one for part in parts for one in part.seed.constructions]
-    inner = Inner(calls, code)
-    home = {one: number for number, part in enumerate(parts) for one in part.seed.constructions}
+    inner = Inner([one for part in parts for one in part.seed.constructions], code)
+    home = {one: number for number, part in enumerate(parts) for one in (*part.seed.constructions, *part.seed.units)}
     groups = {number: {number} for number in range(len(parts))}
-    for one in calls:
+    for one in home:
         for outer in inner.outer(one):
             joined = groups[home[one]] | groups[home[outer]]
             groups.update(dict.fromkeys(joined, joined))
     chosen = {frozenset(group): None for group in groups.values()}
     together = [_as_one([parts[number] for number in sorted(group)], code) for group in chosen]
-    return [part._replace(followed=inner.settled(part.followed, part.seed.constructions)) for part in together]
+    return [part._replace(followed=inner.settled(part.followed, part.seed)) for part in together]
 
 
-def _with_unseen(facts: ModuleFacts, parts: list[_Part], code: ProjectCode) -> list[_Part]:
-    """The parts with the uses in a module of models that nothing here builds: those for which they can be meant."""
-    known = frozenset().union(*(part.nodes for part in parts))
-    seeds = list(unseen_models(facts, known, code))
-    if not seeds:
-        return parts
-    near = [part for part in parts if facts in part.modules] or (parts if len(parts) == 1 else [])
-    rest = [part for part in parts if part not in near]
-    return [*rest, _as_one([*near, *(_Part(seed, _followed(seed, code)) for seed in seeds)], code)]
-
-
-def _closure(part: _Part, unreadable: Sequence[str]) -> Closure:
-    followed = part.followed
-    escapes = [*followed.escapes, *part.seed.escapes]
-    if part.seed.constructions:
-        first = part.seed.constructions[0]
-        escapes += (Escape(first.facts, first.call, f"{name} names FSDP, and cannot be parsed") for name in unreadable)
-    for maker in part.seed.makers:
-        escapes.append(Escape(maker.facts, maker.node, "the class is passed on, and called elsewhere"))
-    given = {node for one in part.seed.constructions for value in _arguments(one.call) for node in ast.walk(value)}
+def _closure(part: _Part, unreadable: Sequence[str]) -> Closure | None:
+    """A part as others take it, None where nothing is seen to be built."""
+    seed, followed = part.seed, part.followed
+    constructions = (*seed.constructions, *_built(part)) or seed.units
+    if not constructions:
+        return None
+    escapes = [*followed.escapes, *seed.escapes]
+    first = constructions[0]
+    escapes += (Escape(first.facts, first.call, f"{name} names FSDP, and cannot be parsed") for name in unreadable)
+    escapes += (Escape(one.facts, one.node, "FSDP1's class is passed on from here") for one in seed.makers)
+    if constructions == seed.units:
+        escapes.append(Escape(first.facts, first.call, "FSDP does not wrap the model that this is a part of"))
+    given = {node for one in constructions for value in _arguments(one.call) for node in ast.walk(value)}
     references = tuple(one for one in followed.references if one.node not in given)
-    return Closure(part.seed.constructions, references, followed.passed, tuple(escapes))
+    return Closure(constructions, references, followed.passed, tuple(escapes))
+
+
+def _built(part: _Part) -> Iterator[Construction]:
+    """The calls of what the class is passed on to; those that it is given to, where none is seen and it gets lost."""
+    for value in part.followed.made:
+        if isinstance(value.node, ast.Call):
+            yield Construction(value.facts, value.node)
+    if not part.followed.made and part.followed.escapes:
+        for maker in part.seed.makers:
+            parent = maker.facts.structure.parents[maker.node]
+            call = maker.facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
+            if isinstance(call, ast.Call):
+                yield Construction(maker.facts, call)
 
 
 def _arguments(call: ast.Call) -> Iterator[ast.expr]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fsdp_migrate.facts.objects import Escape, Followed, ProjectCode
 from fsdp_migrate.facts.project_code import Class
 from fsdp_migrate.targets.fsdp2.conversion import Construction
+from fsdp_migrate.targets.fsdp2.seeds import Seed
 
 _MODULES = ("Module", "Model", "Sequential", "ModuleList", "ModuleDict")
 
@@ -25,9 +26,9 @@ class Inner:
         found = [*self._in_function(one), *self._around(one)]
         return [other for other in dict.fromkeys(found) if other is not one]
 
-    def settled(self, followed: Followed, constructions: Sequence[Construction]) -> Followed:
+    def settled(self, followed: Followed, seed: Seed) -> Followed:
         """What is told of models, without what does not matter for inner units, and with what does for others."""
-        inner = [one for one in constructions if self.outer(one)]
+        inner = [one for one in (*seed.constructions, *seed.units) if self.outer(one)]
         own = {part for one in inner for part in ast.walk(one.facts.statement(one.call))}
         escapes = [escape for escape in followed.escapes if escape.node not in own]
         # One that is lost anyhow is not worth the search.

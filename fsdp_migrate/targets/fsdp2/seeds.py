@@ -1,39 +1,36 @@
-"""What closures start from: calls of FSDP1's class, places that pass it on, uses of models that come from elsewhere."""
+"""What closures start from: calls of FSDP1's class, calls of `wrap`, and places that pass the class on."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.objects import Escape, ProjectCode, Value
-from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.facts.objects import Escape, Value
 from fsdp_migrate.targets.fsdp2.conversion import Construction
 
 _WRAP = "torch.distributed.fsdp.wrap"
 _ENABLE_WRAP, _WRAP_CALL = f"{_WRAP}.enable_wrap", f"{_WRAP}.wrap"
 _TESTS = ("builtins.isinstance", "builtins.issubclass", "typing.cast")
-# Static methods of FSDP, with the position of the model.
-_MODEL_AT = {
-    **dict.fromkeys(("state_dict_type", "set_state_dict_type", "get_state_dict_type", "summon_full_params"), 0),
-    **dict.fromkeys(("fsdp_modules", "optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"), 0),
-    **dict.fromkeys(("scatter_full_optim_state_dict", "shard_full_optim_state_dict"), 1),
-    "flatten_sharded_optim_state_dict": 1,
-}
-_MODEL_NAMES = ("model", "module")
 
 
 class Seed(NamedTuple):
     """Where the models of a closure come from.
 
-    `values` are expressions that give one, `makers` those that give what makes one when it is called.
+    `units` are calls of `wrap`, which wrap parts of a model. `makers` are expressions that give what makes a model when
+    it is called.
     """
 
-    constructions: tuple[Construction, ...]
-    values: tuple[Value, ...] = ()
+    constructions: tuple[Construction, ...] = ()
+    units: tuple[Construction, ...] = ()
     makers: tuple[Value, ...] = ()
     escapes: tuple[Escape, ...] = ()
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The expressions that give a model, or a wrapped part of one."""
+        return tuple(Value(one.facts, one.call) for one in (*self.constructions, *self.units))
 
 
 def seeds_of(facts: ModuleFacts) -> Iterator[Seed]:
@@ -42,13 +39,13 @@ def seeds_of(facts: ModuleFacts) -> Iterator[Seed]:
         if facts.reached(call):
             derived = _derived(facts, call.func)
             escapes = [Escape(facts, call, f"`{derived}` is a class that derives from FSDP")] if derived else []
-            yield Seed((Construction(facts, call),), (Value(facts, call),), (), tuple(escapes))
+            yield Seed(constructions=(Construction(facts, call),), escapes=tuple(escapes))
     for call in facts.structure.calls:
         if facts.names.qualified(call.func) == _ENABLE_WRAP and _wraps_with_fsdp(facts, call):
             yield from _wrapped_inside(facts, call)
     for node in _class_reads(facts):
         if facts.reached(node) and _is_passed_on(facts, node):
-            yield Seed((), (), (Value(facts, node),))
+            yield Seed(makers=(Value(facts, node),))
 
 
 def _derived(facts: ModuleFacts, cls: ast.expr) -> str | None:
@@ -70,10 +67,10 @@ def _wrapped_inside(facts: ModuleFacts, call: ast.Call) -> Iterator[Seed]:
     found = [one for one in calls if facts.names.qualified(one.func) == _WRAP_CALL]
     own = [one for one in found if facts.function(one) is function]
     for one in own:
-        yield Seed((Construction(facts, one),), (Value(facts, one),))
+        yield Seed(units=(Construction(facts, one),))
     if not found or len(own) < len(found):
         reason = "`enable_wrap` reaches the calls of `wrap` in the functions that its block calls"
-        yield Seed((Construction(facts, call),), (), (), (Escape(facts, call, reason),))
+        yield Seed(units=(Construction(facts, call),), escapes=(Escape(facts, call, reason),))
 
 
 def _class_reads(facts: ModuleFacts) -> Iterator[ast.Name | ast.Attribute]:
@@ -115,36 +112,3 @@ def _is_in_annotation(facts: ModuleFacts, node: ast.AST) -> bool:
         child, parent = parent, parents[parent]
     annotated = getattr(parent, "annotation", None) is child or getattr(parent, "returns", None) is child
     return annotated or isinstance(parent, ast.arg)
-
-
-def unseen_models(facts: ModuleFacts, known: frozenset[ast.expr], code: ProjectCode) -> Iterator[Seed]:
-    """Uses of FSDP1 models in a module that are not `known`: what gives them is not in the project.
-
-    They are the parameters of functions that nothing here calls.
-    """
-    done: set[ast.AST] = set()
-    for node in _models_used(facts):
-        if node in known or not isinstance(node, ast.Name) or not facts.reached(node):
-            continue
-        found = [one for one in code.bindings(facts, node) if one.kind is Kind.PARAMETER and one.node not in done]
-        for binding in found:
-            done.add(binding.node)
-            every = binding.scope.bindings[node.id]
-            loads = [load for load in code.loads(binding.scope, node.id) if load not in known]
-            loads = [load for load in loads if code.may_reach(facts, binding, every, load)]
-            yield Seed((), tuple(Value(facts, load) for load in loads))
-
-
-def _models_used(facts: ModuleFacts) -> Iterator[ast.expr]:
-    """What is given to static methods of FSDP, or tested to be one."""
-    for call in facts.structure.calls:
-        func = call.func
-        if isinstance(func, ast.Attribute) and func.attr in _MODEL_AT and facts.fsdp.is_class(func.value):
-            place = _MODEL_AT[func.attr]
-            yield from call.args[place : place + 1]
-            yield from (keyword.value for keyword in call.keywords if keyword.arg in _MODEL_NAMES)
-        elif facts.names.qualified(func) == "builtins.isinstance" and len(call.args) > 1:
-            classes = call.args[1]
-            listed: Iterable[ast.expr] = classes.elts if isinstance(classes, ast.Tuple) else [classes]
-            if any(facts.fsdp.is_class(one) for one in listed):
-                yield call.args[0]
