@@ -86,9 +86,13 @@ class Unwrap(NamedTuple):
 
 
 class RemoveStatement(NamedTuple):
-    """Take the simple statement at `span` away, with its lines where nothing else stands on them; comments stay."""
+    """Take the statement at `span` away, with its lines where nothing else stands on them.
+
+    Its comments stay. Those of a function go: they are its `comments` then, None for a simple statement.
+    """
 
     span: Span
+    comments: tuple[str, ...] | None = None
 
 
 class Hoist(NamedTuple):
@@ -127,7 +131,8 @@ class EditImport(NamedTuple):
 class EditComment(NamedTuple):
     """Put `text` where `span` is, which holds the comment `old` and nothing else but blank space.
 
-    `text` is a comment too, or empty: but for `EditImport` this is the only edit that may take a comment away.
+    `text` is a comment too, or empty: but for `EditImport` and `RemoveStatement` this is the only edit
+    that may take a comment away.
     """
 
     span: Span

@@ -219,6 +219,9 @@ class ProjectModules(ImportedNames, Protocol):
     def is_imported(self, name: str) -> bool:
         """Whether another module of the project takes the top-level `name` of the asking module."""
 
+    def takers(self, name: str) -> Sequence[str] | None:
+        """The files of other modules that take the asking one's top-level `name`; None where strings name it too."""
+
     def is_written(self, word: str) -> bool:
         """Whether another file of the project has a word."""
 

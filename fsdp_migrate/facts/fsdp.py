@@ -51,6 +51,7 @@ class TypeSetting(NamedTuple):
     type_name: str | None
     config: ast.expr | None
     optim_config: ast.expr | None
+    type_node: ast.expr | None = None
 
 
 _SETTING_PARAMETERS = ("module", "state_dict_type", "state_dict_config", "optim_state_dict_config")
@@ -364,6 +365,7 @@ class Fsdp:
             type_name=self.type_name(arguments.get("state_dict_type")),
             config=_given(arguments.get("state_dict_config")),
             optim_config=_given(arguments.get("optim_state_dict_config")),
+            type_node=arguments.get("state_dict_type"),
         )
 
     def type_name(self, node: ast.expr | None) -> str | None:

@@ -91,7 +91,9 @@ class Across:
         if path in self.without:
             return plan._replace(failure=self.without[path])
         own = [finding for finding in self.left if finding.path == path]
-        left = tuple(sorted((*result.left, *own), key=lambda finding: (finding.span.start, finding.code)))
+        said = {(finding.code, finding.span) for finding in own}
+        others = (finding for finding in result.left if (finding.code, finding.span) not in said)
+        left = tuple(sorted((*others, *own), key=lambda finding: (finding.span.start, finding.code)))
         result = result._replace(left=left, suppressed=result.suppressed + self.suppressed.get(path, 0), report=None)
         if path in self._created:
             return plan._replace(before=b"", result=result, created=True)
@@ -248,7 +250,7 @@ def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
         if not any(claims.setdefault(path, Claims()).oppose(e) for path, fix in one.fixes.items() for e in fix.edits):
             chosen.append(one)
             for path, fix in one.fixes.items():
-                claims[path].add(fix.edits)
+                claims.setdefault(path, Claims()).add(fix.edits)
     return chosen
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
-from fsdp_migrate.edits import EditComment, EditImport, touched
+from fsdp_migrate.edits import EditComment, EditImport, RemoveStatement, touched
 from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.lint import brought_by
@@ -265,13 +265,14 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
     gone: list[str] = []
     written: list[str] = []
     by_module: dict[Source, list[Fix]] = {}
-    for fix in fixes:
+    for fix in (one for one in fixes if one.edits):
         by_module.setdefault(source.module_at(touched(fix.edits[0])[0].start), []).append(fix)
     for module, own in by_module.items():
         edits = edits_of(module, own)
         changes += replacements(module, edits)
         comments += [edit for edit in dict.fromkeys(edits) if isinstance(edit, EditComment)]  # equal edits count once
-        gone += [text for edit in dict.fromkeys(edits) if isinstance(edit, EditImport) for text in edit.comments]
+        for edit in dict.fromkeys(edits):
+            gone += (edit.comments or ()) if isinstance(edit, (EditImport, RemoveStatement)) else ()
         written += [text for fix in own for text in fix.comments]
     gone += [edit.old for edit in comments]
     written += [edit.text for edit in comments if edit.text]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.across import Across, Target
     from fsdp_migrate.planning.cache import Cache
     from fsdp_migrate.planning.workers import WorkerDied
+    from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.filesystem import SourceFile
     from fsdp_migrate.workspace.modules.view import View
     from fsdp_migrate.workspace.settings import Settings
@@ -61,11 +62,29 @@ def _asked_for(workspace: Workspace) -> Target | None:
     """The target that the settings of a file name, where it takes more than rules for single files."""
     configuration = workspace.configuration
     configuration.check(workspace.files)
-    if "fsdp2" not in configuration.targets:
-        return None
-    from fsdp_migrate.targets.fsdp2.target import ToFsdp2
+    asked: list[Target] = []
+    if "fsdp2" in configuration.targets:
+        from fsdp_migrate.targets.fsdp2.target import ToFsdp2
 
-    return ToFsdp2()
+        asked.append(ToFsdp2())
+    if "dcp" in configuration.targets:
+        from fsdp_migrate.targets.dcp.target import ToDcp, concerns
+
+        asked += [ToDcp()] if concerns(workspace) else []
+    return asked[0] if len(asked) == 1 else _Several(asked) if asked else None
+
+
+class _Several:
+    """Several targets, each for its own files."""
+
+    def __init__(self, targets: Sequence[Target]) -> None:
+        self.targets = targets
+        self.name = ", ".join(target.name for target in targets)
+
+    def transactions(self, workspace: Workspace) -> Iterator[Transaction]:
+        """What each of them has to do."""
+        for target in self.targets:
+            yield from target.transactions(workspace)
 
 
 # What a process says of a file, and its new text, None where that is the old one.

@@ -39,6 +39,7 @@ def replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
 def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
     different = list(dict.fromkeys(edits))
     replaces = [edit for edit in different if isinstance(edit, Replace)]
+    going = [edit for edit in different if isinstance(edit, RemoveStatement)]
     blocks, used = wrapped(source, [edit for edit in different if isinstance(edit, Wrap)], replaces)
     alone = [edit for edit in different if isinstance(edit, (Replace, RewriteCall)) and edit not in used]
     return [
@@ -46,7 +47,7 @@ def _replacements(source: Source, edits: Iterable[Edit]) -> list[Replacement]:
         *blocks,
         *(Replacement(edit.span, edit.text) for edit in different if isinstance(edit, EditComment)),
         *(unwrapped(source, edit) for edit in different if isinstance(edit, Unwrap)),
-        *removed(source, {edit.span for edit in different if isinstance(edit, RemoveStatement)}),
+        *removed(source, {edit.span for edit in going}, entirely={e.span for e in going if e.comments is not None}),
         *hoisted(source, [edit for edit in different if isinstance(edit, Hoist)]),
         *imported(source, [edit for edit in different if isinstance(edit, (EditImport, MoveImport, ImportBehind))]),
     ]

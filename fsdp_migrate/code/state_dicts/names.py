@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from fsdp_migrate.code.import_texts import CannotSupply, bringing, certainly_ran, free_name, is_alone, origins_of
+from fsdp_migrate.code.new_names import spell_from
 from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import Receiver
@@ -58,8 +59,18 @@ class Supplied:
             ((origin, scope),) = origins.items()
             assert isinstance(origin, ast.stmt)
             self.edits = (self._in_front(_neighbour(facts, origin), self._named(symbols, scope)),)
+        elif not origins and not self.receiver.meanings and self._is_at_top():
+            for symbol in symbols:
+                spelled = spell_from(facts, MODULE, symbol, self.at)
+                self.spelling[symbol] = spelled.text
+                self.edits += spelled.edits
         else:
             self.lines = (f"from {MODULE} import {', '.join(self._named(symbols, facts.scope(self.at)))}",)
+
+    def _is_at_top(self) -> bool:
+        """Whether the top of the file has imports that a new one can stand by."""
+        body = self.facts.source.tree.body
+        return any(isinstance(one, (ast.Import, ast.ImportFrom)) and is_alone(self.facts, one) for one in body)
 
     def _named(self, symbols: list[str], home: Scope) -> tuple[str, ...]:
         for symbol in symbols:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.contexts import enclosing_settings
-from fsdp_migrate.facts.fsdp import TypeSetting
 
 
 class Region(NamedTuple):
     """The statements that a setting is in force for.
 
-    `statement` sets the type; `block` is the `with` that does so and ends with it, None for a setter.
+    `statement` sets the type; `block` is the `with` that goes with it, None if none does: the one that sets the type,
+    whose `item` does so, or one of a stack that nothing else is entered on.
     """
 
     statement: ast.stmt
@@ -23,20 +23,24 @@ class Region(NamedTuple):
     item: ast.withitem | None = None
 
 
-def region_of(facts: ModuleFacts, setting: TypeSetting) -> Region:
-    """What a setting is in force for.
+def region_of(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Region:
+    """What a call is in force for that sets the type of a model.
 
     Raises:
         NotUnderstood: that is not plain to see.
     """
-    parent = facts.structure.parents[setting.call]
+    parent = facts.structure.parents[call]
     if isinstance(parent, ast.withitem):
         block = facts.structure.parents[parent]
         if not isinstance(block, ast.With) or parent.optional_vars is not None:
             raise NotUnderstood("only a plain `with` without `as` can be removed")
+        behind = block.items[block.items.index(parent) + 1 :]
+        others = (one for item in behind if (one := facts.fsdp.setting(item.context_expr)) is not None)
+        if any(facts.fsdp.same_object(one.model, model) for one in others):
+            raise NotUnderstood("the same `with` sets another type of this model: remove one of them")
         return Region(block, block.body, block, parent)
-    if isinstance(parent, ast.Expr) and getattr(setting.call.func, "attr", "") == "set_state_dict_type":
-        return _set_for_good(facts, setting, parent)
+    if isinstance(parent, ast.Expr) and getattr(call.func, "attr", "") == "set_state_dict_type":
+        return _set_for_good(facts, model, parent)
     if isinstance(parent, ast.Call) and isinstance(facts.structure.parents[parent], ast.Expr):
         return _on_stack(facts, parent)
     if isinstance(parent, ast.Return):
@@ -45,13 +49,13 @@ def region_of(facts: ModuleFacts, setting: TypeSetting) -> Region:
     raise NotUnderstood("the context is not entered where it is created: use `with` here")
 
 
-def _set_for_good(facts: ModuleFacts, setting: TypeSetting, statement: ast.Expr) -> Region:
+def _set_for_good(facts: ModuleFacts, model: ast.expr, statement: ast.Expr) -> Region:
     """The rest of the function that makes the model, sets its type and is done with it."""
-    function, model = facts.function(statement), setting.model
+    function = facts.function(statement)
     body = getattr(function, "body", [])
     made = facts.names.bindings(model) if isinstance(model, ast.Name) else []
     is_own = bool(made) and all(facts.function(one.node) is function and one.value is not None for one in made)
-    others = _others_asking(facts, setting)
+    others = _others_asking(facts, model, function)
     if others:
         raise NotUnderstood(f"the type stays set, and {others} may use it, too: call the new functions there")
     if not is_own:
@@ -67,9 +71,9 @@ def _set_for_good(facts: ModuleFacts, setting: TypeSetting, statement: ast.Expr)
     return Region(statement, rest, None)
 
 
-def _others_asking(facts: ModuleFacts, setting: TypeSetting) -> str:
+def _others_asking(facts: ModuleFacts, model: ast.expr, own: ast.AST) -> str:
     """The other functions of the file that ask a model of the same name for state, as a list in words."""
-    name, own = _last(setting.model), facts.function(setting.call)
+    name = _last(model)
     methods = facts.structure.method_calls
     calls = [*methods.get("state_dict", ()), *methods.get("load_state_dict", ())]
     of_model = [call for call in calls if isinstance(call.func, ast.Attribute) and _last(call.func.value) == name]
@@ -90,10 +94,22 @@ def _on_stack(facts: ModuleFacts, entering: ast.Call) -> Region:
     is_entering = isinstance(func, ast.Attribute) and func.attr == "enter_context" and len(entering.args) == 1
     if not is_entering or not isinstance(block, ast.With) or statement not in block.body:
         raise NotUnderstood("the context is not entered here: use `with` here")
-    stacks = [item for item in block.items if item.optional_vars is not None]
-    if ast.unparse(func.value) not in [ast.unparse(item.optional_vars) for item in stacks if item.optional_vars]:  # type: ignore[attr-defined]
+    stack = ast.unparse(func.value)  # type: ignore[attr-defined]
+    item = next((one for one in block.items if one.optional_vars and ast.unparse(one.optional_vars) == stack), None)
+    if item is None:
         raise NotUnderstood("the stack that the context is entered on is not created by this `with`: use `with` here")
     rest = block.body[block.body.index(statement) + 1 :]
     if not rest:
         raise NotUnderstood("no visible code asks the model for state after this")
-    return Region(statement, rest, None)
+    return Region(statement, rest, block if _serves_only(facts, block, item) else None, item)
+
+
+def _serves_only(facts: ModuleFacts, block: ast.With, item: ast.withitem) -> bool:
+    """Whether a `with` makes a stack that one context is entered on, and does no more."""
+    made, name = item.context_expr, item.optional_vars
+    is_stack = isinstance(made, ast.Call) and facts.names.qualified(made.func) == "contextlib.ExitStack"
+    if not is_stack or len(block.items) > 1 or not isinstance(name, ast.Name):
+        return False
+    home = facts.scope(name).lookup(name.id)
+    uses = [] if home is None else [use for inner in home.nested() for use in inner.uses.get(name.id, ())]
+    return len(uses) == 1 and home is not None and len(home.bindings[name.id]) == 1

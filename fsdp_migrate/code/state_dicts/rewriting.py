@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
@@ -29,10 +29,19 @@ from fsdp_migrate.code.state_dicts.mapping import (
 )
 from fsdp_migrate.code.state_dicts.names import Supplied
 from fsdp_migrate.code.state_dicts.regions import Region, region_of
-from fsdp_migrate.code.state_dicts.settings import NEVER_SET, InForce, NotUnderstood, Undecided, in_force
+from fsdp_migrate.code.state_dicts.settings import (
+    NEVER_SET,
+    Follow,
+    InForce,
+    NotUnderstood,
+    Undecided,
+    as_written,
+    in_force,
+    type_of,
+)
 from fsdp_migrate.code.state_dicts.sharded_loads import LOAD, PACKAGE
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
-from fsdp_migrate.code.state_dicts.writing import Anew, written
+from fsdp_migrate.code.state_dicts.writing import Anew, removal, written
 from fsdp_migrate.code.unused_imports import removed_use, strings_naming
 from fsdp_migrate.edits import (
     Edit,
@@ -49,6 +58,8 @@ from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Fix
 from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.source import Span
+
+Result = TypeVar("Result")
 
 
 class Names(Protocol):
@@ -76,6 +87,14 @@ class Manner(NamedTuple):
 USUAL = Manner()
 
 
+class SettingAt(NamedTuple):
+    """A setting in the module of `facts`; `follow` says what the parameters of the function around it stand for."""
+
+    facts: ModuleFacts
+    setting: TypeSetting
+    follow: Follow = as_written
+
+
 class Rewritten(NamedTuple):
     """What becomes of some calls: the fix with its grade, the oldest torch that it holds on, and the calls.
 
@@ -97,37 +116,51 @@ def of_setting(facts: ModuleFacts, setting: TypeSetting, manner: Manner = USUAL)
     """What becomes of a type that is set and of all that it is set for, or why it stays."""
 
     def found() -> Rewritten:
-        region = region_of(facts, setting)
-        settings = _in_force(facts, setting, region, manner)
-        receiver = _receiver(facts, setting)
-        return _of_region(facts, region, setting.model, settings, receiver, setting.call, manner)
+        receiver = facts.fsdp.receiver(setting.call.func, setting.model)
+        assert receiver is not None
+        if receiver.doubt is not None:
+            raise NotUnderstood(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+        return of_context(facts, setting.call, setting.model, SettingAt(facts, setting), receiver, manner)
 
-    return _or_reason(facts, (of_setting, setting.call, manner), found)
+    return or_reason(facts, (of_setting, setting.call, manner), found)
 
 
-def _in_force(facts: ModuleFacts, setting: TypeSetting, region: Region, manner: Manner) -> InForce:
-    """What a setting asks for.
+def of_context(
+    facts: ModuleFacts,
+    call: ast.Call,
+    model: ast.expr,
+    setting: SettingAt,
+    receiver: Receiver,
+    manner: Manner,
+) -> Rewritten:
+    """What becomes of a call that sets a type for `model`, and of all that it is set for; `setting` says which type.
 
     Raises:
-        NotUnderstood: it stays; where that is decided at run time, with the calls to choose from.
+        NotUnderstood, CannotSupply: it stays; where the type is chosen at run time, with the calls to choose from.
     """
+    region = region_of(facts, call, model)
     try:
-        return in_force(facts, setting, flags=manner.flags)
+        flags = manner.flags and setting.follow is as_written
+        settings = in_force(setting.facts, setting.setting, setting.follow, flags=flags)
     except Undecided as reason:
         try:
-            calls = read(facts, region.statements, setting.model)
+            calls = read(facts, region.statements, model)
         except NotUnderstood as other:
             raise NotUnderstood(f"{reason}, and {other}") from None
-        raise NotUnderstood(f"{reason}, so choose: {choices(calls, setting.type_name)}") from None
+        name = type_of(setting.facts, setting.setting, setting.follow)
+        raise NotUnderstood(f"{reason}, so choose: {choices(calls, name)}") from None
+    return _of_region(facts, region, model, settings, receiver, call, manner)
 
 
 def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner = USUAL) -> Rewritten | str:
     """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays."""
-    return _or_reason(facts, (of_call, call, manner), lambda: _of_call(facts, call, model, manner))
+    return or_reason(facts, (of_call, call, manner), lambda: _of_call(facts, call, model, manner))
 
 
-def _or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Rewritten]) -> Rewritten | str:
-    def attempt() -> Rewritten | str:
+def or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Result]) -> Result | str:
+    """What `found` gives, or the reason why it gives nothing; asked once."""
+
+    def attempt() -> Result | str:
         try:
             return found()
         except (NotUnderstood, CannotSupply) as reason:
@@ -163,14 +196,17 @@ def _of_region(
     if block is None:
         edits += [_instead(facts, region.statement, lines), *done.edits]
     elif outdented:
-        outdent = unwrap(facts, block, lines)
+        entering = None if region.statement is block else region.statement
+        outdent = unwrap(facts, block, lines, entering)
         inner = tuple(edit for edit in done.edits if outdent.span.contains(edit.span))
-        edits += [outdent._replace(inner=inner), *(edit for edit in done.edits if edit not in inner)]
+        edits += [outdent._replace(inner=(*outdent.inner, *inner)), *(one for one in done.edits if one not in inner)]
     else:
         assert region.item is not None
         edits += [_without_item(facts, block, region.item), *done.edits, *_in_front(facts, block.body[0], lines)]
-    uses = removed_uses(facts, calls, gone, model)
-    return _graded(facts, calls, Fix(tuple(edits), uses))
+    leaving: list[ast.expr] = [gone]
+    if block is not None and region.statement is not block and isinstance(region.item, ast.withitem):
+        leaving.append(region.item.context_expr)
+    return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls, leaving, model)))
 
 
 def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner) -> Rewritten:
@@ -258,16 +294,19 @@ def _of_inner_types(facts: ModuleFacts, statements: Sequence[ast.stmt], model: a
         NotUnderstood: what such a type decides on is not plain to see.
     """
     found: set[ast.AST] = set()
-    for node in (one for statement in statements for one in ast.walk(statement) if isinstance(one, ast.With)):
-        for setting in (one for item in node.items if (one := facts.fsdp.setting(item.context_expr)) is not None):
-            if facts.fsdp.same_object(setting.model, model):
-                found.update((setting.call, *(part for one in node.body for part in ast.walk(one))))
-                continue
-            inner = of_setting(facts, setting)
-            if isinstance(inner, str):
-                raise NotUnderstood(f"another type is set in line {node.lineno} and stays: split the block")
-            found.update((setting.call, *(call.call for call in inner.calls)))
-            found.update(call.load for call in inner.calls if call.load is not None)
+    for node in (part for statement in statements for part in ast.walk(statement)):
+        setting = facts.fsdp.setting(node) if isinstance(node, ast.Call) and node not in found else None
+        if setting is None or isinstance(facts.structure.parents[setting.call], ast.Expr):
+            continue
+        if facts.fsdp.same_object(setting.model, model):
+            inside = region_of(facts, setting.call, setting.model).statements
+            found.update((setting.call, *(part for one in inside for part in ast.walk(one))))
+            continue
+        inner = of_setting(facts, setting)
+        if isinstance(inner, str):
+            raise NotUnderstood(f"another type is set in line {setting.call.lineno} and stays: split the block")
+        found.update((setting.call, *(call.call for call in inner.calls)))
+        found.update(call.load for call in inner.calls if call.load is not None)
     return frozenset(found)
 
 
@@ -296,23 +335,18 @@ def _instead(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> E
     return Replace(span, f"\n{indent}".join(lines)) if lines else RemoveStatement(span)
 
 
-def _receiver(facts: ModuleFacts, setting: TypeSetting) -> Receiver:
-    receiver = facts.fsdp.receiver(setting.call.func, setting.model)
-    assert receiver is not None
-    if receiver.doubt is not None:
-        raise NotUnderstood(f"{receiver.doubt}: only torch's FSDP can be rewritten")
-    return receiver
-
-
-def unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
+def unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str], entering: ast.stmt | None = None) -> Unwrap:
     """The statements of a block in the place of its `with`, behind `lines` and the comments of its header.
+
+    The statement `entering` goes, which enters a context on the stack that the `with` makes.
 
     Raises:
         NotUnderstood: lines are shared with other code.
     """
     source, statement = facts.source, facts.source.span(block)
     indent, old = facts.indentation(block), facts.indentation(block.body[0])
-    body = block_span(facts, block.body)
+    is_first = entering is block.body[0]
+    body = block_span(facts, block.body[is_first:])
     if body is None:  # on the line of the `with`
         body, old = Span(source.span(block.body[0]).start, line_end(facts, statement.end)), indent
         if facts.statement(block.body[-1]).lineno != facts.statement(block.body[0]).lineno:
@@ -324,7 +358,8 @@ def unwrap(facts: ModuleFacts, block: ast.With, lines: Sequence[str]) -> Unwrap:
     whole = Span(statement.start, max(line_end(facts, statement.end), body.end))
     header = Span(whole.start, body.start)
     comments = [text for span, text in source.comments if header.contains(span)]
-    return Unwrap(whole, body, old, indent, prologue=(*comments, *lines))
+    inner = () if entering is None or is_first else (removal(facts, entering),)
+    return Unwrap(whole, body, old, indent, inner, (*comments, *lines))
 
 
 def _without_item(facts: ModuleFacts, block: ast.With, item: ast.withitem) -> Replace:
@@ -350,17 +385,22 @@ def _in_front(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> 
 
 
 def removed_uses(
-    facts: ModuleFacts, calls: Sequence[Anew], setting: ast.Call | None = None, stays: ast.expr | None = None
+    facts: ModuleFacts, calls: Sequence[Anew], leaving: Sequence[ast.expr] = (), stays: ast.expr | None = None
 ) -> tuple[RemovedUse, ...]:
-    """The uses of names that go: in the call that sets the type, but for the model, and of FSDP in calls of methods."""
-    gone: list[ast.expr] = [] if setting is None else [setting]
+    """The uses of names that go: in expressions that go as a whole, but for the model, and of FSDP in calls."""
+    gone = [*leaving]
     gone += [call.old.call.func for call in calls if call.old.optimizer is not None]
     for reading in (call.old.reading for call in calls if call.old.reading is not None):
         gone += [reading.call.func, reading.dropped]
     names = [node for one in gone for node in ast.walk(one) if isinstance(node, ast.Name)]
     model = set() if stays is None else set(ast.walk(stays))
-    found = [one for node in names if node not in model for one in (*removed_use(facts, node), *_config(facts, node))]
+    found = [one for node in names if node not in model for one in removed_names(facts, node)]
     return tuple(dict.fromkeys(found))
+
+
+def removed_names(facts: ModuleFacts, node: ast.Name) -> tuple[RemovedUse, ...]:
+    """The release of an imported name, or of that of a config."""
+    return (*removed_use(facts, node), *_config(facts, node))
 
 
 def _config(facts: ModuleFacts, node: ast.Name) -> list[RemovedUse]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
@@ -49,8 +50,25 @@ _CLASSES = {
 NEVER_SET = InForce(FULL, *_DEFAULTS[FULL])
 
 
-def in_force(facts: ModuleFacts, setting: TypeSetting, *, flags: bool = False) -> InForce:
-    """What a setting asks for; with `flags` whether the state leaves the device may be decided at run time.
+class Given(NamedTuple):
+    """An expression, read in the module of `facts`."""
+
+    facts: ModuleFacts
+    node: ast.expr
+
+
+Follow = Callable[[Given], Given]
+
+
+def as_written(given: Given) -> Given:
+    """The expression itself."""
+    return given
+
+
+def in_force(facts: ModuleFacts, setting: TypeSetting, follow: Follow = as_written, *, flags: bool = False) -> InForce:
+    """What a setting asks for; `follow` says what the parameters of a function around it stand for.
+
+    With `flags` whether the state leaves the device may be decided at run time.
 
     Raises:
         NotUnderstood: its type or a config is not written out where it can be seen, or has no successor.
@@ -58,19 +76,26 @@ def in_force(facts: ModuleFacts, setting: TypeSetting, *, flags: bool = False) -
     setting = _unpacked(facts, setting)
     if not is_written_out(setting.call):
         raise NotUnderstood("the call passes `*args` or `**kwargs`: write out the arguments")
-    if setting.type_name is None:
+    type_name = type_of(facts, setting, follow)
+    if type_name is None:
         raise Undecided("the type is chosen at run time")
-    if setting.type_name not in _CLASSES:
-        raise NotUnderstood(
-            f"the new functions have no `{setting.type_name}`: use SHARDED_STATE_DICT, which can be resharded"
-        )
-    model_class, optimizer_class = _CLASSES[setting.type_name]
-    model, optimizer = _DEFAULTS[setting.type_name]
+    if type_name not in _CLASSES:
+        raise NotUnderstood(f"the new functions have no `{type_name}`: use SHARDED_STATE_DICT, which can be resharded")
+    model_class, optimizer_class = _CLASSES[type_name]
+    model, optimizer = _DEFAULTS[type_name]
     return InForce(
-        setting.type_name,
-        _wanted(facts, setting.config, model_class, model, flags),
-        _wanted(facts, setting.optim_config, optimizer_class, optimizer, flags),
+        type_name,
+        _wanted(facts, setting.config, model_class, model, follow, flags),
+        _wanted(facts, setting.optim_config, optimizer_class, optimizer, follow, flags),
     )
+
+
+def type_of(facts: ModuleFacts, setting: TypeSetting, follow: Follow = as_written) -> str | None:
+    """The name of the type, None where it is chosen at run time."""
+    if setting.type_name is not None or setting.type_node is None:
+        return setting.type_name
+    given = follow(Given(facts, setting.type_node))
+    return given.facts.fsdp.type_name(given.node)
 
 
 def _unpacked(facts: ModuleFacts, setting: TypeSetting) -> TypeSetting:
@@ -96,21 +121,25 @@ def _unpacked(facts: ModuleFacts, setting: TypeSetting) -> TypeSetting:
 _CONFIGS, _BEFORE_CONFIGS = ("config", "optim_config"), 2
 
 
-def _wanted(facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted, flags: bool) -> Wanted:
-    if node is None:
+def _wanted(
+    facts: ModuleFacts, node: ast.expr | None, cls: str, default: Wanted, follow: Follow, flags: bool
+) -> Wanted:
+    given = None if node is None else follow(Given(facts, node))
+    if given is None or is_literal(given.node, None):
         return default
-    text = " ".join(ast.unparse(node).split())
-    config = facts.fsdp.config(node)
+    text = " ".join(ast.unparse(given.node).split())
+    config = given.facts.fsdp.config(given.node)
     if config is None:
         raise Undecided(f"the fields of `{text}` are not visible")
     if config.cls != cls:
         raise NotUnderstood(f"this type does not accept `{config.cls}`: it needs `{cls}`")
-    offload = config.fields.get("offload_to_cpu")
-    rank0_only = _flag(config.fields.get("rank0_only"), default.rank0_only, text)
-    if offload is not None and is_on_gpu(facts, offload):
+    fields = {name: follow(Given(given.facts, value)) for name, value in config.fields.items()}
+    offload = fields.get("offload_to_cpu")
+    rank0_only = _flag(fields.get("rank0_only"), default.rank0_only, text)
+    if offload is not None and is_on_gpu(offload.facts, offload.node):
         return Wanted(True, rank0_only)  # where the model is on the CPU, its state is there either way
-    if flags and offload is not None and not isinstance(offload, ast.Constant) and pure(offload):
-        return Wanted(True, rank0_only, offload)
+    if flags and offload is not None and not isinstance(offload.node, ast.Constant) and pure(offload.node):
+        return Wanted(True, rank0_only, offload.node)
     return Wanted(_flag(offload, default.offload, text), rank0_only)
 
 
@@ -142,9 +171,9 @@ def _elsewhere(facts: ModuleFacts, node: ast.Name) -> tuple[ModuleFacts, ast.exp
     return (found[0], values[0]) if found is not None and len(values) == 1 and values[0] is not None else None
 
 
-def _flag(node: ast.expr | None, default: bool, text: str) -> bool:
-    if node is None:
+def _flag(given: Given | None, default: bool, text: str) -> bool:
+    if given is None:
         return default
-    if is_literal(node, True) or is_literal(node, False):
-        return bool(getattr(node, "value"))  # noqa: B009 - a constant, by `is_literal`
-    raise Undecided(f"`{ast.unparse(node)}` in `{text}` is only known at run time")
+    if is_literal(given.node, True) or is_literal(given.node, False):
+        return bool(getattr(given.node, "value"))  # noqa: B009 - a constant, by `is_literal`
+    raise Undecided(f"`{ast.unparse(given.node)}` in `{text}` is only known at run time")

@@ -205,7 +205,7 @@ class _Writer:
         assert isinstance(first.targets[0], ast.Name)
         self._check_comments(first.value)
         self._check_comments(outer)
-        edits = [Replace(facts.source.span(first), text), self._removal(facts.statement(outer))]
+        edits = [Replace(facts.source.span(first), text), removal(self.facts, facts.statement(outer))]
         return [*edits, *self._without_deletes(first.targets[0])]
 
     def _filled(self, old: StateCall, reading: ShardedLoad) -> Replace:
@@ -237,19 +237,24 @@ class _Writer:
                     text = f"del {', '.join(self._source(one) for one in left)}"
                     edits.append(Replace(facts.source.span(statement), text))
                 else:
-                    edits.append(self._removal(statement))
+                    edits.append(removal(self.facts, statement))
         return list(dict.fromkeys(edits))
 
-    def _removal(self, statement: ast.stmt) -> Replace:
-        """Take a statement away that does not stand first in its block, from the end of the line above it on."""
-        source, span = self.facts.source, self.facts.source.span(statement)
-        start = source.line_start(span.start)
-        above = source.data[:start].rstrip(b"\r\n")
-        if source.data[start : span.start].strip(b" \t") or len(above) == start:
-            raise NotUnderstood(
-                f"`{ast.unparse(statement)}` shares line {statement.lineno} with other code: put it on its own line"
-            )
-        return Replace(Span(len(above), span.end), "")
+
+def removal(facts: ModuleFacts, statement: ast.stmt) -> Replace:
+    """Take a statement away that does not stand first in its block, from the end of the line above it on.
+
+    Raises:
+        NotUnderstood: something else shares its line.
+    """
+    source, span = facts.source, facts.source.span(statement)
+    start = source.line_start(span.start)
+    above = source.data[:start].rstrip(b"\r\n")
+    if source.data[start : span.start].strip(b" \t") or len(above) == start:
+        raise NotUnderstood(
+            f"`{ast.unparse(statement)}` shares line {statement.lineno} with other code: put it on its own line"
+        )
+    return Replace(Span(len(above), span.end), "")
 
 
 def _is_deleted(node: ast.AST) -> bool:

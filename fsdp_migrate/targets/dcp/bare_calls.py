@@ -24,7 +24,7 @@ _MOST_STEPS = 4
 
 
 class _Set(Exception):
-    """A type is set for the call, or for good, maybe for this model."""
+    """A type is set for the call, or may be: for good, or by a context that is not known."""
 
 
 def bare_calls(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -65,10 +65,9 @@ def _may_be_set(facts: ModuleFacts, node: ast.AST, through: tuple[ast.AST, ...])
         _Set: one is.
     """
     blocks = facts.fsdp.settings("state_dict_type")
-    if facts.fsdp.settings("set_state_dict_type") or any(is_in_force(facts, one, node) for one in blocks):
+    in_block = any(is_in_force(facts, one, node) for one in blocks) or None in enclosing_settings(facts, node)
+    if in_block or facts.fsdp.settings("set_state_dict_type"):
         raise _Set
-    if None in enclosing_settings(facts, node):
-        return f"the `with` around line {getattr(node, 'lineno', 0)} may set a type"
     function = facts.function(node)
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from packaging.version import Version
 
-from fsdp_migrate.code.state_dicts.rewriting import of_setting
+from fsdp_migrate.code.state_dicts.context_functions import context_function, of_function
+from fsdp_migrate.code.state_dicts.rewriting import Rewritten, of_setting
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import TypeSetting
 from fsdp_migrate.findings import Finding, Fix
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.rules.index import entry_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.dcp.bare_calls import METHODS, bare_calls
@@ -47,13 +49,30 @@ def rewritten(facts: ModuleFacts) -> list[tuple[Span, Fix]]:
 
 
 def _finding(facts: ModuleFacts, card: RuleCard, setting: TypeSetting) -> Finding:
-    name, floor, calls = getattr(setting.call.func, "attr", ""), _FLOOR, "torch.distributed.checkpoint.state_dict"
-    new = of_setting(facts, setting)
+    function = context_function(facts, setting)
+    new = of_setting(facts, setting) if function is None else of_function(function)
     if isinstance(new, str):
-        verdict = manual(new)
-    else:
-        verdict, floor = new.verdict, new.floor
-        calls = " and ".join(f"`{name}`" for name in new.functions)
+        return told(facts, card, setting, manual(new), _FLOOR, ())
+    if isinstance(new, Rewritten):
+        return told(facts, card, setting, new.verdict, new.floor, new.functions)
+    if len(new.fixes) > 1:
+        others = ", ".join(sorted(os.path.basename(path) for path in new.fixes if path != facts.path))
+        verdict = manual(f"the blocks of {others} use this context: run on all files together, which changes them too")
+        return told(facts, card, setting, verdict, _FLOOR, new.functions)
+    return told(facts, card, setting, new.verdict(facts.path), new.floor, new.functions)
+
+
+def told(
+    facts: ModuleFacts,
+    card: RuleCard,
+    setting: TypeSetting,
+    verdict: Verdict,
+    floor: str,
+    functions: Sequence[str],
+) -> Finding:
+    """The finding for a setting, with the verdict on it and the new functions."""
+    name = getattr(setting.call.func, "attr", "")
+    calls = " and ".join(f"`{one}`" for one in functions) or "torch.distributed.checkpoint.state_dict"
     too_old = facts.torch.oldest < Version(floor)
     if verdict.fix is not None and too_old and facts.gates.alive(setting.call).issuperset(facts.torch.releases):
         verdict = manual("the project supports releases that are too old for it")
@@ -89,6 +108,7 @@ def _rule() -> Rule:
     base = entry_of("FSDP210").load()
     flags = (Example(before=_BEFORE, after=_AFTER, torch=">=2.4"),)
     card = base.card._replace(severity=None, applicability="safe, unsafe or manual", floor=_FLOOR, flags=flags)
+    card = card._replace(brings=(card.code,))  # of a function that nobody calls any more, but may be asked for
     return replace(base, card=card, words=(*base.words, METHODS[0]), check=check, target="dcp")
 
 

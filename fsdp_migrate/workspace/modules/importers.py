@@ -31,8 +31,15 @@ class Importers:
 
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module at `path`, or replaces it."""
-        if any(self._takes(other, path, name) for other in self._candidates(path, name)):
-            return True
+        taken = any(self._takes(other, path, name) for other in self._candidates(path, name))
+        return taken or self._is_quoted(path, name)
+
+    def takers(self, path: str, name: str) -> tuple[str, ...] | None:
+        """The files that import the top-level `name` of the module at `path`; None where strings name it, too."""
+        taken = (other for other in self._candidates(path, name) if self._takes(other, path, name))
+        return None if self._is_quoted(path, name) else tuple(taken)
+
+    def _is_quoted(self, path: str, name: str) -> bool:
         quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())  # for `mock.patch` and the like
         return any(
             self._texts.finder.find(found[1].decode(), other) == path

@@ -35,6 +35,9 @@ class Importing(Protocol):
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module, or replaces it."""
 
+    def takers(self, path: str, name: str) -> Sequence[str] | None:
+        """The files that take the top-level `name` of the module; None where strings name it too."""
+
     def uses(self, path: str, name: str, torch: TorchRange) -> Sequence[Use] | None:
         """The places in other files that read the top-level `name` of the module; None if there may be more."""
 
@@ -417,6 +420,11 @@ class View:
         """See `ProjectModules.is_imported`."""
         self.asked_all = True
         return self.modules.importers.is_imported(self.path, name)
+
+    def takers(self, name: str) -> Sequence[str] | None:
+        """See `ProjectModules.takers`."""
+        self.asked_all = True
+        return self.modules.importers.takers(self.path, name)
 
     def is_written(self, word: str) -> bool:
         """See `ProjectModules.is_written`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from fsdp_migrate.findings import Applicability, Severity
@@ -476,7 +478,7 @@ def test_a_context_that_a_function_makes_for_others_stays_and_the_message_names_
     managed = block(SHARDED, "yield", before="").replace("def f(", "@contextlib.contextmanager\ndef f(")
     assert "`f` sets the type for its callers" in (only(managed).reason or "")
     returned = IMPORTS + f"def f(model):\n    return FSDP.state_dict_type(model, {FULL})\n"
-    assert "`f` returns the context to its callers" in (only(returned).reason or "")
+    assert "no visible code calls `f`" in (only(returned).reason or "")
 
 
 def test_a_type_that_is_set_for_good_in_an_init_stays() -> None:
@@ -506,3 +508,50 @@ def test_a_state_that_is_loaded_behind_its_block_is_loaded_in_its_place(between:
     after = rewritten(text, unsafe=True)
     assert ("optimizer.load_state_dict" not in after) == moves
     assert ("set_optimizer_state_dict(model, optimizer, optim_state_dict=path" in after) == moves
+
+
+STACK = """\
+import contextlib
+{}
+
+def f(model, other):
+    with contextlib.ExitStack() as stack:
+{}"""
+ENTER = f"stack.enter_context(FSDP.state_dict_type(model, {SHARDED}))"
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (f"{ENTER}\nreturn model.state_dict()", "return get_model_state_dict(model)\n"),
+        (f"# why\n{ENTER}\n# how\nreturn model.state_dict()", "# why\n# how\nreturn get_model_state_dict(model)\n"),
+        (f"print(other)\n{ENTER}\nreturn model.state_dict()", "print(other)\nreturn get_model_state_dict(model)\n"),
+    ],
+)
+def test_a_stack_that_only_served_the_type_goes_too(body: str, left: str) -> None:
+    after = rewritten(STACK.format(IMPORTS, indent(f"{body}\n", " " * 8)))
+    assert after.endswith(f"def f(model, other):\n{indent(left, '    ')}")
+    assert "contextlib" not in after
+
+
+@pytest.mark.parametrize("more", ["stack.enter_context(other)", "stack.callback(other)", "other(stack)"])
+def test_a_stack_with_other_uses_stays(more: str) -> None:
+    after = rewritten(STACK.format(IMPORTS, indent(f"{ENTER}\n{more}\nreturn model.state_dict()\n", " " * 8)))
+    left = f"with contextlib.ExitStack() as stack:\n        {more}\n        return get_model_state_dict(model)\n"
+    assert after.endswith(f"    {left}")
+
+
+def test_two_models_on_one_stack_are_taken_apart() -> None:
+    other = ENTER.replace("(model", "(other")
+    text = STACK.format(IMPORTS, indent(f"{ENTER}\n{other}\nreturn model.state_dict(), other.state_dict()\n", " " * 8))
+    assert [finding.applicability.value for finding in found(text)] == ["safe", "safe"]
+    assert rewritten(text).endswith("return get_model_state_dict(model), get_model_state_dict(other)\n")
+
+
+def test_of_two_types_in_one_with_the_last_counts() -> None:
+    twice = f"FSDP.state_dict_type(model, {FULL}), FSDP.state_dict_type(model, {SHARDED})"
+    text = IMPORTS + f"def f(model):\n    with {twice}:\n        return model.state_dict()\n"
+    first, last = sorted(found(text), key=lambda finding: finding.column)
+    assert "the same `with` sets another type" in (first.reason or "")
+    assert last.applicability is Applicability.SAFE
+    assert "return get_model_state_dict(model)\n" in rewritten(text)
