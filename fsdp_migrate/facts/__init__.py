@@ -1,4 +1,4 @@
-"""What a module means: everything a rule may ask, computed on demand from one parse and one walk."""
+"""The facts of a module: everything that rules ask, computed on demand from one parse and one walk."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _COMPOUND_HEADERS = ("body", "orelse", "handlers", "finalbody", "cases")
 class ModuleFacts:
     """The facts of one module for one torch range.
 
-    `path` is what findings name; `project` answers for other modules of the project (none by default). Without `hints`
-    rules need not look for any.
+    `path` is the path in findings. `project` answers for other modules of the project (none by default). Without
+    `hints` rules need not look for hints.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class ModuleFacts:
 
     @cached_property
     def gates(self) -> Gates:
-        """Which releases of the range reach a node."""
+        """The releases of the range that reach each node."""
         return self.gates_of(self.torch.releases)
 
     def gates_of(self, releases: tuple[Version, ...]) -> Gates:
-        """Which of the given releases reach a node; to be asked only until the facts are closed."""
+        """The same for other releases; only until the facts are closed."""
         from fsdp_migrate.facts.releases.gates import Gates  # needed only where something is found
 
         apart = self.source.runs_apart
@@ -68,7 +68,7 @@ class ModuleFacts:
 
     @cached_property
     def written(self) -> bytes:
-        """The text with imports from torch itself for what the module imports from torch through its project."""
+        """The text, with imports from torch itself for what the module imports from torch through its project."""
         return self.source.written + self.names.direct_imports.encode()
 
     @cached_property
@@ -89,30 +89,30 @@ class ModuleFacts:
         return line[: len(line) - len(line.lstrip(b" \t\f"))].decode().replace("\f", "")
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
-        """What `compute` returns, computed once for each key, so that the rules of a family share their work."""
+        """The result of `compute`, computed once for each key, so that rules share work."""
         if key not in self._memo:
             self._memo[key] = compute()
         return cast("T", self._memo[key])
 
     def close(self) -> None:
-        """Let go of everything; what points in circles would else wait for the garbage collector."""
+        """Free everything: reference cycles would wait for the garbage collector."""
         for scope in list(self.structure.module.nested()):
             scope.__dict__.clear()
         for part in (self.structure, *self._gates, self):
             part.__dict__.clear()
 
     def reached(self, node: ast.AST) -> bool:
-        """Whether some supported release runs `node` (False in the old arm of a version check)."""
+        """Whether a supported release runs `node` (False in the old arm of a version check)."""
         return bool(self.gates.alive(node))
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that `node` belongs to (itself, if it is one)."""
+        """The innermost statement around `node` (itself, if it is one)."""
         while not isinstance(node, ast.stmt):
             node = self.structure.parents[node]
         return node
 
     def blocks_around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The statements, handlers and functions whose blocks hold `node`, innermost first, up to its function."""
+        """The statements, handlers and functions around `node`, innermost first, up to its function."""
         function = self.function(node)
         current = node
         while current is not function and current in self.structure.parents:
@@ -120,21 +120,21 @@ class ModuleFacts:
             yield current
 
     def function(self, node: ast.AST) -> ast.AST:
-        """The innermost function or lambda around `node`, else the module."""
+        """The innermost function or lambda around `node`, otherwise the module."""
         current: ast.AST | None = self.structure.parents.get(node)
         while current is not None and not isinstance(current, FunctionNode):
             current = self.structure.parents.get(current)
         return current if current is not None else self.source.tree
 
     def class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The innermost class around `node` (itself, if it is one), None outside of any."""
+        """The innermost class around `node` (itself, if it is one), None if there is none."""
         current: ast.AST | None = node
         while current is not None and not isinstance(current, ast.ClassDef):
             current = self.structure.parents.get(current)
         return current
 
     def template_around(self, node: ast.AST) -> ast.expr | None:
-        """The f-string or t-string that `node` stands in, None when it stands in none."""
+        """The f-string or t-string around `node`, None if there is none."""
         current = node
         while not isinstance(current, ast.stmt):
             if type(current).__name__ in _TEMPLATES:
@@ -143,7 +143,7 @@ class ModuleFacts:
         return None
 
     def function_name(self, node: ast.AST) -> str:
-        """How a message calls the function around `node`: its name, or "this module"."""
+        """The name of the function around `node` for messages, or "this module"."""
         function = self.function(node)
         name = getattr(function, "name", None)
         return f"`{name}`" if name else "this lambda" if isinstance(function, ast.Lambda) else "this module"
@@ -153,7 +153,7 @@ class ModuleFacts:
         return self.structure.scope(node)
 
     def header(self, statement: ast.stmt) -> Span:
-        """The span of a statement without the blocks inside it, whose lines may carry a suppression."""
+        """The span of a statement without its inner blocks; a suppression may be on these lines."""
         span = self.source.span(statement)
         decorators = getattr(statement, "decorator_list", ())
         start = min([span.start, *(self.source.span(d).start for d in decorators)])
@@ -165,7 +165,7 @@ class ModuleFacts:
 
 
 class Use(NamedTuple):
-    """A place where another module reads a name: its facts, the node, and what to call its file in a message."""
+    """A place where another module reads a name: its facts, the node, and the file's name for messages."""
 
     facts: ModuleFacts
     node: ast.expr
@@ -173,69 +173,69 @@ class Use(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Where other modules read a name; more places may be `hidden` in a file that cannot be parsed."""
+    """The places where other modules read a name. There may be more, `hidden` in a file that cannot be parsed."""
 
     uses: Sequence[Use]
     hidden: bool
 
 
 class ProjectModules(ImportedNames, Protocol):
-    """Answers for the other modules of a project."""
+    """Answers about the other modules of a project."""
 
     asked_all: bool
 
     @property
     def asked_beyond(self) -> bool:
-        """Whether an answer so far depends on files of the project that the run does not look at."""
+        """Whether an answer so far depends on files of the project that are not in the run."""
 
     @property
     def consulted(self) -> Sequence[Consulted]:
         """The files that the answers so far depend on."""
 
     def written(self, raw: bytes) -> bytes:
-        """A text of the asking module with a `direct_import` for each of its imports, found without a parse."""
+        """The text of the asking module with a `direct_import` for each of its imports, found without parsing."""
 
     def finds(self, module: str) -> str | None:
-        """The file of a module as the asking one imports it, None when it is not in the project."""
+        """The file of a module that the asking one imports, None if it is not in the project."""
 
     def module(self, name: str) -> ModuleFacts | None:
-        """The module of this name as the asking one imports it, None when it is not in the project."""
+        """The module of this name for the asking one, None if it is not in the project."""
 
     def text_of(self, path: str) -> str | None:
-        """The text of a file, None without one that can be read."""
+        """The text of a file, None if it cannot be read."""
 
     def is_own(self, name: str) -> bool:
-        """Whether `name` is a module of the project or goes through one."""
+        """Whether `name` is a module of the project, or is reached through one."""
 
     def is_optional(self, name: str) -> bool:
-        """Whether a module of the project that `name` comes through has something else for want of torch's."""
+        """Whether a module of the project that provides `name` binds something else without torch."""
 
     def definition(self, name: str) -> tuple[ModuleFacts, Sequence[Binding]] | None:
-        """The module of the project that defines or assigns `name`, and what binds it there."""
+        """The module of the project that defines or assigns `name`, and its binding there."""
 
     def function(self, name: str) -> tuple[ModuleFacts, ast.FunctionDef | ast.AsyncFunctionDef] | None:
-        """The function that a module of the project defines under `name`, the only thing of that name there."""
+        """The function `name` of a module of the project, if nothing else there has the name."""
 
     def is_imported(self, name: str) -> bool:
-        """Whether another module of the project takes the top-level `name` of the asking module."""
+        """Whether another module of the project imports the top-level `name` of the asking module."""
 
     def takers(self, name: str) -> Sequence[str] | None:
         """The files of other modules that take the asking one's top-level `name`; None where strings name it too."""
 
     def is_written(self, word: str) -> bool:
-        """Whether another file of the project has a word."""
+        """Whether another file of the project contains a word."""
 
     def patcher(self, name: str, old: str) -> str | None:
-        """What to call the file that patches the asking module's `name`, torch's `old`, there or in torch, or None."""
+        """The file that patches `name` of the asking module (in torch: `old`) there or in torch, None if none does."""
 
     def setters(self, name: str) -> Sequence[tuple[ModuleFacts, str]]:
-        """Other modules that may assign an attribute `name` of something, each with what to call it in a message."""
+        """Other modules that may assign an attribute `name`, each with its name for messages."""
 
     def uses(self, name: str) -> Sequence[Use] | None:
-        """Where other modules read the asking module's `name`, None when there may be more such places."""
+        """The places where other modules read `name` of the asking module; None if there may be more."""
 
     def reads(self, name: str) -> Reads:
-        """Where other modules may read the asking module's top-level `name`."""
+        """The places where other modules may read the top-level `name` of the asking module."""
 
     def writing(self, word: str) -> Sequence[ModuleFacts]:
-        """The other modules of the project that read an attribute of this name off something but their own `self`."""
+        """The other modules of the project that read an attribute of this name from anything but their `self`."""

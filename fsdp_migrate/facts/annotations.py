@@ -1,4 +1,4 @@
-"""The classes that an annotation allows: `Optional[A]`, `A | None`, `Union[A, B]`, quoted or not."""
+"""The classes in an annotation: `Optional[A]`, `A | None`, `Union[A, B]`, quoted or not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNIONS = ("Optional", "Union")
 
 
 def options(annotation: ast.expr) -> Iterator[ast.expr]:
-    """The expressions of the classes, None apart; a quoted part as it is."""
+    """The expressions of the classes without None; a quoted part stays as it is."""
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         yield from options(annotation.left)
         yield from options(annotation.right)
@@ -22,7 +22,7 @@ def options(annotation: ast.expr) -> Iterator[ast.expr]:
 
 
 def texts(quoted: str) -> Iterator[str]:
-    """The same for a quoted annotation, as texts; nothing for one that is no expression."""
+    """The same for a quoted annotation, as texts; nothing if it is not an expression."""
     try:
         tree = ast.parse(quoted.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

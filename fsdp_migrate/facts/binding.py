@@ -1,4 +1,4 @@
-"""Whether a name is certainly bound when control reaches a place, and whether a loop brings what it bound back."""
+"""Whether a name is always bound at a place, and whether a loop carries a binding back to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether every way to `node` inside its function (or module) binds `name` first.
+    """Whether every path to `node` in its function (or module) binds `name` first.
 
-    Parameters, and the targets of loops and `with` blocks around `node`, count as bound.
+    Parameters count as bound, and so do targets of loops and `with` blocks around `node`.
     """
     child = node
     while child in parents:
@@ -31,7 +31,7 @@ def surely_bound(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> list[Loop]:
-    """The loops around `node` in which it may see what the turn before has bound to `name`."""
+    """The loops around `node` in which it may see a binding of `name` from the iteration before."""
     found: list[Loop] = []
     if not any(isinstance(parent, Loop) for parent in _around(node, parents)):
         return found
@@ -49,7 +49,7 @@ def loops_to(name: str, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> li
 
 
 def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """What is around `node`, from the inside out, in its function, class or module."""
+    """The blocks around `node` in its function, class or module, from the inside out."""
     while (parent := parents.get(node)) is not None and not isinstance(parent, (*FunctionNode, ast.ClassDef)):
         yield parent
         node = parent
@@ -61,7 +61,7 @@ def _blocks(node: ast.AST) -> Sequence[Sequence[ast.stmt]]:
 
 
 def binds(statement: ast.stmt, name: str) -> bool:
-    """Whether control that comes out of `statement` at its end has bound `name`."""
+    """Whether `name` is bound whenever control reaches the end of `statement`."""
     if isinstance(statement, ast.If):
         return _names(statement.test, name) or (
             _block_binds(statement.body, name) and _block_binds(statement.orelse, name)
@@ -85,12 +85,12 @@ def binds(statement: ast.stmt, name: str) -> bool:
 
 
 def _block_binds(block: Sequence[ast.stmt], name: str) -> bool:
-    """Whether a block binds `name` or is left before its end."""
+    """Whether a block binds `name`, or is left before its end."""
     return any(binds(statement, name) or isinstance(statement, _LEAVES) for statement in block)
 
 
 def binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:
-    """Whether a compound statement has bound `name` when its body runs."""
+    """Whether a compound statement has bound `name` before its body runs."""
     if isinstance(parent, (ast.If, ast.While)):
         return child is not parent.test and _names(parent.test, name)
     if isinstance(parent, (ast.For, ast.AsyncFor)):
@@ -101,7 +101,7 @@ def binds_inside(parent: ast.AST, child: ast.AST, name: str) -> bool:
 
 
 def _names(test: ast.expr, name: str) -> bool:
-    """Whether evaluating a condition binds `name`, however it comes out: `(x := f()) is None and ...`."""
+    """Whether evaluating a condition binds `name` in any case: `(x := f()) is None and ...`."""
     while not isinstance(test, ast.NamedExpr):
         if isinstance(test, ast.BoolOp):
             test = test.values[0]
@@ -115,7 +115,7 @@ def _names(test: ast.expr, name: str) -> bool:
 
 
 def _is_target(target: ast.expr | None, name: str) -> bool:
-    """Whether a name, or an attribute where it is dotted, is among those that a target assigns."""
+    """Whether a name or dotted attribute is one of the targets."""
     kind = ast.Attribute if "." in name else ast.Name
     parts = () if target is None else (part for part in ast.walk(target) if isinstance(part, kind))
     return any(isinstance(part.ctx, ast.Store) and ast.unparse(part) == name for part in parts)

@@ -10,35 +10,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bound:
-    """An argument as it stands in the call: its value and its number, counted over positional and keyword alike."""
+    """An argument of a call: its value, and its number among positional and keyword arguments."""
 
     value: ast.expr
     index: int
 
 
 class BindingError(Exception):
-    """The call does not fit the signature; the message completes "the call ..."."""
+    """The call does not fit the signature. The message completes "the call ..."."""
 
 
 def ordered_arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
-    """The arguments in the order in which they stand in the source."""
+    """The arguments in the order of the source."""
     return sorted((*call.args, *call.keywords), key=lambda node: _start(node))
 
 
 def is_literal(node: ast.AST | None, value: bool | None) -> bool:
-    """Whether an expression is `None`, `True` or `False`, written out."""
+    """Whether an expression is the literal `None`, `True` or `False`."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
 def is_written_out(call: ast.Call) -> bool:
-    """Whether nothing is unpacked into a call: all its arguments are there to see."""
+    """Whether all arguments of a call are visible: nothing is unpacked."""
     return not any(isinstance(one, ast.Starred) for one in call.args) and all(
         one.arg is not None for one in call.keywords
     )
 
 
 def names_given(keyword: ast.keyword) -> Iterator[str]:
-    """The parameters that a keyword, or a dict display that is unpacked in its place, gives something to."""
+    """The parameters that a keyword sets, or a dict display unpacked in its place."""
     if keyword.arg is not None:
         yield keyword.arg
     elif isinstance(keyword.value, ast.Dict):
@@ -46,12 +46,12 @@ def names_given(keyword: ast.keyword) -> Iterator[str]:
 
 
 def given_twice(names: Iterable[str]) -> list[str]:
-    """The names that come more than once, sorted."""
+    """The names that occur more than once, sorted."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def bind(call: ast.Call, parameters: Sequence[str], required: int) -> dict[str, Bound]:
-    """Which argument of `call` goes to which of `parameters`, the first `required` of which have no default.
+    """The arguments of `call` by parameter; the first `required` of `parameters` have no default.
 
     Raises:
         BindingError: starred arguments, too many, unknown, doubled or missing ones.

@@ -1,4 +1,4 @@
-"""Which classes the object that an expression holds may be of, as far as its file says."""
+"""The classes that an object may have, as far as its file shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fsdp_migrate.facts.scopes import Binding, Kind
 
 
 class ObjectClasses:
-    """The classes that the names and attributes of one module are annotated with or built from."""
+    """The classes of names and attributes of one module, by annotations and constructions."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -22,24 +22,24 @@ class ObjectClasses:
         self._quoted: dict[ast.Constant, list[ast.expr]] = {}
 
     def classes(self, node: ast.expr) -> Iterator[ast.expr]:
-        """The expressions of the classes that the object in a name or attribute is built from or annotated with."""
+        """The class expressions that a name or attribute is built from or annotated with."""
         for found in self._each(node):
             yield from found
 
     def all_classes(self, node: ast.expr) -> list[ast.expr]:
-        """The same where everything that the name or attribute is bound to in this file says its class, else none."""
+        """The same if every binding of the name or attribute in this file shows a class, otherwise none."""
         each = self._each(node)
         return [cls for found in each for cls in found] if all(each) else []
 
     def _each(self, node: ast.expr) -> list[list[ast.expr]]:
-        """The classes by what the name or attribute is bound to."""
+        """The classes by the bindings of the name or attribute."""
         if isinstance(node, ast.Name):
             return [list(self.of_binding(binding)) for binding in self.names.bindings(node)]
         known = self._attributes.get(node.attr) if isinstance(node, ast.Attribute) else None
         return known.get(self._place(node), []) if known else []
 
     def of_binding(self, binding: Binding) -> Iterator[ast.expr]:
-        """The classes that one binding of a name says its object is of."""
+        """The classes that one binding of a name shows."""
         if binding.kind is Kind.PARAMETER:
             assert isinstance(binding.node, ast.arg)
             yield from self._allowed(binding.node.annotation)
@@ -51,7 +51,7 @@ class ObjectClasses:
             yield from self._allowed(parent.annotation)
 
     def _allowed(self, annotation: ast.expr | None) -> Iterator[ast.expr]:
-        """The classes that an annotation allows, quoted or not."""
+        """The classes in an annotation, quoted or not."""
         for option in () if annotation is None else options(annotation):
             if isinstance(option, ast.Constant) and isinstance(option.value, str):
                 yield from self._unquoted(option, option.value)
@@ -70,7 +70,7 @@ class ObjectClasses:
 
     @cached_property
     def _attributes(self) -> dict[str, dict[int, list[list[ast.expr]]]]:
-        """What attributes such as `self.model` are built from in this file, by their last name and their place."""
+        """The values that attributes such as `self.model` get in this file, by their last name and place."""
         found: dict[str, dict[int, list[list[ast.expr]]]] = {}
         for store in self.structure.stores:
             if isinstance(store.ctx, ast.Store):
@@ -93,7 +93,7 @@ class ObjectClasses:
                     yield statement.target.id, statement.annotation
 
     def _place(self, node: ast.expr) -> int:
-        """A number for an expression: all that are written alike have the same. Each link of a chain is seen once."""
+        """A number for an expression; equal texts have the same. Each link of a chain is seen once."""
         links = []
         while isinstance(node, ast.Attribute) and node not in self._places:
             links.append(node)
@@ -109,7 +109,7 @@ class ObjectClasses:
 
 
 def instance_of_class(node: ast.expr) -> ast.expr | None:
-    """`x` in `type(x)` and `x.__class__`."""
+    """`x` of `type(x)` and `x.__class__`."""
     if isinstance(node, ast.Attribute) and node.attr == "__class__":
         return node.value
     if (
@@ -128,7 +128,7 @@ def is_super(node: ast.expr) -> bool:
 
 
 def all_members(cls: ast.ClassDef, names: Names) -> frozenset[str]:
-    """What a class has of its own or from a base in the project: methods and attributes."""
+    """The members of a class, with those of its bases in the project: methods and attributes."""
     found, waiting = set[str](), [cls]
     seen: set[ast.ClassDef] = set()
     while waiting:
@@ -146,7 +146,7 @@ def all_members(cls: ast.ClassDef, names: Names) -> frozenset[str]:
 
 
 def members_behind(names: Names, bindings: Iterable[Binding]) -> frozenset[str]:
-    """What the classes have that a name is bound to, followed through imports."""
+    """The members of the classes that a name is bound to, also through imports."""
     found = set[str]()
     for binding in bindings:
         if isinstance(binding.node, ast.ClassDef):
@@ -157,7 +157,7 @@ def members_behind(names: Names, bindings: Iterable[Binding]) -> frozenset[str]:
 
 
 def members(cls: ast.ClassDef) -> Iterator[str]:
-    """The names that a class body binds, and the attributes that its methods give `self`."""
+    """The names that a class body binds, and the attributes of `self` that its methods assign."""
     waiting: list[ast.AST] = [*cls.body]
     while waiting:
         statement = waiting.pop()

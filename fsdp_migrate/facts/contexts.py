@@ -1,4 +1,4 @@
-"""Which state-dict type is set where: the `with FSDP.state_dict_type(...)` blocks around a node."""
+"""The state-dict types in force at a place: the `with FSDP.state_dict_type(...)` blocks around it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SETTLED = frozenset(
 def enclosing_settings(facts: ModuleFacts, node: ast.AST) -> Iterator[TypeSetting | None]:
     """The settings in force at `node` within its function, innermost first.
 
-    None stands for a context manager that is not known and might set the type.
+    None stands for an unknown context manager, which might set the type.
     """
     child, function = node, facts.function(node)
     while child is not function and child in facts.structure.parents:
@@ -62,7 +62,7 @@ def _managed(facts: ModuleFacts, manager: ast.expr) -> Iterator[TypeSetting | No
 
 
 def is_in_force(facts: ModuleFacts, setting: TypeSetting, node: ast.AST) -> bool:
-    """Whether a type that is set by a context manager is so at `node`, as far as the function tells."""
+    """Whether the type of a context manager is in force at `node`, as far as the function shows."""
     item = facts.structure.parents[setting.call]
     if isinstance(item, ast.withitem):
         return facts.structure.parents[item] in facts.blocks_around(node)
@@ -72,10 +72,10 @@ def is_in_force(facts: ModuleFacts, setting: TypeSetting, node: ast.AST) -> bool
 def matching_context(
     facts: ModuleFacts, node: ast.Call, model: ast.expr, type_name: str, rank0_only: str | None
 ) -> bool:
-    """Whether the `with` whose block `node` stands in sets exactly this type and optimizer config, written out there.
+    """Whether the `with` around `node` sets exactly this type and optimizer config, as literals.
 
     `rank0_only` is the text of the wanted value under FULL_STATE_DICT, None under SHARDED_STATE_DICT. Nothing before
-    `node` in the block may set another.
+    `node` in the block may set another type.
     """
     parents, statement = facts.structure.parents, facts.statement(node)
     block = parents[statement]
@@ -95,7 +95,7 @@ def matching_context(
 
 
 def _may_set(facts: ModuleFacts, part: ast.AST) -> bool:
-    """Whether something may set a type, or let others do so in the meantime."""
+    """Whether something may set a type, or let other code do so meanwhile."""
     if not isinstance(part, ast.Call):
         return isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.GeneratorExp, ast.Lambda, *TRIES))
     name = getattr(part.func, "attr", getattr(part.func, "id", ""))

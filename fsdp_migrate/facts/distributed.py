@@ -1,4 +1,4 @@
-"""Whether a module has to do with torch.distributed or FSDP at all."""
+"""Whether a module uses torch.distributed or FSDP at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FSDP = ("fsdp", "fullyshardeddataparallel")
 
 
 def uses_distributed(facts: ModuleFacts) -> bool:
-    """Whether the module imports or names torch.distributed, or imports something that is called after FSDP."""
+    """Whether the module imports or names torch.distributed, or imports something with FSDP in its name."""
     return facts.memo(uses_distributed, lambda: _uses_distributed(facts))
 
 

@@ -1,8 +1,7 @@
-"""In which order a statement evaluates its parts, and what evaluating them can do.
+"""The order in which a statement evaluates its parts, and their effects.
 
-Moving a call out of a statement is exact only if nothing that ran before it can have an effect that it sees, and
-if it ran exactly once. Both questions are answered here from the syntax tree, following the language reference's
-evaluation order.
+A call can move out of a statement only if nothing that ran before it has an effect on it, and if it runs exactly once.
+Both follow from the syntax tree by the evaluation order of the language reference.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _is_plain_index(node: ast.expr) -> bool:
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.expr]:
-    """The calls, awaits and yields that evaluating `node` performs, leaving out what it only defines."""
+    """The calls, awaits and yields that evaluating `node` performs, without those that it only defines."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -70,7 +69,7 @@ def calls_in(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_still(node: ast.AST) -> bool:
-    """Whether evaluating `node` runs nothing: names, attributes, constants, `name["key"]` and what combines them."""
+    """Whether evaluating `node` runs no code: names, attributes, constants, `name["key"]` and combinations of them."""
     return not any(map(_runs, ast.walk(node)))
 
 
@@ -92,7 +91,7 @@ def is_reading(call: ast.expr, names: Names) -> bool:
 
 
 def evaluated_before(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """The expressions that `statement` has fully evaluated when it comes to `node`, the nearest ones first."""
+    """The expressions that `statement` has evaluated before `node`, the nearest first."""
     child: ast.AST = node
     while child is not statement:
         parent = parents[child]
@@ -101,7 +100,7 @@ def evaluated_before(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.A
 
 
 def evaluated_conditionally(node: ast.expr, statement: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> str | None:
-    """Why `statement` may not evaluate `node` exactly once, in words that say what to do; None when it does."""
+    """Why `statement` may not evaluate `node` exactly once, with advice; None if it does."""
     child: ast.AST = node
     while child is not statement:
         parent = parents[child]
@@ -135,7 +134,7 @@ def _condition(parent: ast.AST, child: ast.AST) -> str | None:
 
 
 def _position_in_block(parent: ast.AST, child: ast.AST) -> str | None:
-    """Places in the header of a compound statement that are evaluated later, or for every turn."""
+    """A reason if `node` is in a header part that is evaluated later, or in every iteration."""
     if isinstance(parent, ast.match_case):
         return "in a `case`, which may not be evaluated: write the `match` as `if` statements"
     if isinstance(parent, ast.ExceptHandler):

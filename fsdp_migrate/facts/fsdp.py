@@ -1,4 +1,4 @@
-"""What a module does with FSDP: the class under its many spellings, its instances, and the state-dict contexts."""
+"""A module's use of FSDP: the class under its many spellings, its instances, and state-dict contexts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ STATE_DICT_TYPE = f"{PACKAGE}.StateDictType"
 
 
 class Receiver(NamedTuple):
-    """The class (or instance) that a static FSDP method is called on.
+    """The class (or instance) on which a static FSDP method is called.
 
-    `meanings` are those that are torch's FSDP; `doubt` says, as a sentence, what else it may be, None when nothing.
+    `meanings` are those that are torch's FSDP. `doubt` says, as a sentence, what else it may be, None if nothing.
     """
 
     node: ast.expr
@@ -37,14 +37,14 @@ class Receiver(NamedTuple):
 
 
 class Config(NamedTuple):
-    """A state-dict config as written: its class (last name) and its arguments; `fields` is None if unreadable."""
+    """A state-dict config: its class (last name) and its arguments; `fields` is None if they cannot be read."""
 
     cls: str
     fields: dict[str, ast.expr]
 
 
 class TypeSetting(NamedTuple):
-    """One `FSDP.state_dict_type(...)` or `set_state_dict_type(...)` call with its arguments taken apart."""
+    """A call of `FSDP.state_dict_type(...)` or `set_state_dict_type(...)`, with its arguments."""
 
     call: ast.Call
     model: ast.expr
@@ -58,10 +58,10 @@ _SETTING_PARAMETERS = ("module", "state_dict_type", "state_dict_config", "optim_
 
 
 class Fsdp:
-    """FSDP facts of one module."""
+    """The FSDP facts of one module."""
 
     def __init__(self, structure: Structure, names: Names, reached: Callable[[ast.AST], bool]) -> None:
-        """`reached` tells whether some supported release runs a node."""
+        """`reached` tells whether a supported release runs a node."""
         self.structure = structure
         self.names = names
         self.object_classes = ObjectClasses(names)
@@ -73,7 +73,7 @@ class Fsdp:
 
     @cached_property
     def subclasses(self) -> dict[str, ast.ClassDef]:
-        """Classes of this file that derive from FSDP, directly or through one another, by name."""
+        """The classes of this file that derive from FSDP, directly or not, by name."""
         classes = [
             binding.node
             for scope in self.structure.module.nested()
@@ -102,19 +102,19 @@ class Fsdp:
         return any(symbol is not None and symbol.removeprefix(f"{LOCAL}.") in known for symbol in symbols)
 
     def _foreign(self, symbol: str | None) -> ForeignClass | None:
-        """The subclass of FSDP in another module of the project that a name stands for."""
+        """The subclass of FSDP in another module of the project that a name means."""
         if symbol is None or self.names.project is None or symbol.split(".")[0] in ("torch", "builtins", LOCAL, STAR):
             return None
         return self.names.project.subclass(symbol)
 
     def is_subclass(self, symbol: str) -> bool:
-        """Whether a canonical name is that of a subclass of FSDP, in this file or elsewhere in its project."""
+        """Whether a canonical name is a subclass of FSDP, in this file or in its project."""
         if symbol.startswith(f"{LOCAL}."):
             return symbol.removeprefix(f"{LOCAL}.") in self.subclasses
         return self._foreign(symbol) is not None
 
     def overriding(self, method: str) -> str | None:
-        """The name of a subclass of FSDP, of this file or used in it, that has `method` of its own; None if none."""
+        """The name of a subclass of FSDP, in this file or imported, that defines `method`; None if there is none."""
         own = ((name, all_members(cls, self.names)) for name, cls in self.subclasses.items())
         used = ((foreign.name, foreign.members) for foreign in self._foreign_used)
         return next((name for name, methods in (*own, *used) if method in methods), None)
@@ -132,17 +132,17 @@ class Fsdp:
 
     @cached_property
     def imported(self) -> frozenset[str]:
-        """The full names of everything that the file imports, followed through the project."""
+        """The full names of all imports of the file, followed through the project."""
         targets = (target for binding in self._imports_anywhere for target in self.names.targets(binding))
         return frozenset(target for target in targets if target is not None)
 
     def is_class(self, node: ast.expr, member: str | None = None) -> bool:
-        """Whether `node` certainly is FSDP or a subclass of it, one without a `member` of its own."""
+        """Whether `node` is certainly FSDP, or a subclass that does not define `member`."""
         meanings = self._live_meanings(node)
         return bool(meanings) and all(self._names_class(meaning, member) for meaning in meanings)
 
     def _live_meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
-        """What `node` may refer to, without what only an old arm of a version check or a dead fallback binds."""
+        """The meanings of `node`, without those of old arms of version checks and dead fallbacks."""
         meanings = self.names.meanings(node)
         if len(meanings) < 2:
             return meanings
@@ -162,9 +162,9 @@ class Fsdp:
         return cls is not None and not (method and method in all_members(cls, self.names))
 
     def receiver(self, func: ast.expr, model: ast.expr | None) -> Receiver | None:
-        """The FSDP class or instance that `func` (`FSDP.method`) belongs to, None when it is something else.
+        """The FSDP class or instance of `func` (`FSDP.method`), None if it is something else.
 
-        `model` is the call's model argument: `x.method(x, ...)` hands a static method its own instance.
+        `model` is the call's model argument: `x.method(x, ...)` passes its own instance to a static method.
         """
         if not isinstance(func, ast.Attribute):
             return None
@@ -193,7 +193,7 @@ class Fsdp:
         return Receiver(node, (), f"`{ast.unparse(node)}` may be an instance of `{others[0]}`" if others else None)
 
     def _other_fsdps(self, node: ast.expr) -> list[str]:
-        """The classes called FSDP and not known to be torch's, if the object in `node` can only be of such."""
+        """The classes called FSDP that may not be torch's, if `node` can only be an object of these."""
         meanings = [meaning for cls in self.object_classes.all_classes(node) for meaning in self.names.meanings(cls)]
         named = [meaning.qualified or "" for meaning in meanings if not self._names_class(meaning)]
         if len(named) < len(meanings) or not all(name.endswith(_CLASS_NAMES) for name in named):
@@ -201,16 +201,16 @@ class Fsdp:
         return [name.removeprefix(f"{LOCAL}.") for name in named]
 
     def _is_super_of_fsdp(self, node: ast.expr, method: str) -> bool:
-        """Whether `node` is the `super()` of a subclass of FSDP, whose `method` is FSDP's own there."""
+        """Whether `node` is the `super()` of a subclass of FSDP, and its `method` is FSDP's own."""
         outer: ast.AST | None = node if is_super(node) else None
         while outer is not None and not isinstance(outer, ast.ClassDef):
             outer = self.structure.parents.get(outer)
         return outer is not None and any(self.is_class(base, method) for base in outer.bases)
 
     def possible_receiver(self, func: ast.Attribute) -> Receiver | None:
-        """The receiver of a method that only FSDP has, where nothing in the file says what the receiver is.
+        """The receiver of a method that only FSDP has, if the file does not show what the receiver is.
 
-        None where it is something else, where the file has such a method of its own, or nothing of torch's FSDP.
+        None if it is something else, or if the file defines such a method itself, or does not use torch's FSDP.
         """
         node = func.value
         if not self.may_be_fsdp(node, func.attr):
@@ -218,7 +218,7 @@ class Fsdp:
         return Receiver(node, (), f"it is not visible here whether `{ast.unparse(node)}` is an FSDP module or class")
 
     def may_be_fsdp(self, node: ast.expr, method: str) -> bool:
-        """Whether an unknown object may have a method that only FSDP has, as far as the file tells."""
+        """Whether an unknown object may have a method that only FSDP has, as far as the file shows."""
         if self._defined_here(method):
             return False
         meanings = self.names.meanings(node)
@@ -234,11 +234,11 @@ class Fsdp:
         return self._uses_fsdp or bool(hidden)
 
     def may_be_unseen(self, method: str) -> bool:
-        """Whether an object out of sight may be FSDP, with a `method` of its own, as far as the file tells."""
+        """Whether an object that is not visible may be FSDP with its own `method`, as far as the file shows."""
         return self._uses_fsdp and not self._defined_here(method)
 
     def _is_variable(self, name: str) -> bool:
-        """Whether a name is what this file or its project assigns, so that any object may be behind it."""
+        """Whether a name is assigned in this file or its project, so that it may be any object."""
         root, _, rest = name.partition(".")
         if root == LOCAL:
             return "." in rest  # what a class holds
@@ -247,7 +247,7 @@ class Fsdp:
 
     @cached_property
     def _uses_fsdp(self) -> bool:
-        """Whether the file names torch's FSDP package, or takes something from a module of its project that does."""
+        """Whether the file names torch's FSDP package, or imports from a module of its project that does."""
         targets = {binding.target or "" for binding in self._imports_anywhere}
         if any(name.startswith(PACKAGE) for name in (*targets, *self.imported)) or self._foreign_used:
             return True
@@ -263,9 +263,9 @@ class Fsdp:
         return any(function.name == method for function in self.structure.functions)
 
     def is_instance(self, node: ast.expr, method: str | None = None) -> bool:
-        """Whether `node` is known to hold an FSDP module: built, annotated, tested or `self` as one in this file.
+        """Whether `node` is certainly an FSDP module: built, annotated or tested as one in this file, or its `self`.
 
-        With a `method`, one whose class does not have that of its own.
+        With a `method`, one whose class does not define it.
         """
         if node in self._asked or len(self._asked) > _MOST_ASKED:
             return False
@@ -289,7 +289,7 @@ class Fsdp:
         return built or self._narrowing(method).narrows(node)
 
     def is_tested(self, node: ast.Name | ast.Attribute) -> bool:
-        """Whether a test, or a loop over FSDP models, makes plain that `node` holds one where it stands."""
+        """Whether a test, or a loop over FSDP models, shows that `node` is one at its place."""
         return self._narrowing(None).narrows(node)
 
     def _narrowing(self, method: str | None) -> Narrowing:
@@ -324,14 +324,14 @@ class Fsdp:
 
     @cached_property
     def builds_without_mesh(self) -> bool:
-        """Whether the file builds FSDP models, and neither they nor anything else in it can have a `device_mesh`."""
+        """Whether the file builds FSDP models, and nothing in it can have a `device_mesh`."""
         named = any(keyword.arg == MESH for call in self.structure.calls for keyword in call.keywords)
         named = named or any(constant.value == MESH for constant in self.structure.strings)
         unpacked = any(keyword.arg is None for call in self.constructions for keyword in call.keywords)
         return bool(self.constructions) and not named and not unpacked
 
     def imports(self, scope: Scope) -> tuple[Binding, ...]:
-        """The imports of torch's FSDP class that are visible from `scope`, the innermost scope that has any."""
+        """The visible imports of torch's FSDP class, in the innermost scope around `scope` that has any."""
         found = (self._imports_in(outer) for outer in scope.enclosing())
         return next((bindings for bindings in found if bindings), ())
 
@@ -349,7 +349,7 @@ class Fsdp:
         return self._settings[method]
 
     def setting(self, node: ast.expr) -> TypeSetting | None:
-        """`node` as a call of FSDP.state_dict_type or FSDP.set_state_dict_type, None when it is not one."""
+        """`node` as a call of FSDP.state_dict_type or FSDP.set_state_dict_type, None if it is not one."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
         if node.func.attr not in ("state_dict_type", "set_state_dict_type"):
@@ -369,13 +369,13 @@ class Fsdp:
         )
 
     def type_name(self, node: ast.expr | None) -> str | None:
-        """`FULL_STATE_DICT`, `SHARDED_STATE_DICT` or `LOCAL_STATE_DICT`, None when it cannot be read off."""
+        """`FULL_STATE_DICT`, `SHARDED_STATE_DICT` or `LOCAL_STATE_DICT`, None if it is not visible."""
         qualified = None if node is None else self.names.qualified(node)
         prefix = f"{STATE_DICT_TYPE}."
         return qualified.removeprefix(prefix) if qualified is not None and qualified.startswith(prefix) else None
 
     def config(self, node: ast.expr) -> Config | None:
-        """A config object as written here or where its name is bound; None when that is not visible."""
+        """A config object, written here or where its name is bound; None if it is not visible."""
         if isinstance(node, ast.Name):
             definition = self.names.definition(node)
             if not isinstance(definition, ast.Call) or self._is_changed(node.id):
@@ -392,15 +392,15 @@ class Fsdp:
         return Config(qualified.rpartition(".")[2], fields)
 
     def _is_changed(self, name: str) -> bool:
-        """Whether the file assigns to an attribute of what `name` holds."""
+        """Whether the file assigns an attribute of the object in `name`."""
         return any(isinstance(one.value, ast.Name) and one.value.id == name for one in self.structure.stores)
 
     def same_object(self, one: ast.expr, other: ast.expr) -> bool:
-        """Whether two expressions name one object, directly or through a name bound once to the other."""
+        """Whether two expressions mean one object, directly or through a name bound once to the other."""
         return ast.dump(self.followed(one)) == ast.dump(self.followed(other))
 
     def followed(self, node: ast.expr) -> ast.expr:
-        """The expression that a name stands for, if it is bound once and what it was bound to is never assigned."""
+        """The expression that a name is bound to, if it is bound once and the expression is never assigned."""
         for _ in range(10):
             value = self.names.value(node) if isinstance(node, ast.Name) else None
             if value is None or not pure(value) or self._is_stored(value):

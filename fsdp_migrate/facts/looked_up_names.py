@@ -1,4 +1,4 @@
-"""What is read off a class or module by a string: `getattr(owner, "name")`, `Enum["NAME"]`, `vars(owner)["name"]`."""
+"""Names that are looked up by a string: `getattr(owner, "name")`, `Enum["NAME"]`, `vars(owner)["name"]`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LookUp(NamedTuple):
 
 
 def look_up(node: ast.AST) -> LookUp | None:
-    """What an expression reads by a string, None where it reads nothing so."""
+    """The look-up that an expression makes, None if it makes none."""
     if isinstance(node, ast.Call):
         return _by_getattr(node)
     if not isinstance(node, ast.Subscript) or (name := _identifier(node.slice)) is None:

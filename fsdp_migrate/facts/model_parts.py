@@ -1,4 +1,4 @@
-"""State-dict types that are set on a part of a model only."""
+"""State-dict types that are set on a part of a model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ADDING = ("add_module", "register_module", "append", "insert", "extend")
 
 
 def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str | None:
-    """The part of `model` that has a type of its own: set around `node`, or for good anywhere in the file.
+    """The part of `model` that has its own type: set around `node`, or permanently anywhere in the file.
 
-    A part is what is read off the model (`model.blocks[0]`, a turn of `for block in FSDP.fsdp_modules(model)`), what
-    the model is built from, and what is put into it. FSDP refuses to set a type on a module whose parts have different
-    ones, and overwrites their configs with its own (torch 2.0 to 2.15, fully_sharded_data_parallel.py
+    A part is read from the model (`model.blocks[0]`, the variable of `for block in FSDP.fsdp_modules(model)`), or the
+    model is built from it, or it is put into the model. FSDP refuses to set a type on a module whose parts have
+    different ones, and overwrites their configs with its own (torch 2.0 to 2.15, fully_sharded_data_parallel.py
     `set_state_dict_type`).
     """
     whole = _path(facts.fsdp.followed(model))
@@ -47,7 +47,7 @@ def type_set_on_part(facts: ModuleFacts, node: ast.AST, model: ast.expr) -> str 
 
 
 def _names_of(put: list[_Put], whole: NamePath) -> set[NamePath]:
-    """What else the model is called, as far as plain assignments and calls of functions tell."""
+    """Other names of the model, by plain assignments and calls of functions."""
     names, pairs = {whole}, [(target, path) for target, value, same in put if same and (path := _path(value))]
     while new := {b for pair in pairs for a, b in (pair, pair[::-1]) if a in names} - names:
         names |= new
@@ -55,7 +55,7 @@ def _names_of(put: list[_Put], whole: NamePath) -> set[NamePath]:
 
 
 def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[NamePath]) -> bool:
-    """Whether an object is read off the model, at last."""
+    """Whether an object is read from the model, directly or not."""
     origins, waiting = set[NamePath](), list(_paths(part))
     while waiting:
         path = waiting.pop()
@@ -67,7 +67,7 @@ def _comes_from(facts: ModuleFacts, put: list[_Put], part: ast.expr, names: set[
 
 
 def _goes_into(put: list[_Put], part: ast.expr, names: set[NamePath]) -> bool:
-    """Whether an object, or what it is read off, is put into the model or what that is built from."""
+    """Whether an object, or what it is read from, is put into the model or its parts."""
     inside, waiting = set[NamePath](), list(names)
     while waiting:
         path = waiting.pop()
@@ -79,17 +79,17 @@ def _goes_into(put: list[_Put], part: ast.expr, names: set[NamePath]) -> bool:
 
 
 def _goes_through(path: NamePath, whole: NamePath) -> bool:
-    """Whether `whole` is somewhere in a path before its end, or all of it."""
+    """Whether `whole` is a prefix or an inner part of a path."""
     return path == whole or any(path[i : i + len(whole)] == whole for i in range(len(path) - len(whole)))
 
 
 def _builds(facts: ModuleFacts, value: ast.expr) -> bool:
-    """Whether a value is a new FSDP module, which has its argument as a part and is none of it."""
+    """Whether a value is a new FSDP module: its argument is a part of it, and it is no part of its argument."""
     return isinstance(value, ast.Call) and facts.fsdp.is_class(value.func)
 
 
 def _assigned(facts: ModuleFacts) -> Iterator[_Put]:
-    """What names and attributes are bound to, or made of or get added to them: True where it is the same object."""
+    """The values that names and attributes are bound to, built from, or extended by: True for the same object."""
     functions = {one.name: [argument.arg for argument in one.args.args] for one in facts.structure.functions}
     for node in ast.walk(facts.source.tree):
         same, targets, values = True, list[ast.expr](), list[ast.expr]()
@@ -125,7 +125,7 @@ def _paths(node: ast.AST) -> Iterator[NamePath]:
 
 
 def _path(node: ast.AST) -> NamePath | None:
-    """The names of an attribute chain from its root; None for anything else."""
+    """The names of an attribute chain from its root, None for anything else."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.insert(0, node.attr)
@@ -136,6 +136,6 @@ def _path(node: ast.AST) -> NamePath | None:
 
 
 def _attributes_of_self(facts: ModuleFacts, node: ast.AST) -> frozenset[str]:
-    """The attributes that the class around `node` gives its objects."""
+    """The attributes that the class around `node` assigns to `self`."""
     stores = (one for one in facts.structure.stores if isinstance(one.value, ast.Name) and one.value.id in _SELF)
     return frozenset(one.attr for one in stores if facts.class_around(one) is facts.class_around(node))

@@ -1,4 +1,4 @@
-"""What a name or attribute chain of a module refers to."""
+"""The meaning of names and attribute chains of a module."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def is_in_package(module: str) -> bool:
 
 
 class Meaning(NamedTuple):
-    """One thing that an expression may refer to.
+    """One possible meaning of an expression.
 
-    `qualified` is its dotted name as imported, None when it is anything else (a value, a parameter); `binding` the
-    import or definition it comes from; `owner` what stands in front of the last attribute when it was reached through
-    a module (`fsdp` in `fsdp.FullyShardedDataParallel`).
+    `qualified` is its dotted name as imported, None for anything else (a value, a parameter). `binding` is its import
+    or definition. `owner` is the expression before the last attribute if it was reached through a module (`fsdp` in
+    `fsdp.FullyShardedDataParallel`).
     """
 
     qualified: str | None
@@ -98,7 +98,7 @@ UNKNOWN = Meaning(None)
 class Names:
     """Resolves the expressions of one module.
 
-    `project` is asked what names of other modules of the project stand for; without it nothing is known of them.
+    `project` answers for names of other modules of the project; without it nothing is known about them.
     """
 
     def __init__(self, structure: Structure, project: ImportedNames | None = None) -> None:
@@ -111,23 +111,23 @@ class Names:
         self._cut = 0  # how often a name was not followed to its end
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
-        """Everything that `node` may refer to where it stands; a fallback to None or object is not among it."""
+        """All meanings of `node` at its place, without fallbacks to None or object."""
         return self._meanings(node, 0)
 
     def own_classes(self, node: ast.expr) -> list[ast.ClassDef]:
-        """The classes of this module that `node` may refer to."""
+        """The classes of this module that `node` may mean."""
         found = [meaning.binding.node for meaning in self.meanings(node) if meaning.binding is not None]
         return [cls for cls in found if isinstance(cls, ast.ClassDef)]
 
     def symbols(self, node: ast.expr) -> frozenset[str | None]:
-        """The canonical names that `node` may refer to, None among them for anything else."""
+        """The canonical names that `node` may mean, None among them for anything else."""
         known = self._symbols.get(node)
         if known is None:
             known = self._symbols[node] = frozenset([meaning.symbol for meaning in self._meanings(node, 0)])
         return known
 
     def qualified(self, node: ast.expr) -> str | None:
-        """The canonical name of `node`, None when there is not exactly one."""
+        """The canonical name of `node`, None unless there is exactly one."""
         symbols = self.symbols(node)
         return next(iter(symbols)) if len(symbols) == 1 else None
 
@@ -142,18 +142,18 @@ class Names:
         return binding.node if isinstance(binding.node, ast.FunctionDef) else None
 
     def value(self, node: ast.Name) -> ast.expr | None:
-        """The expression that a name is bound to, None unless it is bound exactly once, by a plain assignment."""
+        """The expression that a name is bound to, None unless it has one binding, a plain assignment."""
         definition = self.definition(node)
         return definition if isinstance(definition, ast.expr) else None
 
     def definitions(self, node: ast.Name) -> list[ast.expr]:
-        """The values of every binding of a name, empty when one of them is not a plain assignment."""
+        """The values of all bindings of a name; none if one of them is not a plain assignment."""
         bindings = self.bindings(node)
         values = [binding.value for binding in bindings if binding.value is not None]
         return values if len(values) == len(bindings) else []
 
     def may_be_none(self, node: ast.Name) -> bool:
-        """Whether a name is a parameter whose default is None, or may have been assigned None."""
+        """Whether a name is a parameter with the default None, or may be assigned None."""
         for binding in self.bindings(node):
             if is_literal(binding.value, None):
                 return True
@@ -162,7 +162,7 @@ class Names:
         return False
 
     def bindings(self, node: ast.Name) -> list[Binding]:
-        """The bindings that the name may have where it is used."""
+        """The bindings that a name may have at its place."""
         scope = self.structure.scope(node)
         home = scope.lookup(node.id)
         return [] if home is None else self._bindings(node, home, here=home is scope)
@@ -182,7 +182,7 @@ class Names:
         return [*in_force(before), *later]
 
     def _brought_back(self, node: ast.Name, bindings: Sequence[Binding]) -> list[Binding]:
-        """The bindings below the use of a name that get to it in the next turn of a loop around both."""
+        """The later bindings of a name that reach its use in the next iteration of a loop around both."""
         bodies = [loop.body for loop in loops_to(node.id, node, self.structure.parents)]
         if not bodies:
             return []
@@ -192,7 +192,7 @@ class Names:
         return [b for b in later if any(start <= b.position < end for start, end in spans)]
 
     def _in_order(self, scope: Scope, name: str) -> list[tuple[int, int]]:
-        """Where the bindings of a name stand, empty if they are not in the order of the text."""
+        """The positions of the bindings of a name; none if they are not in the order of the text."""
         key = (scope, name)
         if key not in self._places:
             places = [binding.position for binding in scope.bindings[name]]
@@ -218,7 +218,7 @@ class Names:
     def _remembered(
         self, key: ast.expr | tuple[Scope, str], depth: int, find: Callable[[], tuple[Meaning, ...]]
     ) -> tuple[Meaning, ...]:
-        """What `find` returns, remembered: for good, or for this depth if it stopped at the limit of depth."""
+        """The result of `find`, cached: for good, or for this depth if it reached the depth limit."""
         known = self._known.get(key)
         if known is not None:
             return known
@@ -247,7 +247,7 @@ class Names:
         return tuple(Meaning(other, base.binding) for other in found)
 
     def _looked_up(self, node: ast.Subscript | ast.Call, depth: int) -> tuple[Meaning, ...]:
-        """The members of torch's enums that an item or `getattr` with a string may be."""
+        """The members of torch's enums that an item or `getattr` with a string may mean."""
         found = look_up(node)
         if found is None or not self._is_builtin(found.function, depth):
             return (UNKNOWN,)
@@ -256,7 +256,7 @@ class Names:
         return tuple(m if is_enum_member(m.qualified or "") else UNKNOWN for m in members)
 
     def _is_builtin(self, node: ast.Name | None, depth: int) -> bool:
-        """Whether a name, where there is one, is that of a builtin and nothing else."""
+        """Whether a name means a builtin and nothing else."""
         if node is None:
             return True
         meanings = self._meanings(node, depth)
@@ -285,20 +285,20 @@ class Names:
         return () if is_absent(binding.value) else self._meanings(binding.value, depth + 1)
 
     def targets(self, binding: Binding) -> Sequence[str | None]:
-        """The full names that an import may bring, followed through the project; empty for other bindings."""
+        """The full names that an import may provide, followed through the project; none for other bindings."""
         if binding.target is None:
             return ()
         found = self._through_project(binding.target)
         return (binding.target,) if found is None else found
 
     def brings(self, binding: Binding, symbol: str) -> bool:
-        """Whether an import brings `symbol`, a canonical name, and nothing else."""
+        """Whether an import provides `symbol`, a canonical name, and nothing else."""
         targets = self.targets(binding)
         return bool(targets) and all(target is not None and canonical(target) == symbol for target in targets)
 
     @cached_property
     def direct_imports(self) -> str:
-        """Imports that bring from torch what this module's imports may bring through the project; nothing is parsed."""
+        """Imports from torch itself for what this module may import from it through its project; nothing is parsed."""
         project = self.project
         if project is None:
             return ""
@@ -314,7 +314,7 @@ class Names:
         return "".join([*lines, *(project.direct_import("*", module, words.__contains__) for module in stars)])
 
     def _reads(self, name: str) -> bool:
-        """Whether the module reads an attribute of this name off something."""
+        """Whether the module reads an attribute of this name."""
         return name == "*" or name in self._attributes_read
 
     @cached_property
@@ -322,16 +322,16 @@ class Names:
         return frozenset(node.attr for node in self.structure.attributes)
 
     def exported(self, name: str) -> list[Binding]:
-        """The bindings of a top-level name that may be in force for those who import it."""
+        """The bindings of a top-level name that importers may see."""
         found = self.structure.module.bindings.get(name)
         return reaching(found, _END) if found else []
 
     def meanings_of(self, binding: Binding) -> tuple[Meaning, ...]:
-        """Everything that one binding may stand for."""
+        """All meanings of one binding."""
         return self._bound(binding, 0)
 
     def starred(self, name: str) -> tuple[Meaning, ...]:
-        """What star imports at the top level make of a name that nothing else binds there."""
+        """The meanings that star imports at the top level give a name that has no other binding."""
         return tuple(self._from_stars(self.structure.module, name))
 
     def _through_project(self, target: str) -> Sequence[str | None] | None:
@@ -343,9 +343,9 @@ class Names:
         return tuple(self._from_stars(scope, name)) or (Meaning(f"builtins.{name}"),)
 
     def _from_stars(self, scope: Scope, name: str) -> Iterator[Meaning]:
-        """What the star imports seen from `scope` make of an unbound name; nothing where none brings it.
+        """The meanings that the star imports visible from `scope` give an unbound name, none if they do not provide it.
 
-        A module that is not at hand may bring any name, unless a module that is known does.
+        A module that is not available may provide any name, unless a known module provides it.
         """
         if scope.lookup(name) is not None:
             return
@@ -366,22 +366,22 @@ class Names:
             yield Meaning(f"{STAR}.{name}")
 
     def stars(self, scope: Scope, name: str) -> str | None:
-        """The FSDP name that a star import alone brings to `scope` as `name`, None when there is none."""
+        """The FSDP name that only a star import provides to `scope` as `name`, None if there is none."""
         found = tuple(self._from_stars(scope, name))
         return found[0].symbol if len(found) == 1 else None
 
 
 def _is_starred(module: str, name: str) -> bool:
-    """Whether `import *` brings a name of a module of torch, in some release, that is no builtin."""
+    """Whether `import *` provides a name of a torch module, in some release, that is not a builtin."""
     if module in _STARRED:
         return name in _STARRED[module]
     return not (name.startswith("_") or hasattr(builtins, name)) and first(f"{module}.{name}") is not None
 
 
 def _thinned(meanings: tuple[Meaning, ...]) -> tuple[Meaning, ...]:
-    """At most two of each meaning: these are as uncertain as the thousands that loops can make.
+    """At most two of each meaning: that is as uncertain as the thousands that loops can make.
 
-    Of more different ones than anybody can mean the first are left, and that there is something else.
+    If there are too many different ones, the first are kept, and that there are others.
     """
     if len(meanings) <= _MANY:
         return meanings
@@ -406,7 +406,7 @@ def _defaults_to_none(argument: ast.arg, parents: Mapping[ast.AST, ast.AST]) -> 
 
 
 def is_absent(value: ast.expr) -> bool:
-    """Whether `value` only stands in for a missing import (`FSDP = None`, `FlatParameter = object`)."""
+    """Whether `value` only replaces a missing import (`FSDP = None`, `FlatParameter = object`)."""
     if isinstance(value, ast.Constant):
         return value.value is None or value.value is ...
     return isinstance(value, ast.Name) and value.id == "object"

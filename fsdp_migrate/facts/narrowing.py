@@ -1,7 +1,7 @@
-"""Where a test or a loop makes plain that an object is an FSDP model: `isinstance`, `assert`, early exits, `match`.
+"""Tests and loops that show that an object is an FSDP model: `isinstance`, `assert`, early exits, `match`.
 
-Narrowing follows what type checkers do: it holds on one side of a test, in what `and` and `or` evaluate behind it, in
-comprehensions behind their conditions, and below an exit on the other side; it ends where the name, or an owner of the
+Narrowing works as in type checkers. It holds on one side of a test, in what `and` and `or` evaluate after it, in
+comprehensions after their conditions, and below an exit on the other side. It ends where the name, or an owner of the
 attribute, is bound again.
 """
 
@@ -29,7 +29,7 @@ Checks = dict[ast.AST, list[ast.Assert | ast.If]]
 
 
 class Narrowing:
-    """What is known of the object that a name or dotted chain holds where it stands."""
+    """What is known about the object of a name or dotted chain at its place."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Narrowing:
         is_other_class: Callable[[ast.expr], bool] = lambda _cls: False,
         is_base: Callable[[ast.expr], bool] = lambda _cls: False,
     ) -> None:
-        """`is_model_class` knows FSDP and its subclasses, `is_model` what holds an FSDP model; `checks` is a memory.
+        """`is_model_class` knows FSDP and its subclasses, `is_model` objects that are FSDP models; `checks` is a cache.
 
-        `is_other_class` knows classes that no FSDP model is of, `is_base` some that every one is of.
+        `is_other_class` knows classes that no FSDP model has, `is_base` some that every one has.
         """
         self.is_base = is_base
         self.is_other_class = is_other_class
@@ -71,7 +71,7 @@ class Narrowing:
         return copied and self.yields_models(node.args[0], steps - 1)
 
     def checks(self, parent: ast.AST, child: ast.AST) -> list[ast.Assert | ast.If]:
-        """The assertions and the `if` statements with an exit in the block of `parent` that holds `child`."""
+        """The assertions, and the `if` statements with an exit, in the block of `parent` that contains `child`."""
         if isinstance(child, ast.stmt) and child not in self._checks:
             for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
                 if isinstance(block, list):
@@ -80,14 +80,14 @@ class Narrowing:
         return self._checks.get(child, [])
 
     def narrows(self, node: ast.Name | ast.Attribute) -> bool:
-        """Whether what is around or above `node` says that it holds an FSDP model."""
+        """Whether the code around or above `node` shows that it is an FSDP model."""
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             root = root.value
         return isinstance(root, ast.Name) and _Walk(self, node, root).holds()
 
     def excludes(self, node: ast.Name | ast.Attribute) -> bool:
-        """Whether what is around or above `node` says that it holds no FSDP model."""
+        """Whether the code around or above `node` shows that it is not an FSDP model."""
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -95,12 +95,12 @@ class Narrowing:
 
 
 class _Walk:
-    """A walk from one node outwards, up to where its name belongs."""
+    """A walk from one node outwards, to the scope of its name."""
 
     def __init__(
         self, narrowing: Narrowing, node: ast.Name | ast.Attribute, root: ast.Name, *, wanted: bool = True
     ) -> None:
-        """`wanted` asks whether it holds a model, else whether it certainly holds none."""
+        """If `wanted`, ask whether it is a model, otherwise whether it certainly is not."""
         self.wanted = wanted
         self.narrowing = narrowing
         self.structure = narrowing.structure
@@ -111,7 +111,7 @@ class _Walk:
         self.loops: list[ast.AST] = []  # those that the walk has left
 
     def holds(self) -> bool:
-        """Whether some test or loop on the way makes the object an FSDP model, and nothing binds the name again."""
+        """Whether a test or loop on the way shows the answer, and nothing binds the name again."""
         stores = self._stores()
         child: ast.AST = self.node
         while (parent := self.structure.parents.get(child)) is not None:
@@ -125,21 +125,21 @@ class _Walk:
         return False
 
     def _stores(self) -> list[_Place]:
-        """Where the name, or an attribute of the chain, is bound."""
+        """The places that bind the name, or an attribute of the chain."""
         names = [] if self.home is None else [binding.position for binding in self.home.bindings[self.root.id]]
         parts = self.text.split(".")
         stores = [one for one in self.structure.stores if one.attr in parts]
         return names + [_start(one) for one in stores if f"{self.text}.".startswith(f"{ast.unparse(one)}.")]
 
     def _is_kept(self, known: _Place, stores: list[_Place]) -> bool:
-        """Whether nothing has bound the name again since it was known at `known`."""
+        """Whether nothing has bound the name again since `known`."""
         use = _start(self.node)
         return not any(
             known <= store < use or any(_start(loop) <= store < _end(loop) for loop in self.loops) for store in stores
         )
 
     def _known(self, parent: ast.AST, child: ast.AST) -> Iterator[_Place]:
-        """The places from which on `parent` lets its part `child` know that the object is an FSDP model."""
+        """The places from which `parent` shows its part `child` that the object is an FSDP model."""
         if isinstance(parent, (ast.If, ast.While, ast.IfExp)) and child is not parent.test:
             positive = child is parent.body or (isinstance(parent.body, list) and child in parent.body)
             yield from self._tested(parent.test, positive)
@@ -192,7 +192,7 @@ class _Walk:
             yield from self._tested(case.guard, True)
 
     def _passed(self, statement: ast.Assert | ast.If) -> Iterator[_Place]:
-        """An assertion, or an exit of everything else, that control has passed."""
+        """An assertion, or an exit for everything else, that control has passed."""
         blocks = [(statement.body, False), (statement.orelse, True)] if isinstance(statement, ast.If) else []
         outcomes = [outcome for block, outcome in blocks if _leaves(block)] if blocks else [True]
         if any(self._implies(statement.test, outcome, self.text) for outcome in outcomes):
@@ -203,7 +203,7 @@ class _Walk:
             yield _end(test)
 
     def _implies(self, test: ast.expr, outcome: bool, text: str, steps: int = _MOST_CALLS) -> bool:
-        """Whether what `text` holds is an FSDP model if `test` comes to `outcome`."""
+        """Whether the object `text` is an FSDP model if `test` has the value `outcome`."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self._implies(test.operand, not outcome, text, steps)
         if isinstance(test, ast.BoolOp):
@@ -222,7 +222,7 @@ class _Walk:
         return self._are_meant(test.comparators[0], same)
 
     def _is_answered(self, call: ast.Call, outcome: bool, text: str, steps: int) -> bool:
-        """The same where a function of this file returns the test of its parameter, and does nothing else."""
+        """The same for a function of this file that only returns the test of its parameter."""
         function = self.narrowing.names.definition(call.func) if isinstance(call.func, ast.Name) else None
         if steps == 0 or not isinstance(function, ast.FunctionDef) or not function.args.args:
             return False

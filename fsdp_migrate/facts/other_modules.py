@@ -1,4 +1,4 @@
-"""What names that are imported from the other modules of a project are."""
+"""Names imported from other modules of a project."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from fsdp_migrate.facts.scopes import Structure
 
 
 class ForeignClass(NamedTuple):
-    """A subclass of FSDP in another module: its name, and the members that it and its bases in the project have."""
+    """A subclass of FSDP in another module: its name, and its members with those of its bases in the project."""
 
     name: str
     members: frozenset[str]
 
 
 class ImportedNames(Homes, Protocol):
-    """Answers for names of other modules, written as the asking module imports them: `..dist.FSDP`, `mylib.FSDP`."""
+    """Answers about names of other modules, as the asking module imports them: `..dist.FSDP`, `mylib.FSDP`."""
 
     def meanings(self, name: str) -> Sequence[str | None] | None:
-        """The full names that `name` stands for, None among them for anything that has none.
+        """The full names that `name` means, None among them for anything without one.
 
-        None alone where `name` is not of the project, or is what its module defines itself.
+        Only None if `name` is not of the project, or if its module defines it.
         """
 
     def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
-        """Import statements for what of torch may be behind `name`, bound to `bound`, as far as the bytes tell.
+        """Import statements for the names of torch that `name` may mean, bound to `bound`, by the bytes.
 
-        For a module, and for all of one with a star as `bound`, those for the names that the asking module `reads`.
+        For a module, and for a star import, those for the names that the asking module `reads`.
         """
 
     def defines(self, name: str) -> bool | None:
-        """Whether the module of the project that `name` starts with has it, None when no such module is at hand."""
+        """Whether the module of the project in `name` has it, None if there is no such module."""
 
     def is_variable(self, name: str) -> bool:
-        """Whether a module of the project assigns `name`, or it is an attribute of what one defines."""
+        """Whether a module of the project assigns `name`, or defines its owner."""
 
     def names_fsdp(self, name: str) -> bool:
-        """Whether the module of the project that `name` comes from names FSDP's class."""
+        """Whether the module of the project that provides `name` names FSDP's class."""
 
     def subclass(self, name: str) -> ForeignClass | None:
         """The class `name` if it derives from FSDP."""
 
     def members(self, name: str) -> frozenset[str]:
-        """What the class `name` of the project has of its own and from its bases, nothing where that is no class."""
+        """The members of the class `name` of the project and its bases, none if it is not a class."""
 
 
 def imported_modules(structure: Structure) -> Iterator[str]:
-    """The modules that a file imports or imports from, as it writes them; names may be modules too."""
+    """The modules that a file imports, or imports from, as written; the names may be modules, too."""
     for node in structure.imports:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

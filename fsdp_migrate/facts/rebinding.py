@@ -17,7 +17,7 @@ def place_of(node: ast.AST) -> Place:
 
 
 def changed_between(facts: ModuleFacts, node: ast.expr, one: Place, two: Place) -> bool:
-    """Whether a name in `node` is bound, or a part of it assigned, between two places of the function around it."""
+    """Whether a name in `node` is bound, or a part of it assigned, between two places of its function."""
     first, last = sorted((one, two))
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
@@ -34,7 +34,7 @@ def _stores(facts: ModuleFacts, node: ast.expr, first: Place, last: Place) -> li
 
 
 def _stores_by_function(facts: ModuleFacts) -> dict[ast.AST, list[ast.expr]]:
-    """The attributes and items that are assigned or deleted, by the function that does so."""
+    """The attributes and items that are assigned or deleted, by function."""
     found: dict[ast.AST, list[ast.expr]] = {}
     candidates: list[ast.Attribute | ast.Subscript] = [*facts.structure.attributes, *facts.structure.subscripts]
     for store in candidates:

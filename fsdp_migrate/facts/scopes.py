@@ -1,4 +1,4 @@
-"""The scopes of a module: what each name is bound to, where it is used, and what encloses what."""
+"""The scopes of a module: bindings and uses of names, and nesting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRIES: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
 
 
 class Kind(Enum):
-    """How a name came to be bound."""
+    """How a name is bound."""
 
     IMPORT = "import"
     ASSIGNMENT = "assignment"
@@ -29,8 +29,8 @@ class Kind(Enum):
 class Binding:
     """One place that binds a name.
 
-    `target` is the dotted name that an import brings; `value` the expression of a plain `name = value`; `node` the
-    statement, parameter or definition itself.
+    `target` is the dotted name of an import, `value` the expression of a plain `name = value`, `node` the statement,
+    parameter or definition.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Binding:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Line and column where the binding stands, for ordering."""
+        """Line and column of the binding, for ordering."""
         return (getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0))
 
 
@@ -84,7 +84,7 @@ class Scope:
         return scope
 
     def enclosing(self) -> Iterator[Scope]:
-        """This scope, then the ones around it, outwards."""
+        """This scope and those around it, outwards."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
@@ -100,7 +100,7 @@ class Scope:
 
     @cached_property
     def users(self) -> Mapping[str, Sequence[Scope]]:
-        """This scope and those inside it by the names that each uses, in the order of `nested`."""
+        """This scope and those inside it, by the names that each uses, in the order of `nested`."""
         found: dict[str, list[Scope]] = {}
         for scope in self.nested():
             for name in scope.uses:
@@ -108,7 +108,7 @@ class Scope:
         return found
 
     def lookup(self, name: str) -> Scope | None:
-        """The scope whose binding of `name` is seen from here, None for builtins and unbound names."""
+        """The scope whose binding of `name` is visible here, None for builtins and unbound names."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.declared_global:
@@ -138,10 +138,10 @@ _COLLECTED = (
 
 @dataclass
 class Structure:
-    """What one walk over a module collects.
+    """The result of one walk over a module.
 
-    `starts` has the nodes that are evaluated in another scope than what they are a part of, with that scope; `found`
-    the nodes that rules ask for.
+    `starts` has the nodes that are evaluated in another scope than their parent, with that scope; `found` the nodes
+    that rules ask for.
     """
 
     tree: ast.Module
@@ -220,14 +220,14 @@ class Structure:
 def reaching(bindings: list[Binding], use: tuple[int, int] | None) -> list[Binding]:
     """The bindings that can be in force at `use`; None for a use in a nested scope, which runs at any later time.
 
-    An unconditional binding ends the ones before it. A binding that stands after the use in its own scope counts
-    only when nothing before it does (a loop may bring control back).
+    An unconditional binding ends the ones before it. A later binding in the same scope only counts if there is none
+    before the use (a loop may carry it back).
     """
     before = bindings if use is None else [b for b in bindings if b.position < use]
     return in_force(before) if before else list(bindings)
 
 
 def in_force(bindings: list[Binding]) -> list[Binding]:
-    """The last of `bindings` that is unconditional, and those behind it; all where there is none."""
+    """The last unconditional binding and those after it; all if there is none."""
     last = next((n for n in range(len(bindings) - 1, -1, -1) if not bindings[n].conditional), 0)
     return bindings[last:]

@@ -1,7 +1,7 @@
-"""One walk of a module's tree that gives its scopes, parents, and the nodes that rules ask for.
+"""One walk of a module's tree for its scopes, parents, and the nodes that rules ask for.
 
-Scoping follows the language reference: class bodies are not seen from the functions inside them, decorators, defaults
-and annotations belong to the enclosing scope, a comprehension's first iterable too, and a walrus binds in the function
+Scoping follows the language reference. Functions do not see the class body around them. Decorators, defaults and
+annotations belong to the enclosing scope, and so does a comprehension's first iterable. A walrus binds in the function
 around its comprehension.
 """
 
@@ -44,7 +44,7 @@ def _find_child_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 class _Plan(NamedTuple):
-    """What a walk does at nodes of one kind."""
+    """How a walk handles nodes of one kind."""
 
     found: list[ast.AST] | None
     step: _Step | None
@@ -52,7 +52,7 @@ class _Plan(NamedTuple):
 
 
 class _Walk:
-    """A walk that goes on in the scope that was begun last; each has the nodes that are left to be looked at in it."""
+    """A walk that continues in the innermost scope; each scope has its remaining nodes."""
 
     def __init__(self, tree: ast.Module) -> None:
         module = Scope(tree, None)
@@ -72,7 +72,7 @@ class _Walk:
         return self.structure
 
     def _go_on(self, scope: Scope, pending: list[ast.AST]) -> None:
-        """Look at what is left in a scope, up to where another one begins."""
+        """Visit the remaining nodes of a scope, until another one begins."""
         parents, plans, uses = self.parents, self.plans, scope.uses
         push, pop, depth = pending.append, pending.pop, len(self.open)
         while pending:
@@ -111,14 +111,14 @@ class _Walk:
         return plan
 
     def _push(self, parent: ast.AST, *parts: ast.AST | None) -> None:
-        """Look at parts of a node in the scope that the node is in."""
+        """Add parts of a node in the node's scope."""
         for part in parts:
             if part is not None:
                 self.parents[part] = parent
                 self.open[-1][1].append(part)
 
     def _begin(self, node: ast.AST, scope: Scope, *parts: ast.AST | None) -> Scope:
-        """Go on with the scope of a node, in which these parts of it are evaluated."""
+        """Continue in the scope of a node, in which these parts of it are evaluated."""
         inner = Scope(node, scope)
         scope.children.append(inner)
         self.open.append((inner, []))
@@ -144,7 +144,7 @@ class _Walk:
         self._bind_parameters(self._begin(node, scope, node.body), node.args)
 
     def _push_arguments(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> None:
-        """Look at what the parameters of a function bring that is evaluated around it."""
+        """Add the parts of a function's parameters that are evaluated outside of it."""
         arguments = node.args
         self.parents[arguments] = node
         for argument in _parameters(arguments):

@@ -1,4 +1,4 @@
-"""Try statements that ask what torch has: which releases their handlers are for."""
+"""`try` statements about what torch has, and the releases that their handlers are for."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex
 class Need:
     """Names of torch that must exist where `node` runs.
 
-    `module` is what `names` are imported from; without any names it is unknown what the import needs. `index` counts
-    the statements of the try body, `sure` says that nothing inside the statement can skip `node`.
+    `names` are imported from `module`. Without names it is unknown what the import needs. `index` counts the statements
+    of the `try` body. `sure` says that nothing inside the statement can skip `node`.
     """
 
     node: ast.AST
@@ -50,17 +50,17 @@ class Need:
     sure: bool
 
     def absent(self, release: Version) -> bool | None:
-        """Whether `release` lacks one of the names; None when the data cannot tell."""
+        """Whether `release` lacks one of the names; None if the data do not say."""
         found = [data.exists(name, release) for name in self.names]
         return True if False in found else None if None in found or not found else False
 
     def module_absent(self, release: Version) -> bool | None:
-        """Whether `release` lacks the whole module, which is all that ModuleNotFoundError tells."""
+        """Whether `release` lacks the whole module, which is what raises ModuleNotFoundError."""
         return self.absent(release) if self.module is None else data.exists(self.module, release) is False
 
 
 class Attempt:
-    """One try statement, and on which releases control takes which of its parts."""
+    """One `try` statement, and the releases that take each of its parts."""
 
     def __init__(self, node: ast.Try, gates: Reach) -> None:
         self.node = node
@@ -68,7 +68,7 @@ class Attempt:
 
     @cached_property
     def needs(self) -> list[Need]:
-        """Everything that the body takes from torch and that may be missing, in order."""
+        """What the body uses of torch and that may be missing, in order."""
         return [
             need for index, statement in enumerate(self.node.body) for need in self._needs(statement, index, sure=True)
         ]
@@ -91,7 +91,7 @@ class Attempt:
             yield from self._needs(child, index, sure)
 
     def _attribute(self, node: ast.AST) -> str | None:
-        """The dotted name that `FSDP.x` and `getattr(FSDP, "x")` take from the package."""
+        """The dotted name that `FSDP.x` and `getattr(FSDP, "x")` read from the package."""
         owner, name = None, None
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             owner, name = node.value, node.attr
@@ -104,7 +104,7 @@ class Attempt:
         return f"{qualified}.{name}" if inside else None
 
     def reach(self, child: ast.AST) -> int:
-        """The releases on which control may get to `child`, a statement or a handler of this try."""
+        """The releases that may reach `child`, a statement or a handler of this `try`."""
         if isinstance(child, ast.ExceptHandler):
             return self._reach_handler(child)
         if child in self.node.body:
@@ -123,7 +123,7 @@ class Attempt:
         return result
 
     def _missing(self, need: Need, handler: ast.ExceptHandler) -> int:
-        """The releases on which `handler` catches what this need raises."""
+        """The releases on which `handler` catches the error of this need."""
         caught = _caught(handler) & _CATCHING[need.kind]
         modules_only = caught == {"ModuleNotFoundError"}
         absent = need.module_absent if modules_only else need.absent
@@ -154,7 +154,7 @@ class Attempt:
 
     @property
     def _only_probes(self) -> bool:
-        """Whether nothing in the body can fail but its imports."""
+        """Whether only imports of the body can fail."""
         inert = (ast.Constant, ast.Name)
         return all(
             isinstance(s, (ast.Import, ast.ImportFrom, ast.Pass))
@@ -163,16 +163,16 @@ class Attempt:
         )
 
     def _is_old_arm(self, handler: ast.ExceptHandler, needs: list[Need]) -> bool:
-        """Whether some release lacks what the body needs and has what the handler needs.
+        """Whether some release lacks what the body needs, and has what the handler needs.
 
-        Only then a handler of AttributeError is a fallback for old releases; otherwise it is there for other errors.
+        Only then is a handler of AttributeError a fallback for old releases; otherwise it is for other errors.
         """
         own = [need for statement in handler.body for need in self._needs(statement, 0, sure=False)]
         old = [release for release in self.gates.bits if any(need.absent(release) for need in needs)]
         return any(not any(need.absent(release) for need in own) for release in old)
 
     def surely(self, child: ast.AST, release: Version) -> bool:
-        """Whether control surely gets to `child` on `release`, as far as torch's names decide it."""
+        """Whether control surely reaches `child` on `release`, as far as torch's names decide it."""
         if isinstance(child, ast.ExceptHandler):
             return bool(self.fails(len(self.node.body)) & self._missing_any(child) & self.gates.bits[release])
         if child in self.node.finalbody:
@@ -189,7 +189,7 @@ class Attempt:
 
 
 def attempts_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.Try]:
-    """The try statements in whose body `node` runs, innermost first."""
+    """The `try` statements with `node` in their body, innermost first."""
     child = node
     while (parent := parents.get(child)) is not None and not isinstance(parent, _DEFERRED):
         if isinstance(parent, ast.Try) and child in parent.body:
@@ -200,7 +200,7 @@ def attempts_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterat
 def expecting(
     node: ast.AST, errors: frozenset[str], parents: Mapping[ast.AST, ast.AST]
 ) -> Iterator[ast.With | ast.AsyncWith]:
-    """The `with` statements in which one of the errors may be raised, as `suppress` and pytest's `raises` let it."""
+    """The `with` statements in which one of the errors may be raised: `suppress` and pytest's `raises`."""
     child = node
     while (parent := parents.get(child)) is not None and not isinstance(parent, _DEFERRED):
         if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
@@ -217,12 +217,12 @@ def _expects(manager: ast.expr, errors: frozenset[str]) -> bool:
 
 
 def called(call: ast.Call) -> str | None:
-    """The last name of what is called."""
+    """The last name of the callee."""
     return getattr(call.func, "attr", getattr(call.func, "id", None))
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[tuple[str, ...], str | None]]:
-    """Names and their module, for each thing that may be missing; no names where the data cannot help."""
+    """Names and their module, for each thing that may be missing; no names if the data do not cover it."""
     found: list[tuple[str, str | None]] = []
     if isinstance(node, ast.Import):
         found.extend((alias.name, None) for alias in node.names)
@@ -241,7 +241,7 @@ def _caught(handler: ast.ExceptHandler) -> frozenset[str]:
 
 
 def names_of_exceptions(listed: ast.expr | None) -> frozenset[str]:
-    """The last names of the exceptions that a handler or context manager lists; a bare `except` is of BaseException."""
+    """The last names of the exceptions of a handler or context manager; a bare `except` catches BaseException."""
     if listed is None:
         return frozenset({"BaseException"})
     types = listed.elts if isinstance(listed, ast.Tuple) else [listed]
@@ -249,7 +249,7 @@ def names_of_exceptions(listed: ast.expr | None) -> frozenset[str]:
 
 
 def _run_by(statements: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes that running the statements evaluates, leaving out the bodies of functions they define."""
+    """The nodes that running the statements evaluates, without the bodies of functions that they define."""
     stack: list[ast.AST] = list(statements)
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""The calls that version tests make: parsers of versions, helpers of libraries, questions about what torch has."""
+"""Calls in version tests: parsers of versions, helpers of libraries, and questions about what torch has."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Evaluating(Protocol):
         """Whether this release has the dotted name."""
 
     def named(self, test: named_tests.NamedTest) -> bool:
-        """The outcome of a test that a name spells out."""
+        """The outcome of a test that a name states."""
 
 
 _Call = Callable[["Evaluating", ast.Call, Mapping[str, object]], Any]
 
 
 def find(qualified: str) -> _Call | None:
-    """How to evaluate a call of the imported function or class `qualified`, None when it is not known.
+    """The evaluation of a call of the imported `qualified`, None if it is unknown.
 
-    Helpers of other libraries go by their last name, since projects carry their own copies of them.
+    Helpers of other libraries are known by their last name, because projects have their own copies of them.
     """
     module, _, name = qualified.rpartition(".")
     if module == "builtins" and name in BUILTINS:

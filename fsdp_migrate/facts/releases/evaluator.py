@@ -1,8 +1,8 @@
-"""What a condition comes to on a given torch release.
+"""The value of a condition on a given torch release.
 
-A small evaluator folds the forms in which people ask for torch's version: the version string and what is parsed from
-it, helpers and constants known by their names, requirement checks, `hasattr` on FSDP. Flags and helpers of the same
-file are followed to their definitions. Whatever else occurs makes the part that needs it unknown, never an error.
+A small evaluator covers the ways in which people test torch's version: the version string and what is parsed from it,
+helpers and constants known by name, requirement checks, `hasattr` on FSDP. Flags and helpers of the file are followed
+to their definitions. Anything else makes the part that needs it unknown, and is never an error.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Env = Mapping[str, object]
 
 
 class Outcome(NamedTuple):
-    """A condition's value on a release (None: unknown), and whether another release could give another one."""
+    """A condition's value on a release (None: unknown), and whether it may differ on another one."""
 
     value: bool | None
     varies: bool
 
 
 def truth(test: ast.expr, release: Version, names: Resolver) -> bool | None:
-    """Whether `test` is true when running on torch `release`, None when that takes more than the torch version."""
+    """Whether `test` is true on torch `release`, None if more than the torch version decides it."""
     return outcome(test, release, names).value
 
 
 def outcome(test: ast.expr, release: Version, names: Resolver, flow: Flow | None = None) -> Outcome:
-    """The outcome of `test` on `release`; `flow` lets it follow names that have several bindings."""
+    """The outcome of `test` on `release`; `flow` follows names with several bindings."""
     found: set[bool] = set()
     for build in _BUILDS:
         evaluator = Evaluator(release, f"{release}{build}", names, flow)
@@ -56,9 +56,9 @@ def outcome(test: ast.expr, release: Version, names: Resolver, flow: Flow | None
 
 
 class Evaluator:
-    """Evaluates expressions as they come out on one build of one torch release.
+    """Evaluates expressions on one build of one torch release.
 
-    `varies` becomes true once anything that differs between releases was looked at.
+    `varies` is true once something was read that differs between releases.
     """
 
     def __init__(self, release: Version, build: str, names: Resolver, flow: Flow | None) -> None:
@@ -72,7 +72,7 @@ class Evaluator:
         self._following: set[ast.expr] = set()
 
     def truth(self, node: ast.expr, env: Env) -> bool | None:
-        """The truth value of `node`, None when unknown; it never raises."""
+        """The truth value of `node`, None if it is unknown; it never raises."""
         try:
             return bool(self.condition(node, env))
         except Exception:
@@ -80,11 +80,11 @@ class Evaluator:
             return None
 
     def condition(self, node: ast.expr, env: Env) -> Any:
-        """The value of `node` where its truth is asked for.
+        """The value of `node` as a condition.
 
         Raises:
-            Unknown: as `value`, and when it is a setting of the program, which somebody may change: anything that
-                neither depends on the torch version nor is written out on the spot (`while True`).
+            Unknown: as `value`, and for a setting of the program, which somebody may change: anything that neither
+                depends on the torch version nor is a literal (`while True`).
         """
         value, varies = self.watched(node, env)
         if not varies and not _is_literal(node, env):
@@ -121,7 +121,7 @@ class Evaluator:
             self._depth -= 1
 
     def followed(self, definition: ast.expr, env: Env) -> Any:
-        """The value of what a name is bound to.
+        """The value that a name is bound to.
 
         Raises:
             Unknown: as `value`, and when the name occurs in its own definition.
@@ -152,7 +152,7 @@ class Evaluator:
         return found
 
     def named(self, test: named_tests.NamedTest) -> bool:
-        """The outcome of a test that a name spells out.
+        """The outcome of a test that a name states.
 
         Raises:
             Unknown: the name does not settle it for this release.
@@ -186,7 +186,7 @@ class Evaluator:
             return _imported_value(self, qualified)
 
     def _by_name(self, name: str) -> Any:
-        """The value of a constant whose name says what it holds.
+        """The value of a constant whose name states it.
 
         Raises:
             Unknown: it does not.
@@ -205,7 +205,7 @@ class Evaluator:
         return self.release.major if name.lower().endswith("major") else self.release.minor
 
     def agreed(self, candidates: Iterable[Any]) -> Any:
-        """The value that all candidates have.
+        """The common value of all candidates.
 
         Raises:
             Unknown: they differ, or there is none.
@@ -220,7 +220,7 @@ class Evaluator:
     def called(
         self, function: ast.FunctionDef | ast.Lambda, call: ast.Call, env: Env, home: Evaluator | None = None
     ) -> Any:
-        """What calling a function of this file returns, or of the file that `home` evaluates."""
+        """The result of a call of a function in this file, or in the file that `home` evaluates."""
         home = self if home is None else home
         inner = _bound(self, function.args, call, env)
         if isinstance(function, ast.Lambda):
@@ -235,14 +235,14 @@ class Evaluator:
         return home.agreed(home.value(node, inner) for node in returned)
 
     def within(self, module: ForeignModule) -> Evaluator:
-        """An evaluator for another module, which goes on with the same budget."""
+        """An evaluator for another module with the same budget."""
         gates = module.gates
         inner = Evaluator(self.release, self.build, gates.names, gates.flags)
         inner._steps, inner._depth = self._steps, self._depth + 1
         return inner
 
     def bound(self, bound: BoundValue, env: Env) -> Any:
-        """The value of one of the things that a name may hold.
+        """The value of one binding of a name.
 
         Raises:
             Unknown: as `value`.
@@ -256,7 +256,7 @@ class Evaluator:
 
 
 def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) -> Env:
-    """The parameters with their arguments; those that cannot be evaluated are missing, which matters only if needed."""
+    """The parameters with the values of their arguments; unknown ones are missing, and only matter if they are used."""
     if args.vararg or args.kwarg or any(isinstance(argument, ast.Starred) for argument in call.args):
         raise Unknown
     positional = [arg.arg for arg in (*args.posonlyargs, *args.args)]
@@ -284,21 +284,21 @@ def _bound(evaluator: Evaluator, args: ast.arguments, call: ast.Call, env: Env) 
 
 
 def is_plain(function: ast.FunctionDef) -> bool:
-    """Whether a call runs the body and returns what it returns: no generator, no decorator but a cache."""
+    """Whether a call runs the body and returns its result: no generator, and no decorator except a cache."""
     return is_undecorated(function) and not any(
         isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function)
     )
 
 
 def is_undecorated(function: ast.FunctionDef) -> bool:
-    """Whether a function has no decorator but a cache."""
+    """Whether a function has no decorator except a cache."""
     decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
     names = [getattr(d, "attr", getattr(d, "id", None)) for d in decorators]
     return all(name in ("cache", "lru_cache", "staticmethod") for name in names)
 
 
 def _is_literal(node: ast.expr, env: Env) -> bool:
-    """Whether nothing in `node` is looked up, parameters with known arguments aside."""
+    """Whether nothing in `node` is looked up, except parameters with known arguments."""
     for part in ast.walk(node):
         if isinstance(part, (ast.Attribute, ast.Call)):
             return False
@@ -308,14 +308,14 @@ def _is_literal(node: ast.expr, env: Env) -> bool:
 
 
 def _only_return(function: ast.FunctionDef) -> list[ast.expr]:
-    """The value of the one return that a straight-line body ends with."""
+    """The value of the only return, at the end of a body without branches."""
     *before, end = function.body
     straight = all(isinstance(s, (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)) for s in before)
     return [end.value] if straight and isinstance(end, ast.Return) and end.value is not None else []
 
 
 def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
-    """The value of an imported constant, evaluated where it is bound.
+    """The value of an imported constant, evaluated in its own module.
 
     Raises:
         Unknown: it is not bound in the project, or does not follow from the torch version.
@@ -332,7 +332,7 @@ def _imported_value(evaluator: Evaluator, qualified: str) -> Any:
 
 
 def _outcome(evaluator: Evaluator, module: ForeignModule, name: str) -> tuple[Any] | None:
-    """The value that a name has at the end of its module, None when it is unknown or the same on every release."""
+    """The value of a name at the end of its module, None if it is unknown or equal on all releases."""
     inner = evaluator.within(module)
     bound, gated = module.gates.flags.bound_to(module.names.exported(name), evaluator.release)
     try:
@@ -347,7 +347,7 @@ def _outcome(evaluator: Evaluator, module: ForeignModule, name: str) -> tuple[An
 
 
 def _imported_call(evaluator: Evaluator, qualified: str, call: ast.Call, env: Env) -> Any:
-    """What a call of an imported helper returns.
+    """The result of a call of an imported helper.
 
     Raises:
         Unknown: it is not defined in the project, or more than the torch version decides what it returns.
@@ -372,7 +372,7 @@ def _imported_call(evaluator: Evaluator, qualified: str, call: ast.Call, env: En
 
 
 def _settled(module: ForeignModule) -> set[str]:
-    """The names of a module that were seen not to ask for torch's version."""
+    """The names of a module that were found not to depend on torch's version."""
     return module.memo(_settled, set[str])
 
 

@@ -1,4 +1,4 @@
-"""Names that are bound several times and functions that return in several places, followed per torch release."""
+"""Follows names with several bindings, and functions with several returns, per torch release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "sort", "re
 
 
 class Flags:
-    """What names and functions of one module come to, given which releases reach each of its nodes."""
+    """The values of a module's names and functions, given the releases that reach its nodes."""
 
     def __init__(self, names: Resolver, gates: Reach) -> None:
         self.names = names if isinstance(names, ScopedResolver) else None
@@ -33,15 +33,15 @@ class Flags:
         self._returns: dict[ast.FunctionDef, tuple[list[ast.Return], bool]] = {}
 
     def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[BoundValue], bool]:
-        """Everything that a name may hold on `release`, and whether that depends on the release.
+        """All values that a name may have on `release`, and whether they depend on the release.
 
-        Nothing at all when one of the bindings is not understood. The last binding that surely runs on the release
-        hides the ones before it.
+        None at all if a binding is not understood. The last binding that surely runs on the release hides those before
+        it.
         """
         return self.bound_to(self.names.bindings(node) if self.names is not None else (), release)
 
     def bound_to(self, bindings: Sequence[Binding], release: Version) -> tuple[Sequence[BoundValue], bool]:
-        """As `in_force`, of a name with these bindings."""
+        """The same for a name with these bindings."""
         # A function may bind a global at any time, or never.
         ordered = len({binding.scope for binding in bindings}) == 1
         gated = any(self._is_gated(binding) for binding in bindings)
@@ -60,9 +60,9 @@ class Flags:
         return found, gated
 
     def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
-        """Everything that a function may return on `release`, and whether that depends on the release.
+        """All values that a function may return on `release`, and whether they depend on the release.
 
-        Nothing at all when it may also end without a value.
+        None at all if it may also end without a value.
         """
         if function not in self._returns:
             self._returns[function] = self._find_returns(function)
@@ -80,13 +80,13 @@ class Flags:
         return (() if falls_off else found), gated
 
     def is_set(self, node: ast.Attribute, qualified: str) -> bool:
-        """Whether the file gives the attribute that `node` reads, by its full name, another value."""
+        """Whether the file assigns the attribute that `node` reads, by its full name."""
         return self.names is not None and any(
             self.names.qualified(target) == qualified for target in self._set_attributes.get(node.attr, ())
         )
 
     def is_changed(self, node: ast.Name) -> bool:
-        """Whether the file changes a list by one of its names: an item, or by a method."""
+        """Whether the file changes the list in a name: an item, or by a method."""
         return self.names is not None and node.id in self._changed_lists
 
     @cached_property
@@ -107,7 +107,7 @@ class Flags:
         return found
 
     def is_plain(self, function: ast.FunctionDef) -> bool:
-        """Whether a call runs the body of a function and returns what it returns."""
+        """Whether a call runs the body of a function and returns its result."""
         if function not in self._plain:
             generators = self._generators
             known = generators is not None and is_undecorated(function) and function not in generators
@@ -116,7 +116,7 @@ class Flags:
 
     @cached_property
     def _generators(self) -> frozenset[ast.AST] | None:
-        """What a `yield` stands in, at any depth; None where that is not at hand."""
+        """The functions around a `yield`; None if they are not known."""
         if self.names is None:
             return None
         found: set[ast.AST] = set()
@@ -128,7 +128,7 @@ class Flags:
         return frozenset(found)
 
     def _find_returns(self, function: ast.FunctionDef) -> tuple[list[ast.Return], bool]:
-        """The return statements of a function, and whether a version check decides between them."""
+        """The returns of a function, and whether a version check decides between them."""
         returns = list(_returns(function))
         here = self.gates.mask(function.body[0])
         return returns, any(self.gates.mask(node) != here for node in returns)
@@ -157,7 +157,7 @@ class Flags:
         return BoundValue(value=assignment.value, index=target.elts.index(binding.node))
 
     def surely(self, node: ast.AST, release: Version) -> bool:
-        """Whether control is sure to reach `node` once it runs the function, class or module around it."""
+        """Whether control surely reaches `node` once its function, class or module runs."""
         child = node
         while (parent := self.gates.parents.get(child)) is not None:
             if isinstance(parent, _MAY_SKIP):
@@ -176,7 +176,7 @@ class Flags:
 
 
 def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
-    """The return statements of a function in source order, those of functions inside it left out."""
+    """The returns of a function in source order, without those of inner functions."""
     stack: list[ast.AST] = list(reversed(function.body))
     while stack:
         node = stack.pop()

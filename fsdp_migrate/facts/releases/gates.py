@@ -1,4 +1,4 @@
-"""Which torch releases reach a piece of code: version checks, early exits, and fallbacks for what torch lacks."""
+"""The torch releases that reach a piece of code: version checks, early exits, and fallbacks for what torch lacks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _BLOCKS = ("body", "orelse", "finalbody")
 
 
 class Gates:
-    """The torch releases of a range on which control can reach each node of a module.
+    """The releases of a range that can reach each node of a module.
 
-    A condition that does not depend on the torch version alone may go either way, and code that nothing reaches on
-    any release (behind a `return`, under `if False`) counts as alive: it is no old arm. What a handler of ImportError
-    or AttributeError is for is known from the API data. Names with several bindings (`HAS_FSDP = True` in a try,
-    `= False` in its handler) are followed if `names` has a method `bindings`, as `facts.names.Names` does.
+    A condition that depends on more than the torch version may go either way. Code that no release reaches (after a
+    `return`, under `if False`) counts as alive: it is no old arm. The API data tell what a handler of ImportError or
+    AttributeError is for. Names with several bindings (`HAS_FSDP = True` in a try, `= False` in its handler) are
+    followed if `names` has a method `bindings`, as `facts.names.Names` has.
 
-    Inside, a set of releases is an integer with one bit for each known release, those outside the range included:
-    what an old arm is for shows on the releases that take it.
+    Inside, a set of releases is an integer with one bit for each known release, also outside the range: the releases
+    that take an old arm show what it is for.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Gates:
         parents: Mapping[ast.AST, ast.AST] | None = None,
         apart: Callable[[ast.AST, ast.AST], bool] | None = None,
     ) -> None:
-        """`parents` is built from `tree` when it is not given.
+        """`parents` is built from `tree` if it is not given.
 
-        `apart` tells of two statements of the module whether one is run even if the other fails, as cells are.
+        `apart` tells whether one of two statements is run even if the other fails, as with cells.
         """
         self.releases = releases
         known = sorted({*RELEASES, *releases})
@@ -71,7 +71,7 @@ class Gates:
         return self._sets[mask]
 
     def truth(self, test: ast.expr, release: Version) -> bool | None:
-        """The value of a condition on `release`, None when it depends on more than the torch version."""
+        """The value of a condition on `release`, None if it depends on more than the torch version."""
         return outcome(test, release, self.names, self.flags).value
 
     def mask(self, node: ast.AST) -> int:
@@ -90,7 +90,7 @@ class Gates:
         return result
 
     def translated(self, foreign: Reach, mask: int) -> int:
-        """What the gates of another module found, as bits of these."""
+        """A result of another module's gates, in the bits of these."""
         return sum(bit for release, bit in self.bits.items() if mask & foreign.bits.get(release, mask))
 
     def sides(self, test: ast.expr) -> tuple[int, int]:
@@ -117,13 +117,13 @@ class Gates:
         return true, false
 
     def attempt(self, node: ast.Try) -> Attempt:
-        """What is known about a try statement."""
+        """The facts about a `try` statement."""
         if node not in self._attempts:
             self._attempts[node] = Attempt(node, self)
         return self._attempts[node]
 
     def completes(self, block: Iterable[ast.stmt]) -> int:
-        """The releases on which control may come out at the end of `block`."""
+        """The releases on which control may reach the end of `block`."""
         return self._all(self._passes(statement) for statement in block)
 
     def _all(self, masks: Iterable[int]) -> int:
@@ -133,7 +133,7 @@ class Gates:
         return result
 
     def _edge(self, parent: ast.AST, child: ast.AST) -> int:
-        """The releases on which control may go on from the start of `parent` to `child`."""
+        """The releases on which control may go from the start of `parent` to `child`."""
         edge = _EDGES.get(type(parent))
         result = self.everywhere if edge is None else edge(self, parent, child)
         if isinstance(child, ast.stmt) and result:
@@ -169,7 +169,7 @@ class Gates:
         return self.skips.reach(parent) if isinstance(child, ast.stmt) else self.everywhere
 
     def _before(self, parent: ast.AST, child: ast.stmt) -> int:
-        """The releases on which the statements before `child` in its block let control go on."""
+        """The releases that the statements before `child` in its block let pass."""
         for name in _BLOCKS:
             statements = getattr(parent, name, None)
             if isinstance(statements, list):
@@ -194,7 +194,7 @@ class Gates:
         return block.prefixes[place]
 
     def _passes_on(self, statement: ast.stmt) -> int:
-        """As `_passes`, but code behind an exit that no version check decides counts as reached."""
+        """As `_passes`, but code after an exit that no version check decides counts as reached."""
         passed = self._passes(statement)
         return passed if passed or self._asks(statement) else self.everywhere
 
@@ -204,7 +204,7 @@ class Gates:
         return any(self.sides(test) != both for test in tests)
 
     def _passes(self, statement: ast.stmt) -> int:
-        """The releases on which control may come out behind `statement`, once it is reached."""
+        """The releases on which control may continue after `statement`, once it is reached."""
         passes = _PASSES.get(type(statement))
         return self.everywhere if passes is None else passes(self, statement)
 
@@ -261,7 +261,7 @@ class Gates:
 
 
 class _Block:
-    """A block of statements with the releases that get to each of them, as far as they were asked for."""
+    """A block of statements, with the releases that reach each of them, as far as asked."""
 
     def __init__(self, statements: list[ast.stmt], everywhere: int) -> None:
         self.statements = statements
@@ -270,7 +270,7 @@ class _Block:
 
 
 class _Remembered:
-    """A resolver that resolves each expression once."""
+    """A resolver with a cache."""
 
     def __init__(self, names: Resolver) -> None:
         self.definition = names.definition

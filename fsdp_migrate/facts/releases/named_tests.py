@@ -1,6 +1,6 @@
-"""Reading a torch version test out of a name: `_TORCH_GREATER_EQUAL_2_1`, `is_torch_less_or_equal`, `torch_version`.
+"""Version tests stated by a name: `_TORCH_GREATER_EQUAL_2_1`, `is_torch_less_or_equal`, `torch_version`.
 
-Projects import such constants and helpers from modules that are not at hand; their names say what they hold.
+Projects import such constants and helpers from modules that are not available; their names tell their values.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _VERSION = re.compile(r"(?:get_)?(?:py)?torch_ver(?:sion)?")
 
 
 class NamedTest(NamedTuple):
-    """A comparison of torch's version that a name spells out; `operator` None when the name leaves it open."""
+    """A comparison of torch's version in a name; `operator` is None if the name does not tell it."""
 
     operator: str | None
     version: tuple[int, ...]
 
     def holds(self, release: Version) -> bool | None:
-        """Whether `release` passes, None where the name does not settle it.
+        """Whether `release` passes, None if the name does not decide it.
 
-        `GREATER_2_1` may mean 2.1.2 to be greater or not, and `IS_TORCH_2_1` may mean 2.1 only or everything since.
+        For `GREATER_2_1`, 2.1.2 may pass or not. `IS_TORCH_2_1` may mean 2.1 only, or 2.1 and newer.
         """
         line = release.release[: len(self.version)]
         if line == self.version:
@@ -65,7 +65,7 @@ class NamedTest(NamedTuple):
 
 @cache
 def constant(name: str) -> NamedTest | None:
-    """The test whose outcome a constant (or a function without arguments) of this name holds, None when it is none."""
+    """The test in the name of a constant (or of a function without arguments), None if there is none."""
     match = _CONSTANT.fullmatch(_plain(name))
     if match is None:
         return None
@@ -82,13 +82,13 @@ def constant(name: str) -> NamedTest | None:
 
 @cache
 def function(name: str) -> str | None:
-    """The operator by which a function of this name compares torch with its argument, None when it does not."""
+    """The operator with which a function of this name compares torch with its argument, None if there is none."""
     match = _FUNCTION.fullmatch(_plain(name))
     return None if match is None else _operator(match)
 
 
 def passes(symbol: str, torch: Version, wanted: Version) -> bool | None:
-    """The outcome of a helper named after `symbol`; None at the edge, where helpers called "greater" differ."""
+    """The outcome of a helper named after `symbol`; None at the limit, where helpers called "greater" differ."""
     if symbol in ("<=", ">") and torch.release[: len(wanted.release)] == wanted.release:
         return None
     return bool(COMPARISONS[symbol](torch, wanted))
@@ -96,7 +96,7 @@ def passes(symbol: str, torch: Version, wanted: Version) -> bool | None:
 
 @cache
 def is_version(name: str) -> bool:
-    """Whether a constant or function of this name holds torch's version."""
+    """Whether the name of a constant or function means torch's version."""
     return _VERSION.fullmatch(_plain(name)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Tests that are skipped on some torch releases: what decorators and marks of pytest, unittest and Lightning say."""
+"""Tests that are skipped on some torch releases, by decorators and marks of pytest, unittest and Lightning."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
     def __init__(self, names: ScopedResolver | None, gates: Reach) -> None:
-        """`names` tells what a class inherits from; without it each stands for itself."""
+        """`names` tells the base classes of a class; without it bases do not count."""
         self.names = names
         self.gates = gates
         self._marks: dict[ast.ClassDef | ast.Module, list[ast.expr]] = {}
 
     def reach(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-        """The releases on which the body of a function runs once it is called, or taken for a test."""
+        """The releases on which the body of a function runs if it is called, or collected as a test."""
         is_test = function.name.startswith("test")
         # A mark is for those who collect tests: whoever calls the function does not ask for it.
         marks = [mark for mark in function.decorator_list if is_test or _name(mark) in _WRAPPING]
@@ -45,7 +45,7 @@ class Skips:
         return self._let_by(marks) or self.gates.everywhere
 
     def _with_bases(self, outer: ast.AST) -> Iterator[ast.ClassDef | ast.Module]:
-        """A module, or a class and those of its file that it inherits marks from; nothing for anything else."""
+        """A module, or a class and its base classes in the file; nothing for anything else."""
         if isinstance(outer, ast.Module):
             yield outer
         elif isinstance(outer, ast.ClassDef):
@@ -64,7 +64,7 @@ class Skips:
         return self._marks[holder]
 
     def importable(self, call: ast.Call) -> int:
-        """The releases on which `pytest.importorskip("torch", minversion="2.1")` skips nothing."""
+        """The releases on which `pytest.importorskip("torch", minversion="2.1")` does not skip."""
         texts = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
         texts += [k.value.value for k in call.keywords if k.arg == "minversion" and isinstance(k.value, ast.Constant)]
         module, *least = map(str, texts or [""])
@@ -97,7 +97,7 @@ class Skips:
         return self.gates.everywhere if symbol is None else self._within(_required(mark, symbol))
 
     def _named(self, mark: ast.Name | ast.Attribute, depth: int) -> int:
-        """As `_mask`, for a mark that has a name, in this module or another one of the project."""
+        """As `_mask`, for a mark with a name, in this module or another one of the project."""
         definition = self.gates.names.definition(mark) if isinstance(mark, ast.Name) else None
         if definition is not None:
             return self.defined(definition, depth)
@@ -111,7 +111,7 @@ class Skips:
         return self.gates.translated(foreign, foreign.skips.defined(bindings[0].value or bindings[0].node, depth))
 
     def defined(self, definition: ast.AST, depth: int) -> int:
-        """As `_mask`, for what a mark is bound to: a mark, or a decorator that ends with `return mark(function)`."""
+        """As `_mask`, for the definition of a mark: a mark, or a decorator that ends with `return mark(function)`."""
         if isinstance(definition, ast.FunctionDef) and isinstance(definition.body[-1], ast.Return):
             value = definition.body[-1].value
             definition = value.func if isinstance(value, ast.Call) else definition
@@ -130,7 +130,7 @@ class Skips:
 
 
 def _marks(body: Iterable[ast.stmt]) -> list[ast.expr]:
-    """The marks that a module or class body gives all its tests."""
+    """The marks that the body of a module or class gives all its tests."""
     found: list[ast.expr] = []
     for statement in body:
         targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
@@ -142,7 +142,7 @@ def _marks(body: Iterable[ast.stmt]) -> list[ast.expr]:
 
 
 def _name(mark: ast.expr) -> str:
-    """The last name of what makes a decorator or mark."""
+    """The last name of a decorator or mark."""
     function = mark.func if isinstance(mark, ast.Call) else mark
     return str(getattr(function, "attr", getattr(function, "id", "")))
 

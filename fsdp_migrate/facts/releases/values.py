@@ -1,4 +1,4 @@
-"""The values that version tests are made of, behaving as they do at run time."""
+"""The values in version tests, with their behaviour at run time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Unknown(Exception):
 
 
 class TorchVersion(str):
-    """`torch.__version__`: a string that compares as a version (torch/torch_version.py, every release since 1.10).
+    """`torch.__version__`, a string that compares as a version (torch/torch_version.py, all releases since 1.10).
 
-    Only `!=` is left as strings have it, and slices, `split` and `str()` give plain strings again.
+    Only `!=` compares as strings. Slices, `split` and `str()` give plain strings.
     """
 
     __slots__ = ()
@@ -62,7 +62,7 @@ def _as_version(other: object) -> Version:
 
 @total_ordering
 class LooseVersion:
-    """`distutils.version.LooseVersion` and the package `looseversion`: numbers and words, compared as a list."""
+    """`distutils.version.LooseVersion` and the package `looseversion`: a list of numbers and words."""
 
     _PARTS = re.compile(r"(\d+|[a-z]+|\.)", re.IGNORECASE)
 
@@ -88,7 +88,7 @@ class LooseVersion:
 
 
 class StrictVersion(LooseVersion):
-    """`distutils.version.StrictVersion` for final releases: two or three numbers, nothing else."""
+    """`distutils.version.StrictVersion` for final releases: two or three numbers."""
 
     def __init__(self, text: str) -> None:
         if not re.fullmatch(r"\d+\.\d+(\.\d+)?", text):
@@ -98,7 +98,7 @@ class StrictVersion(LooseVersion):
 
 
 class Present:
-    """Something of torch that exists: true, not None, and nothing else is known about it."""
+    """Something of torch that exists: it is true, and not None."""
 
     def __eq__(self, other: object) -> bool:
         raise Unknown
@@ -124,12 +124,12 @@ class Signature(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, Present]:
-        """What `"name" in inspect.signature(f).parameters` looks into."""
+        """The names in `inspect.signature(f).parameters`."""
         return {name: Present() for name in self.names}
 
     @property
     def args(self) -> list[str]:
-        """What `"name" in inspect.getfullargspec(f).args` looks into."""
+        """The names in `inspect.getfullargspec(f).args`."""
         return list(self.names)
 
 
@@ -157,5 +157,5 @@ METHODS: tuple[tuple[type, frozenset[str]], ...] = (
 
 
 def allows(table: tuple[tuple[type, frozenset[str]], ...], value: object, name: str) -> bool:
-    """Whether the table lets `name` be taken from `value`."""
+    """Whether the table allows reading `name` from `value`."""
     return any(isinstance(value, kind) and name in names for kind, names in table)
