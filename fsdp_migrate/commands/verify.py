@@ -10,13 +10,17 @@ from fsdp_migrate import runner
 from fsdp_migrate.commands.options import usage_errors
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.workspace import filesystem
-from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings import TARGETS, Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.verify import Fixture
+
+
+# What shows that a program is as it was before a target, where it does not say so itself.
+_EVIDENCE = {"fsdp2": "call torch.distributed.fsdp.FullyShardedDataParallel.__init__"}
 
 
 @click.command(
@@ -56,6 +60,11 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     help="Compare this program with its rewrite; may be repeated.",
 )
 @click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
+@click.option(
+    "--target",
+    type=click.Choice(list(TARGETS)),
+    help="With --rewrite: what the program and the modules beside it move to.",
+)
 @click.option(
     "--nnodes",
     type=click.IntRange(min=1),
@@ -97,7 +106,8 @@ def verify(**options: Any) -> None:
     if not options["to_rewrite"]:
         click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
     with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
-        pairs = [_rewritten_pair(Path(path), Path(folder), options["unsafe_fixes"]) for path in options["to_rewrite"]]
+        layer = Layer(unsafe_fixes=options["unsafe_fixes"] or None, target=options["target"])
+        pairs = [_rewritten_pair(Path(path), Path(folder), layer) for path in options["to_rewrite"]]
         code = harness.run(settings, pairs=pairs, **chosen)
     click.get_current_context().exit(code)
 
@@ -106,34 +116,41 @@ def _check(options: dict[str, Any]) -> None:
     """Refuse what does not go together."""
     if options["paths"] and options["to_rewrite"]:
         raise click.UsageError("give PATHS or --rewrite, not both")
-    if options["unsafe_fixes"] and not options["to_rewrite"]:
-        raise click.UsageError("--unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need")
+    for name in ("unsafe_fixes", "target"):
+        if options[name] and not options["to_rewrite"]:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} is for --rewrite: fixtures say themselves what they need")
     if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
         raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous")
 
 
-def _rewritten_pair(before: Path, folder: Path, unsafe_fixes: bool) -> Fixture:
-    """A program and what rewriting makes of it, written into `folder`."""
+def _rewritten_pair(before: Path, folder: Path, layer: Layer) -> Fixture:
+    """A program and what rewriting makes of it, written into `folder`; with a target so are the modules beside it."""
     if is_notebook(str(before)):
         raise click.UsageError(f"{before}: a notebook has no scenario: give a .py file")
+    from pathlib import Path
+
     from fsdp_migrate.verify import FixtureError, read_fixture
 
-    configuration = Configuration(Layer(unsafe_fixes=unsafe_fixes or None))
+    beside = filesystem.discover((str(before if layer.target is None else before.parent),))
     with usage_errors():
-        plan = runner.rewrite(filesystem.discover((str(before),)), configuration, write=False)
+        plan = runner.rewrite(beside, Configuration(layer, rewriting=True), write=False)
     if plan.failures:
-        raise click.UsageError(f"{before}: {plan.failures[0].message}")
+        raise click.UsageError(f"{plan.failures[0].path}: {plan.failures[0].message}")
     if not plan.changes:
         left = "".join(f"; {finding.code} is left: {finding.reason}" for finding in plan.findings[:1])
         raise click.UsageError(f"{before}: rewriting changes nothing, so there is nothing to compare{left}")
-    (change,) = plan.changes
-    if not _has_scenario(change.before):
+    if not _has_scenario(before.read_bytes()):
         raise click.UsageError(f"{before}: has no function scenario(trial), which the ranks run")
-    after = folder / str(len(list(folder.iterdir()))) / before.name
-    after.parent.mkdir()
-    after.write_bytes(change.after)
+    own = folder / str(len(list(folder.iterdir())))
+    texts = {Path(file.path): filesystem.read(file) for file in beside.files}
+    texts.update((Path(change.path), change.after) for change in plan.changes)
+    for path, text in texts.items():
+        copy = own / path.relative_to(before.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(text)
     try:
-        return read_fixture(before, after)
+        return read_fixture(before, own / before.name, evidence=_EVIDENCE.get(layer.target or ""))
     except FixtureError as error:
         raise click.UsageError(str(error)) from None
 

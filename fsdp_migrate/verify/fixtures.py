@@ -180,8 +180,20 @@ def find_fixtures(paths: Iterable[Path] = (), keyword: str | None = None) -> lis
     return sorted((f for f in found.values() if keyword is None or _matches(f, keyword)), key=lambda f: f.name)
 
 
-def read_fixture(before: Path, after: Path | None = None, *, name: str | None = None, strict: bool = False) -> Fixture:
+_WARNING = "deprecation"
+
+
+def read_fixture(
+    before: Path,
+    after: Path | None = None,
+    *,
+    name: str | None = None,
+    strict: bool = False,
+    evidence: str | None = None,
+) -> Fixture:
     """One fixture from its files; `after` defaults to the `after.py` beside `before`, if there is one.
+
+    `evidence` is what a program without any in its header is held to, as in a header; a deprecation warning if None.
 
     Raises:
         FixtureError: `before` cannot be read, or its header is bad (`strict`: or missing).
@@ -195,6 +207,8 @@ def read_fixture(before: Path, after: Path | None = None, *, name: str | None = 
     except (OSError, UnicodeDecodeError) as error:
         raise FixtureError(f"{before}: cannot be read: {error}") from None
     header = parse_header(text, before, strict=strict)
+    if evidence is not None and header.evidence == (Evidence(_WARNING),):
+        header = replace(header, evidence=tuple(_evidence(evidence)))
     named = before.parts[-3:-1] if before.name == "before.py" else before.parts[-2:]
     return Fixture(name or "/".join(named), before, after, header)
 
@@ -248,7 +262,7 @@ def _header(values: Mapping[str, tuple[object, ...]]) -> Header:
         rules=_only(str, values.get("fixture", ())),
         fails=_only(Fails, expect),
         differs=_only(Differs, expect),
-        evidence=_only(Evidence, values.get("evidence", (Evidence("deprecation"),))),
+        evidence=_only(Evidence, values.get("evidence", (Evidence(_WARNING),))),
         needs=_only(Condition, values.get("needs", ())),
         left=_only(str, values.get("left", ())),
         unsafe="unsafe" in values.get("fix", ()),

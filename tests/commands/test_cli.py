@@ -557,7 +557,7 @@ def test_verify_refuses_options_that_something_is_missing_for(run: Run) -> None:
     assert "Error: --nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous" in result.stderr
     result = run("verify", "--unsafe-fixes")
     assert result.exit_code == 2
-    assert "Error: --unsafe-fixes is for --rewrite: fixtures say themselves which fixes they need" in result.stderr
+    assert "Error: --unsafe-fixes is for --rewrite: fixtures say themselves what they need" in result.stderr
 
 
 def test_verify_takes_paths_or_a_program_to_rewrite_but_not_both(run: Run) -> None:

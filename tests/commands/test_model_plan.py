@@ -1,0 +1,124 @@
+"""`fsdp-migrate plan --target fsdp2`, and `verify --rewrite` with that target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fsdp_migrate.commands.cli import cli
+
+Run = Callable[..., Result]
+TRAIN = """\
+import torch
+from build import sharded
+
+
+def scenario(trial):
+    model = sharded(torch.nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.parameters())
+    {use}
+"""
+BUILD = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def sharded(net):
+    return FSDP(net)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    Path(".git").mkdir()
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, [*arguments, "--isolated"] if arguments[0] != "verify" else list(arguments))
+
+    return invoke
+
+
+def write(use: str) -> None:
+    Path("train.py").write_text(TRAIN.format(use=use))
+    Path("build.py").write_text(BUILD)
+
+
+def test_a_program_that_converts_whole(run: Run) -> None:
+    write("optimizer.step()")
+    result = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".")
+    assert result.exit_code == 1
+    first, *_ = result.stdout.splitlines()
+    assert first == "net (built at build.py:5), 2 places in 2 files: converts whole"
+    assert "$ fsdp-migrate rewrite --target fsdp2 build.py train.py" in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 model of FSDP1: 1 converts whole"
+
+
+def test_what_stops_a_program_has_its_place_and_what_frees_it(run: Run) -> None:
+    write("model.register_comm_hook(None, print)")
+    result = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".")
+    assert result.exit_code == 1
+    assert ": open" in result.stdout.splitlines()[0]
+    assert "[with you]  train.py:8" in result.stdout
+    assert "`model.register_comm_hook` changes how gradients travel" in result.stdout
+
+
+def test_the_document_has_the_same_content(run: Run) -> None:
+    write("optimizer.step()")
+    text = run("plan", "--torch", ">=2.6", ".").stdout
+    document = json.loads(run("plan", "--torch", ">=2.6", "--output-format", "json", ".").stdout)
+    (model,) = document["models"]
+    assert (document["target"], model["name"], model["status"]) == (
+        "fsdp2", "net", "converts whole, with differences to accept"
+    )  # fmt: skip
+    for step in model["steps"]:
+        assert step["text"] in text
+        assert step["command"] is None or f"$ {step['command']}" in text
+    assert document["summary"] in text
+
+
+def test_the_steps_of_a_plan_can_be_taken(run: Run) -> None:
+    write("optimizer.step()")
+    document = json.loads(run("plan", "--torch", ">=2.13", "--output-format", "json", ".").stdout)
+    (step,) = [step for step in document["models"][0]["steps"] if step["by"] == "here"]
+    _, *command = step["command"].split()
+    assert run(*command, "--torch", ">=2.13").exit_code == 0
+    assert run("plan", "--torch", ">=2.13", ".").stdout == "no model of FSDP1\n"
+
+
+def test_without_models_nothing_is_left(run: Run) -> None:
+    Path("train.py").write_text("import torch\n")
+    result = run("plan", ".")
+    assert (result.exit_code, result.stdout) == (0, "no model of FSDP1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("--target", "dcp", "."), "a plan is for --target fsdp2"), (("-",), "name files or folders instead of '-'")],
+)
+def test_what_a_plan_is_not_for(run: Run, arguments: tuple[str, ...], told: str) -> None:
+    result = run("plan", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_verify_compares_with_all_modules_of_the_converted_program(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("optimizer.step()")
+    seen: dict[str, str] = {}
+
+    def look(_settings: object, *, pairs: list[object], **_: object) -> int:
+        (pair,) = pairs
+        folder = pair.after.parent  # type: ignore[attr-defined]
+        seen.update({path.name: path.read_text() for path in folder.iterdir()})
+        return 0
+
+    monkeypatch.setattr("fsdp_migrate.verify.run", look)
+    arguments = ("--rewrite", "train.py", "--target", "fsdp2", "--unsafe-fixes")
+    result = run("verify", *arguments)
+    assert result.exit_code == 0, result.output
+    assert seen["train.py"] == Path("train.py").read_text()
+    assert "fully_shard(net)" in seen["build.py"]
+    assert "FullyShardedDataParallel" in Path("build.py").read_text()
