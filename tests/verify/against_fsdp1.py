@@ -64,14 +64,17 @@ class Scaled(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(4, 4))
         self.register_buffer("scale", torch.ones(4), persistent=False)
+        self.register_buffer("shift", torch.ones(4))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=0.5)
         self.scale.fill_(1.5)
+        self.shift.fill_(0.3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(torch.einsum("bct,cd->bdt", x, self.weight) * self.scale[:, None].to(x.dtype))
+        y = torch.einsum("bct,cd->bdt", x, self.weight)
+        return torch.tanh(y * self.scale[:, None].to(x.dtype) + self.shift[:, None].to(x.dtype))
 
 
 class Net(nn.Module):
@@ -275,7 +278,7 @@ def _compare(name: str, module: Any) -> dict[str, Any]:
         new, case, functools.partial(module.no_sync, new), functools.partial(module.clip_grad_norm_, new)
     )
     new_state = get_model_state_dict(new, options=StateDictOptions(full_state_dict=True))
-    assert old_state.keys() == new_state.keys()
+    assert {k: v.dtype for k, v in old_state.items()} == {k: v.dtype for k, v in new_state.items()}
     buffers = {key.replace("_fsdp_wrapped_module.", ""): value for key, value in old_buffers.items()}
     new_buffers = dict(new.named_buffers())
     assert {k: b.dtype for k, b in buffers.items()} == {k: b.dtype for k, b in new_buffers.items()}

@@ -26,9 +26,11 @@ def may_have_batch_norm(facts: ModuleFacts, model: ast.expr, code: Code) -> bool
     if not origins:
         return True
     for origin in origins:
-        if origin.sort is Sort.ELSEWHERE and _is_language_model(origin.name or ""):
+        name = origin.name or ""
+        if origin.sort is Sort.ELSEWHERE and _is_language_model(name):
             continue
-        if origin.sort is not Sort.INSTANCE or _speaks_of_it(origin.facts):
+        is_known = origin.sort is Sort.INSTANCE or name.startswith("torch.nn.")
+        if not is_known or _speaks_of_it(origin.facts):
             return True
     return False
 

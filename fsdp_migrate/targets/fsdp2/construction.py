@@ -17,9 +17,11 @@ from fsdp_migrate.facts.project_code import Code
 from fsdp_migrate.rules.supported_releases import older, supported
 from fsdp_migrate.targets.fsdp2.arguments import PARAMETERS, WITHOUT_MEANING, Given, written_out
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
+from fsdp_migrate.targets.fsdp2.devices import alternatives
 from fsdp_migrate.targets.fsdp2.generated import SHARD, helper
 from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
-from fsdp_migrate.targets.fsdp2.policies import AtRunTime
+from fsdp_migrate.targets.fsdp2.plain_names import check_plain_names
+from fsdp_migrate.targets.fsdp2.policies import AtRunTime, symbol
 from fsdp_migrate.targets.fsdp2.precision import Impossible
 from fsdp_migrate.targets.fsdp2.roles import is_inner, module_of
 from fsdp_migrate.targets.fsdp2.sharding import Role, write_literal
@@ -30,7 +32,6 @@ _IGNORES = Version("2.7")
 _FILLS_GRADIENTS = Version("2.13")
 _NO_GRADIENT = "before torch 2.13 a parameter without a gradient is not updated, where FSDP1 took its gradient as zero"
 _OFFLOADED = "parameters on the CPU: gradients are clipped there, and buffers stay on the device"
-_BUFFERS = "floating-point buffers are saved in `buffer_dtype`, which FSDP1 saved in full precision"
 
 
 def convert_construction(
@@ -53,6 +54,7 @@ class _Converter:
             module = module_of(call)
             if module is not None:
                 convert_wraps(self.conversion, self.construction, module)
+                check_plain_names(facts, call, module)
             try:
                 given = written_out(facts, call)
                 self._check_floor(given)
@@ -110,8 +112,6 @@ class _Converter:
         write_literal(self.conversion, self.construction, given, literal, Role(bool(self.inner), fills))
         if literal.offloads is not None:
             self.conversion.differs(self.facts, literal.offloads, _OFFLOADED)
-        if literal.precision is not None and literal.precision.buffer_dtype is not None:
-            self.conversion.differs(self.facts, literal.precision.call, _BUFFERS)
         self._note_gradients()
 
     def _check_role(self, literal: Literal) -> None:
@@ -172,18 +172,16 @@ class _Converter:
     def _note_at_run_time(self, keywords: dict[str | None, ast.expr]) -> None:
         offload = keywords.get("cpu_offload")
         hidden = None in keywords and _is_written(self.facts, "CPUOffload")
-        if hidden or (offload is not None and not _is_off(offload)):
+        if hidden or (offload is not None and not all(_is_off(*one) for one in alternatives(self.facts, offload))):
             self.conversion.differs(self.facts, offload or self.call, _OFFLOADED)
-        if (None in keywords or "mixed_precision" in keywords) and _is_written(self.facts, "buffer_dtype"):
-            self.conversion.differs(self.facts, keywords.get("mixed_precision", self.call), _BUFFERS)
         self._note_gradients()
 
 
-def _is_off(offload: ast.expr) -> bool:
+def _is_off(facts: ModuleFacts, offload: ast.expr) -> bool:
     """Whether nothing is offloaded: None, or `CPUOffload(offload_params=False)`."""
     if is_literal(offload, None):
         return True
-    if not isinstance(offload, ast.Call) or not isinstance(offload.func, (ast.Name, ast.Attribute)):
+    if not isinstance(offload, ast.Call) or symbol(facts, offload.func) != "CPUOffload":
         return False
     values = [*offload.args, *(one.value for one in offload.keywords)]
     return all(is_literal(one, False) for one in values)

@@ -42,7 +42,7 @@ def read_device(facts: ModuleFacts, given: ast.expr | None, call: ast.Call, code
     """The device that `device_id` is."""
     if given is None or is_literal(given, None):
         return Device.CURRENT
-    kinds = {_kind(*one) for one in _values(facts, given)}
+    kinds = {_kind(*one) for one in alternatives(facts, given)}
     if kinds == {Device.CPU}:
         return Device.CPU
     # The CPU where there is no accelerator is what FSDP2 falls back to as well.
@@ -51,7 +51,7 @@ def read_device(facts: ModuleFacts, given: ast.expr | None, call: ast.Call, code
     return Device.OTHER
 
 
-def _values(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFacts, ast.expr]]:
+def alternatives(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFacts, ast.expr]]:
     """What an expression may be, through names and conditions."""
     waiting = [(facts, node)]
     for _ in range(_MOST_STEPS):

@@ -66,8 +66,6 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
     found.kept += [] if found.test is None else found.test.names
     if found.test is not None and found.precision is not None and may_have_batch_norm(facts, given.module, code):
         found.normalises = True
-        if found.precision.buffer_dtype is not None:
-            raise AtRunTime("which buffers are those of batch normalisation")
     if found.precision is not None and found.precision.name is not None and precision is not None:
         found.kept.append(precision)
     return found

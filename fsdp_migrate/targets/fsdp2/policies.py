@@ -13,6 +13,7 @@ from fsdp_migrate.facts.rebinding import changed_between, place_of
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import splice
 
+_NAMED = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _PARTIAL = "functools.partial"
 _BOOLS = frozenset(
     f"builtins.{name}" for name in ("isinstance", "issubclass", "hasattr", "callable", "any", "all", "bool")
@@ -76,7 +77,7 @@ def _is_inside(node: ast.AST, outer: ast.AST) -> bool:
 
 def symbol(facts: ModuleFacts, node: ast.expr) -> str | None:
     """What an expression is called in FSDP's package or its module `wrap`, such as `ShardingStrategy.NO_SHARD`."""
-    name = facts.names.qualified(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    name = facts.names.qualified(node) if isinstance(node, _NAMED) else None
     if name is None or not is_in_package(name):
         return None
     parts = name.split(".")[3:]

@@ -43,23 +43,21 @@ class Precision(NamedTuple):
     call: ast.Call
     dtypes: tuple[str, ...]
     param_dtype: str | None
-    buffer_dtype: str | None
     at_root: bool
     below: bool
     name: str | None = None
     home: ModuleFacts | None = None
 
-    def policy(self, cls: str, *, casts: bool) -> str:
-        """The call that makes a policy."""
-        more = () if casts else ("cast_forward_inputs=False",)
-        return f"{cls}({', '.join((*self.dtypes, *more))})"
+    def fields(self, *, casts: bool) -> list[str]:
+        """The arguments for a policy."""
+        return [*self.dtypes, *([] if casts else ["cast_forward_inputs=False"])]
 
-    def below_root(self, cls: str) -> str:
-        """The call that makes the policy below the root, from that of the root where this has a name."""
+    def fields_below(self) -> list[str]:
+        """The arguments for the policy below the root, from that of the root where this has a name."""
         if self.name is None:
-            return self.policy(cls, casts=self.below)
+            return self.fields(casts=self.below)
         dtypes = [f"{one.partition('=')[0]}={self.name}.{one.partition('=')[0]}" for one in self.dtypes]
-        return self._replace(dtypes=tuple(dtypes)).policy(cls, casts=self.below)
+        return self._replace(dtypes=tuple(dtypes)).fields(casts=self.below)
 
     @property
     def is_one(self) -> bool:
@@ -90,7 +88,7 @@ def rewritten(precision: Precision, cls: str) -> list[Edit]:
     """The edits that make the object of a name the policy of the root."""
     if precision.home is None:
         return []
-    text = precision.policy(cls, casts=precision.at_root)
+    text = f"{cls}({', '.join(precision.fields(casts=precision.at_root))})"
     return [Replace(precision.home.source.span(precision.call), text)]
 
 
@@ -107,14 +105,15 @@ def _fields(facts: ModuleFacts, call: ast.Call) -> Precision:
             "FSDP2 has no `keep_low_precision_grads`: it keeps gradients in the dtype of their parameters",
             "leave it out, and see whether training still fits into memory",
         )
-    param, reduce, buffer = (_dtype(facts, given.get(name)) for name in _FIELDS[:3])
+    if not is_literal(given.get("buffer_dtype", ast.Constant(None)), None):
+        raise AtRunTime("which buffers have a dtype to be saved in")
+    param, reduce = (_dtype(facts, given.get(name)) for name in _READ)
     casts = [_flag(given.get(name), name, call) for name in _FIELDS[4:]]
     texts = {"param_dtype": param, "reduce_dtype": _reduced(facts, given, param, reduce)}
     return Precision(
         call,
         tuple(f"{name}={text}" for name, text in texts.items() if text is not None),
         param,
-        buffer,
         at_root=casts[0] or casts[1] or param is None,
         below=casts[0] or param is None,
     )

@@ -31,6 +31,8 @@ _CHILDREN_FIRST = "# children before their parents"
 _ROOT_CASTS = "# FSDP1 casts the inputs of the root only"
 _NO_GRADIENT = "# as in FSDP1, no gradient counts as zero"
 _IN_FULL = "# FSDP1 keeps them in float32"
+_WIDTH = 88
+_HOW_OFTEN = "how often the call is evaluated"
 
 
 class Role(NamedTuple):
@@ -68,15 +70,18 @@ class _Writer:
         self.edits: list[Edit] = []
         self.comments: list[str] = []
         self.taken: set[str] = set()
+        self.indent = ""
 
     def write(self) -> None:
         facts, span = self.facts, self.facts.source.span
-        if self._is_expression():
-            self._in_place()
-        else:
+        if self._has_room():
             self._as_statements()
+        else:
+            self._in_place()
         kept = {part for one in (self.module, *self.literal.kept) for part in ast.walk(one)}
-        gone = [one for one in ast.walk(self.call) if isinstance(one, ast.Name) and one not in kept]
+        annotation = self.statement.annotation if isinstance(self.statement, ast.AnnAssign) else None
+        parts = [self.call, *([annotation] if annotation is not None and self._binds_the_same() else [])]
+        gone = [one for part in parts for one in ast.walk(part) if isinstance(one, ast.Name) and one not in kept]
         self.conversion.edit(facts, self.edits)
         self.conversion.comment(facts, self.comments)
         for name in sorted(gone, key=span):
@@ -96,17 +101,14 @@ class _Writer:
 
     # --- in the place of the call
 
-    def _is_expression(self) -> bool:
-        """Whether the call is all that there is to do, and stands where statements cannot."""
-        simple = self.literal.test is None and not self.role.fills_gradients and not self._buffers("")
-        return simple and not isinstance(self.statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return))
-
     def _in_place(self) -> None:
+        """One call of `fully_shard`, which returns the module."""
         span, source = self.facts.source.span, self.facts.source
+        if self.literal.test is not None or self.role.fills_gradients:
+            raise AtRunTime(_HOW_OFTEN)
         root, _, lines = self._keywords()
-        inside = source.has_comment(span(self.call))
-        if lines or inside:
-            raise AtRunTime("the place of the call")
+        if lines or source.has_comment(span(self.call)):
+            raise AtRunTime(_HOW_OFTEN)
         start, module, end = span(self.call).start, span(self.module), span(self.call).end
         shard = self._spelled(_SHARD)
         self.edits.append(Replace(Span(start, module.start), f"{shard}("))
@@ -116,9 +118,9 @@ class _Writer:
 
     def _as_statements(self) -> None:
         facts, source, span = self.facts, self.facts.source, self.facts.source.span
-        self._check_place()
         indent, splits = own_line(facts, self.statement)
         self.edits += splits
+        self.indent = indent
         whole, call, module = span(self.statement), span(self.call), span(self.module)
         self.taken |= {part.id for part in ast.walk(self.module) if isinstance(part, ast.Name)}
         is_pure, text = pure(self.module), source.segment(self.module)
@@ -139,19 +141,19 @@ class _Writer:
             self.edits += [*self._moved(whole.start, f"{name} = "), Replace(Span(module.end, whole.end), behind)]
         else:
             if "\n" in text:
-                raise AtRunTime("the place of the call")
+                raise AtRunTime(_HOW_OFTEN)
             before = f"{name} = {text}\n{indent}{block}\n{indent}"
             self.edits += [Replace(Span(whole.start, whole.start), before), Replace(call, name)]
 
-    def _check_place(self) -> None:
+    def _has_room(self) -> bool:
+        """Whether statements in front of that of the call run when the call does."""
         facts, statement = self.facts, self.statement
         unusual = evaluated_conditionally(self.call, statement, facts.structure.parents) is not None
         unusual = unusual or facts.scope(statement).is_class or facts.scope(self.call) is not facts.scope(statement)
         earlier = evaluated_before(self.call, statement, facts.structure.parents)
         unusual = unusual or any(next(calls_in(one), None) is not None for one in earlier)
         start = facts.source.span(statement).start
-        if unusual or (isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start)):
-            raise AtRunTime("the place of the call")
+        return not unusual and not (isinstance(statement, ast.If) and facts.source.data.startswith(b"elif", start))
 
     def _moved(self, start: int, text: str = "") -> list[Edit]:
         """What the module is made by, in the place of all from `start` on, and as far to the left as that stood."""
@@ -208,7 +210,7 @@ class _Writer:
         if self.role.fills_gradients:
             self.comments.append(_NO_GRADIENT)
             lines.append(f"{model}.set_reduce_scatter_unused_params(True)  {_NO_GRADIENT}")
-        return [*lines, *self._buffers(model)]
+        return lines
 
     def _in_full(self, lines: list[str]) -> str:
         """The name of the policy for batch normalisation, which `lines` get."""
@@ -220,20 +222,19 @@ class _Writer:
             own = precision.param_dtype if precision.name is None else f"{precision.name}.param_dtype"
             fields.append(f"output_dtype={own}")
         name = self._fresh("norm_mp_policy")
-        lines.append(f"{name} = {_call(self._spelled(_POLICY), fields)}")
+        lines += self._assigned(name, self._spelled(_POLICY), fields)
         return name
 
-    def _buffers(self, model: str) -> list[str]:
-        """The statements that give buffers their dtype."""
-        precision, unit = self.literal.precision, self.facts.indent_unit
-        if precision is None or precision.buffer_dtype is None:
-            return []
-        dtype, buffer = precision.buffer_dtype, self._fresh("buffer") if model else ""
-        return [
-            f"for {buffer} in {model}.buffers():",
-            f"{unit}if {buffer}.is_floating_point():",
-            f"{unit}{unit}{buffer}.data = {buffer}.to({dtype})",
-        ]
+    def _assigned(self, name: str, function: str, fields: Sequence[str]) -> list[str]:
+        """The lines of an assignment, of which a long one gets several."""
+        whole = f"{name} = {_call(function, fields)}"
+        if len(f"{self.indent}{whole}") <= _WIDTH:
+            return [whole]
+        unit = self.facts.indent_unit
+        inner = [f"{unit}{', '.join(fields)}"]
+        if len(f"{self.indent}{inner[0]}") > _WIDTH:
+            inner = [f"{unit}{one}," for one in fields]
+        return [f"{name} = {function}(", *inner, ")"]
 
     def _keywords(self) -> tuple[list[str], list[str], list[str]]:
         """The keywords for the root, those for what is below it, and statements that have to come first."""
@@ -243,7 +244,8 @@ class _Writer:
             lines.append(f'{mesh} = {self._spelled(_INIT_MESH)}("cpu", ({self._spelled(_WORLD_SIZE)}(),))')
             self.literal.every.insert(0, f"mesh={mesh}")
         if self.literal.offloads is not None:
-            self.literal.every.append(f"offload_policy={self._spelled(_OFFLOAD)}()")
+            pins = "pin_memory=False" if self.literal.on_cpu else ""
+            self.literal.every.append(f"offload_policy={self._spelled(_OFFLOAD)}({pins})")
         root, inner = list(self.literal.every), list(self.literal.every)
         precision = self.literal.precision
         if precision is None:
@@ -256,15 +258,17 @@ class _Writer:
             self.conversion.release(precision.home, precision.call.func)
             first = precision.name or ""
         else:
-            first = precision.policy(self._spelled(_POLICY), casts=casts)
+            fields = precision.fields(casts=casts)
+            first = _call(self._spelled(_POLICY), fields)
             if self.literal.test is not None:
-                text, first = first, self._fresh("mp_policy")
-                lines.append(f"{first} = {text}")
+                first = self._fresh("mp_policy")
+                lines += self._assigned(first, self._spelled(_POLICY), fields)
         second = first
         if not one:
             second = self._fresh("inner_mp_policy")
             self.comments.append(_ROOT_CASTS)
-            lines.append(f"{second} = {precision.below_root(self._spelled(_POLICY))}  {_ROOT_CASTS}")
+            lines.append(_ROOT_CASTS)
+            lines += self._assigned(second, self._spelled(_POLICY), precision.fields_below())
         return [*root, f"mp_policy={first}"], [*inner, f"mp_policy={second}"], lines
 
 

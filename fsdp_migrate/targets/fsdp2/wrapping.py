@@ -35,8 +35,8 @@ def convert_wraps(conversion: Conversion, construction: Construction, module: as
         CannotSupply: an import that is needed cannot be made.
     """
     facts = construction.facts
-    elsewhere = facts.project is not None and facts.project.is_written("enable_wrap")
-    if not elsewhere and b"enable_wrap" not in facts.source.data:
+    elsewhere = facts.project is not None and facts.project.is_written("enable_wrap(")
+    if not elsewhere and b"enable_wrap(" not in facts.source.data:
         return
     origins = conversion.code.origins(facts, module)
     classes = [one for one in origins if one.sort is Sort.INSTANCE]
@@ -154,7 +154,8 @@ class _Block:
         if literal.precision is not None:
             policy = spell(self.facts, f"{PACKAGE}.MixedPrecisionPolicy", self.call)
             edits += policy.edits
-            keywords.append(f"mp_policy={literal.precision.policy(policy.text, casts=literal.precision.below)}")
+            fields = literal.precision.fields(casts=literal.precision.below)
+            keywords.append(f"mp_policy={policy.text}({', '.join(fields)})")
         return keywords, lines
 
     def _wrapped(self, call: ast.Call, function: str, keywords: list[str]) -> list[Replace]:
