@@ -225,6 +225,9 @@ class ProjectModules(ImportedNames, Protocol):
     def is_written(self, word: str) -> bool:
         """Whether another file of the project contains a word."""
 
+    def having(self, word: str) -> Sequence[ModuleFacts]:
+        """The other files of the project that have a word, as far as they can be parsed."""
+
     def patcher(self, name: str, old: str) -> str | None:
         """The file that patches `name` of the asking module (in torch: `old`) there or in torch, None if none does."""
 

@@ -57,6 +57,22 @@ def _targets(statement: ast.stmt) -> set[str]:
 
 
 def _is_after(facts: ModuleFacts, node: ast.expr, statement: ast.stmt) -> bool:
-    """Whether a node may be evaluated after a statement: behind it in its function, or in another one."""
+    """Whether a node may be evaluated after a statement: behind it in its function, or in another one.
+
+    What stands in another arm of an `if` than the statement does not count.
+    """
+    arms = dict(_arms(facts, statement))
+    if any(arms.get(block, child) != child for block, child in _arms(facts, node)):
+        return False
     end = (statement.end_lineno or 0, statement.end_col_offset or 0)
     return facts.function(node) is not facts.function(statement) or place_of(node) > end
+
+
+def _arms(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ast.If, str]]:
+    """The `if` statements around a node, with the arm that it stands in."""
+    child = node
+    while child in facts.structure.parents:
+        parent = facts.structure.parents[child]
+        if isinstance(parent, ast.If) and child is not parent.test:
+            yield parent, "body" if child in parent.body else "orelse"
+        child = parent

@@ -23,6 +23,7 @@ from fsdp_migrate.targets.fsdp2.reachable import reachable
 
 _ENABLE = f"{PACKAGE}.wrap.enable_wrap"
 _WRAP = f"{PACKAGE}.wrap.wrap"
+_WORD = "enable_wrap("
 _CLASS = "wrapper_cls"
 _STEP = "call FSDP's class where the part is made, as `self.part = FSDP(Part())`"
 
@@ -35,8 +36,10 @@ def convert_wraps(conversion: Conversion, construction: Construction, module: as
         CannotSupply: an import that is needed cannot be made.
     """
     facts = construction.facts
-    elsewhere = facts.project is not None and facts.project.is_written("enable_wrap(")
-    if not elsewhere and b"enable_wrap(" not in facts.source.data:
+    project = facts.project
+    others = () if project is None or not project.is_written(_WORD) else project.having(_WORD)
+    elsewhere = any(_is(one, call, _ENABLE) for one in others for call in one.structure.calls)
+    if not elsewhere and _WORD.encode() not in facts.source.data:
         return
     origins = conversion.code.origins(facts, module)
     classes = [one for one in origins if one.sort is Sort.INSTANCE]

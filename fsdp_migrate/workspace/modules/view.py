@@ -431,6 +431,12 @@ class View:
         self.asked_all = True
         return bool(self.texts.writers(self.path, word))
 
+    def having(self, word: str) -> Sequence[ModuleFacts]:
+        """See `ProjectModules.having`."""
+        self.asked_all = True
+        found = (self.modules.facts(path, self.torch) for path in sorted(self.texts.writers(self.path, word)))
+        return tuple(facts for facts in found if facts is not None)
+
     def patcher(self, name: str, old: str) -> str | None:
         """See `ProjectModules.patcher`."""
         self.asked_all = True
