@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -50,8 +49,8 @@ def text(functions: Collection[str]) -> str:
         name = waiting.pop()
         if name in parts and name not in needed:
             needed.add(name)
-            waiting += _WORD.findall(parts[name])
-    used = {word for name in needed for word in _WORD.findall(parts[name])}
+            waiting += _names_in(parts[name])
+    used = {word for name in needed for word in _names_in(parts[name])}
     groups = ["\n".join(lines) for group in _imports() if (lines := list(_import_lines(group, used)))]
     constants = [parts[name] for name in parts if name in needed and name.isupper()]
     rest = [parts[name] for name in parts if name in needed and not name.isupper()]
@@ -147,7 +146,9 @@ def _is_script(facts: ModuleFacts) -> bool:
 
 # --- its text
 
-_WORD = re.compile(r"\w+")
+
+def _names_in(part: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(part)) if isinstance(node, ast.Name)}
 
 
 @cache

@@ -35,13 +35,13 @@ def _later_uses(facts: ModuleFacts, call: ast.Call, module: ast.expr) -> Iterato
         return
     if isinstance(module, ast.Name):
         home = facts.scope(module).lookup(module.id)
-        uses = [] if home is None else [one for inner in home.nested() for one in inner.uses.get(module.id, ())]
         bindings = facts.names.bindings(module)
-        for one in uses:
-            if isinstance(one.ctx, ast.Load) and _is_after(facts, one, statement):
-                known = facts.names.bindings(one)
-                if any(binding in bindings for binding in known):
-                    yield one
+        scopes = [one for one in facts.structure.module.nested() if one.lookup(module.id) is home]
+        for one in (use for scope in scopes for use in scope.uses.get(module.id, ())):
+            known = facts.names.bindings(one)
+            same = known == bindings or any(binding in bindings for binding in known)
+            if same and isinstance(one.ctx, ast.Load) and _is_after(facts, one, statement):
+                yield one
     elif isinstance(module, ast.Attribute):
         cls = facts.class_around(module)
         for two in facts.structure.attributes:

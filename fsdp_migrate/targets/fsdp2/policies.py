@@ -61,18 +61,20 @@ def followed(facts: ModuleFacts, node: ast.expr, at: ast.AST) -> ast.expr:
 
 def _means_the_same(facts: ModuleFacts, value: ast.expr, at: ast.AST) -> bool:
     """Whether the names in an expression that stands elsewhere have the same values at `at`."""
-    scope = facts.scope(at)
-    for name in (one for one in ast.walk(value) if isinstance(one, ast.Name)):
+    scope, inside = facts.scope(at), set(ast.walk(value))
+    same_function = facts.function(value) is facts.function(at)
+    for name in (one for one in inside if isinstance(one, ast.Name)):
         home = facts.scope(name).lookup(name.id)
-        if home is not None and not _is_inside(home.node, value) and scope.lookup(name.id) is not home:
+        if home is not None and home.node in inside:
+            continue
+        if home is not None and scope.lookup(name.id) is not home:
             return False
-    if facts.function(value) is facts.function(at):
-        return not changed_between(facts, value, place_of(value), place_of(at))
+        whole: ast.expr = name
+        while isinstance(parent := facts.structure.parents[whole], ast.Attribute):
+            whole = parent
+        if same_function and changed_between(facts, whole, place_of(value), place_of(at)):
+            return False
     return True
-
-
-def _is_inside(node: ast.AST, outer: ast.AST) -> bool:
-    return any(part is node for part in ast.walk(outer))
 
 
 def symbol(facts: ModuleFacts, node: ast.expr) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from fsdp_migrate.code.new_names import spell
@@ -128,10 +129,12 @@ class _Block:
                 if not isinstance(one, ast.Call) or one in self.wraps:
                     continue
                 name = self.facts.names.qualified(one.func) or ""
-                if name.startswith(("torch.", "builtins.")):
+                package, _, rest = name.partition(".")
+                if package == "torch" or (package == "builtins" and hasattr(builtins, rest)):
                     continue
                 origins = self.conversion.code.origins(self.facts, one.func)
-                if not origins or any(_may_wrap(origin.facts) for origin in origins if origin.facts is not self.facts):
+                known = [origin for origin in origins if origin.sort in (Sort.FUNCTION, Sort.CLASS)]
+                if not known or len(known) < len(origins) or any(_may_wrap(one.facts, self.facts) for one in known):
                     yield one
 
     def _read(self, values: dict[str, ast.expr]) -> Literal:
@@ -176,5 +179,6 @@ class _Block:
         ]
 
 
-def _may_wrap(facts: ModuleFacts) -> bool:
-    return b"fsdp.wrap" in facts.source.data or b"fsdp import wrap" in facts.source.data
+def _may_wrap(facts: ModuleFacts, home: ModuleFacts) -> bool:
+    """Whether a function of a module may call `wrap`; the calls in the module of the block are all looked at."""
+    return facts is not home and any(_is(facts, call, _WRAP) for call in facts.structure.calls)
