@@ -20,7 +20,6 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Convers
 from fsdp_migrate.targets.fsdp2.devices import alternatives
 from fsdp_migrate.targets.fsdp2.generated import SHARD, helper
 from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
-from fsdp_migrate.targets.fsdp2.plain_names import check_plain_names
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime, symbol
 from fsdp_migrate.targets.fsdp2.precision import Impossible
 from fsdp_migrate.targets.fsdp2.roles import is_inner, module_of
@@ -54,7 +53,6 @@ class _Converter:
             module = module_of(call)
             if module is not None:
                 convert_wraps(self.conversion, self.construction, module)
-                check_plain_names(facts, call, module)
             try:
                 given = written_out(facts, call)
                 self._check_floor(given)
