@@ -112,18 +112,6 @@ def test_a_call_inside_another_is_a_wall() -> None:
     assert conversion.walls[0].reason == "it is built inside another call of FSDP"
 
 
-@pytest.mark.parametrize(
-    "use", ["torch.save(model.state_dict(), path)", "model(batch)", "model.load_state_dict(state)"]
-)
-def test_the_plain_module_may_not_be_meant_later(use: str) -> None:
-    reason, step = only_wall(f"net = FSDP(model)\n{use}\n")
-    assert reason == "`model` stays the plain module with FSDP1, and is the sharded model with FSDP2"
-    assert step == "use the wrapped model there"
-    assert (
-        new(f"{use}\nnet = FSDP(model)\nmodel.train()\n") == f"{use}\nfully_shard(model)\nnet = model\nmodel.train()\n"
-    )
-
-
 # --- what is wrapped
 
 
