@@ -19,6 +19,7 @@ from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.rebinding import place_of
 
 # What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o].
 _CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
@@ -85,11 +86,20 @@ def _differences_of_full_load(facts: ModuleFacts, call: StateCall) -> Iterator[s
 
 def _used_again(facts: ModuleFacts, call: StateCall) -> str | None:
     """The dict that a full load writes into [25b], if it is used afterwards."""
-    state = call.state
-    if not isinstance(state, ast.Name):
+    name = call.state
+    while isinstance(name, ast.Subscript):
+        name = name.value
+    if call.state is None or not isinstance(name, ast.Name):
         return None
-    home = facts.scope(state).lookup(state.id)
-    uses = [] if home is None else home.uses.get(state.id, [])
-    behind = [use for use in uses if (use.lineno, use.col_offset) > (state.lineno, state.col_offset)]
-    read = [use for use in behind if isinstance(use.ctx, ast.Load)]
-    return f"loading changes `{state.id}`, which line {read[0].lineno} reads again" if read else None
+    text, home = ast.unparse(call.state), facts.scope(name).lookup(name.id)
+    behind = [use for use in (home.uses.get(name.id, ()) if home else ()) if place_of(use) > place_of(name)]
+    read = [use for use in behind if isinstance(use.ctx, ast.Load) and ast.unparse(_whole(facts, use)) == text]
+    return f"loading changes `{text}`, which line {read[0].lineno} reads again" if read else None
+
+
+def _whole(facts: ModuleFacts, use: ast.Name) -> ast.expr:
+    """A name with the subscripts behind it: `files["model"]` for `files`."""
+    node: ast.expr = use
+    while isinstance(parent := facts.structure.parents[node], ast.Subscript) and parent.value is node:
+        node = parent
+    return node

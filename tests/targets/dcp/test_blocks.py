@@ -313,9 +313,15 @@ def test_no_strict_load_of_a_full_dict_is_safe() -> None:
     assert only(block(SHARDED, "model.load_state_dict(path, strict=False)")).applicability is Applicability.SAFE
 
 
-def test_a_full_dict_that_is_used_after_loading_is_unsafe() -> None:
-    finding = only(block(FULL, "model.load_state_dict(path)", "print(path)"))
-    assert "loading changes `path`" in (finding.reason or "")
+@pytest.mark.parametrize("state", ["path", "path['model']"])
+def test_a_full_dict_that_is_used_after_loading_is_unsafe(state: str) -> None:
+    finding = only(block(FULL, f"model.load_state_dict({state})", f"rank.load_state_dict({state})"))
+    assert f"loading changes `{state}`" in (finding.reason or "")
+
+
+def test_another_part_of_a_file_may_be_used_after_loading() -> None:
+    finding = only(block(FULL, "model.load_state_dict(path['model'])", "print(path['epoch'])"))
+    assert finding.applicability is Applicability.SAFE
 
 
 def test_comments_stay_and_what_only_fed_the_block_goes() -> None:
