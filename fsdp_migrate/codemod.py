@@ -19,12 +19,11 @@ from libcst import Module, parse_module
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from fsdp_migrate.findings import Severity
-from fsdp_migrate.lint import selected_rules
+from fsdp_migrate.lint import worth_linting
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.report.plain import finding_line
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
-from fsdp_migrate.screen import Screen
-from fsdp_migrate.source import declared_encoding, lines_of
+from fsdp_migrate.source import declared_encoding
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
@@ -101,8 +100,7 @@ class MigrateFsdp(CodemodCommand):
         encoding = declared_encoding(text)
         raw = text.encode(encoding)
         view = self._view()
-        screen = Screen(selected_rules(self.settings))
-        if not screen.passes(raw) and (view is None or not screen.passes(view.written(lines_of(raw, view.path)))):
+        if not worth_linting(raw, self.context.filename or "<string>", self.settings, view):
             raise SkipFile("no FSDP names")
         if view is None and imports_relatively(raw):
             self.warn("the context has no filename: modules of the project, which this one imports, are not followed")

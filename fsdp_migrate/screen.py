@@ -6,9 +6,9 @@ It works on any encoding that keeps ASCII as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNUSED_SUPPRESSION
 from fsdp_migrate.rules.index import ENTRIES
@@ -22,8 +22,6 @@ _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 _DISTRIBUTED = (b"distributed", b"fsdp", b"FSDP", b"FullyShardedDataParallel")
 # One of these is in every suppression of this tool's rules; both are among the words above.
 _SUPPRESSING = (b"fsdp", b"FSDP")
-_COMMENT = re.compile(rb"#[^\r\n]*")
-_OPEN = re.compile(rb"import[\s\\]*\([^)]*\Z")
 _WIDEST_GAP = 200
 # In so many texts the words are looked for before there are patterns for them, which take as long to make.
 _FEW = 32
@@ -51,12 +49,25 @@ class Words:
         return found_by(self._words)
 
 
+class Look(NamedTuple):
+    """What the bytes of a file tell: that it `passes`, or `waits` for what its project gives it; or neither.
+
+    One that is `near` may use torch.distributed or FSDP.
+    """
+
+    passes: bool
+    waits: bool
+    near: bool
+
+
 class Screen:
     """What the files that some rules can find something in have in common."""
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
         everywhere = ENTRIES if any(entry.scope == "everywhere" for entry in entries) else ()
-        self._own = _words(entry for entry in (*entries, *everywhere) if not entry.is_neighbour)
+        own = [entry for entry in (*entries, *everywhere) if not entry.is_neighbour]
+        self._own = _words(own)
+        self._alone = _words((entry for entry in own if entry.scope != "near"), _DISTRIBUTED)
         self._neighbours = _words(entry for entry in entries if entry.is_neighbour)
         self._names = {name for entry in entries for name in entry.names or ()}
         self._changed = any(entry.names is None for entry in entries)
@@ -67,22 +78,40 @@ class Screen:
         """The full names that can trigger the rules."""
         from fsdp_migrate.scan.written_names import Vocabulary
 
+        return Vocabulary(self.names)
+
+    @cached_property
+    def names(self) -> Set[str]:
+        """The same as they are written in torch."""
         if not self._changed:
-            return Vocabulary(self._names)
+            return self._names
         from fsdp_migrate.rules.changed_names import changed_names
 
-        return Vocabulary(self._names | changed_names())
+        return self._names | changed_names()
 
-    def passes(self, raw: bytes, *, loosely: bool = False) -> bool:
-        """Whether a file can hold a finding; `loosely` if what it imports cannot be told from its lines."""
-        if self._own.any_in(raw):
-            return True
+    def speaks(self, text: str) -> bool:
+        """Whether a text has a word of a rule."""
+        return self._own.any_in(text.encode()) or self._neighbours.any_in(text.encode())
+
+    def look(self, raw: bytes, imports: bytes | None = None, *, loosely: bool = False, near: bool = False) -> Look:
+        """Look at a file; `loosely` if what it imports cannot be told from its lines, `near` if its project says so.
+
+        `imports` are these lines where they are known.
+        """
         words = [word for word in _DISTRIBUTED if word in raw]
-        near = bool(words) if loosely else may_use_distributed(raw, words)
+        near = near or (bool(words) if loosely else _is_near(raw, words, imports))
+        own = self._own.any_in(raw)
         # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
-        if near and (self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)):
-            return True
-        return self._unused and any(word in words for word in _SUPPRESSING) and _has_suppression(raw)
+        passes = (
+            (near and (own or self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)))
+            or (own and self._alone.any_in(raw))
+            or (self._unused and any(word in words for word in _SUPPRESSING) and _has_suppression(raw))
+        )
+        return Look(passes, own and not passes, near)
+
+    def passes(self, raw: bytes) -> bool:
+        """Whether a file can hold a finding by itself."""
+        return self.look(raw).passes
 
 
 def may_be_unused(raw: bytes, entries: tuple[Entry, ...]) -> bool:
@@ -102,45 +131,32 @@ def _finds_unused(entries: tuple[Entry, ...]) -> bool:
     return any(entry.code == UNUSED_SUPPRESSION for entry in entries)
 
 
-def may_use_distributed(raw: bytes, words: Iterable[bytes] = _DISTRIBUTED) -> bool:
-    """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP.
-
-    `words` are those that it is known to have, where that is known.
-    """
-    return any(_is_used(raw, word) for word in words)
+def may_use_distributed(raw: bytes) -> bool:
+    """Whether a file may import torch.distributed, or name it, or import something that is called after FSDP."""
+    return _is_near(raw, [word for word in _DISTRIBUTED if word in raw])
 
 
-def _is_used(raw: bytes, word: bytes) -> bool:
+def _is_near(raw: bytes, words: Sequence[bytes], imports: bytes | None = None) -> bool:
+    if words and imports is None:
+        from fsdp_migrate.scan.imports import import_lines
+
+        imports = import_lines(raw)
+    return any(_is_used(raw, word, imports or b"") for word in words)
+
+
+def _is_used(raw: bytes, word: bytes, imports: bytes) -> bool:
     """Whether a word stands in an import or is an attribute; licences and comments have it too."""
+    if word in imports:
+        return True
     start = raw.find(word)
     while start >= 0:
-        if raw[max(0, start - _WIDEST_GAP) : start].rstrip(b" \t\f\r\n\\").endswith(b".") or _is_imported(raw, start):
+        if raw[max(0, start - _WIDEST_GAP) : start].rstrip(b" \t\f\r\n\\").endswith(b"."):
             return True
         start = raw.find(word, start + len(word))
     return False
 
 
-def _is_imported(raw: bytes, start: int) -> bool:
-    """Whether the line of `start` has an import, or one of several lines goes on there."""
-    line_end = raw.find(b"\n", start)
-    line_start = raw.rfind(b"\n", 0, start) + 1
-    if raw.find(b"import", line_start, line_end if line_end >= 0 else len(raw)) >= 0:
-        return True
-    if b"from" in raw[line_start:start] or raw[max(0, line_start - 3) : line_start].rstrip().endswith(b"\\"):
-        return True
-    keyword = raw.rfind(b"import", 0, line_start)
-    while keyword >= 0:
-        line_start = raw.rfind(b"\n", 0, keyword) + 1
-        between = _COMMENT.sub(b"", raw[line_start:start])
-        if _OPEN.search(between):
-            return True
-        if b")" in between:
-            return False
-        keyword = raw.rfind(b"import", 0, line_start)
-    return False
-
-
-def _words(entries: Iterable[Entry]) -> Words:
+def _words(entries: Iterable[Entry], without: Collection[bytes] = ()) -> Words:
     """The identifiers that can trigger rules, without those that contain another one."""
-    every = {word for entry in entries for word in entry.words}
+    every = {word for entry in entries for word in entry.words if word.encode() not in without}
     return Words(sorted(n.encode() for n in every if not any(other != n and other in n for other in every)))

@@ -15,6 +15,7 @@ import pytest
 
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
 from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.screen import Look
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.workspace.settings import Settings
 
@@ -34,7 +35,9 @@ KINDS = {
 }
 
 
-def lint_bytes(raw: bytes, path: str, settings: Settings, project: object = None) -> FileReport:
+def lint_bytes(
+    raw: bytes, path: str, settings: Settings, project: object = None, *, chosen: bool = False
+) -> FileReport:
     if b"CRASH" in raw:
         raise KeyError("no such\nscope")
     if b"UNDECODABLE" in raw:
@@ -50,11 +53,13 @@ def lint_bytes(raw: bytes, path: str, settings: Settings, project: object = None
     return FileReport(path, tuple(findings), suppressed)
 
 
-def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
-    return True
+def look_at(raw: bytes, path: str, settings: Settings, imports: bytes | None = None) -> Look:
+    return Look(passes=True, waits=False, near=False)
 
 
-def rewrite_bytes(raw: bytes, path: str, settings: Settings, project: object = None) -> RewriteResult:
+def rewrite_bytes(
+    raw: bytes, path: str, settings: Settings, project: object = None, *, chosen: bool = False
+) -> RewriteResult:
     before = lint_bytes(raw, path, settings)
     if before.failed:
         return RewriteResult(raw, left=before.findings, error=before.error)
@@ -71,7 +76,7 @@ def rewrite_bytes(raw: bytes, path: str, settings: Settings, project: object = N
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the stub in the engine's place for this process."""
-    for name, functions in (("lint", (lint_bytes, worth_linting)), ("planning.rewriting", (rewrite_bytes,))):
+    for name, functions in (("lint", (lint_bytes, look_at)), ("planning.rewriting", (rewrite_bytes,))):
         module = ModuleType(f"fsdp_migrate.{name}")
         for function in functions:
             setattr(module, function.__name__, function)

@@ -193,7 +193,10 @@ class ProjectModules(ImportedNames, Protocol):
         """The files that the answers so far depend on."""
 
     def written(self, raw: bytes) -> bytes:
-        """The text of the asking module with a `direct_import` for each of its imports, found without parsing."""
+        """The text of the asking module with `direct_imports` for its imports, found without parsing."""
+
+    def may_bring_fsdp(self, raw: bytes) -> bool:
+        """Whether a text of the asking module may get FSDP from modules that name it, or by a star import."""
 
     def finds(self, module: str) -> str | None:
         """The file of a module that the asking one imports, None if it is not in the project."""

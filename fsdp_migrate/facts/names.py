@@ -308,18 +308,9 @@ class Names:
         plain = [alias for node in self.structure.imports if isinstance(node, ast.Import) for alias in node.names]
         named |= {(alias.name, alias.name) for alias in plain if alias.asname is None and "." in alias.name}
         named = {(name, target) for name, target in named if target.split(".")[0] != "torch"}
-        lines = [project.direct_import(name, target, self._reads) for name, target in sorted(named)]
-        stars = [module for scope in scopes for module in scope.star_imports]
-        words = {name for scope in scopes for name in scope.uses} | {"*"} if stars else set()
-        return "".join([*lines, *(project.direct_import("*", module, words.__contains__) for module in stars)])
-
-    def _reads(self, name: str) -> bool:
-        """Whether the module reads an attribute of this name."""
-        return name == "*" or name in self._attributes_read
-
-    @cached_property
-    def _attributes_read(self) -> frozenset[str]:
-        return frozenset(node.attr for node in self.structure.attributes)
+        named |= {("*", module) for scope in scopes for module in scope.star_imports}
+        attributes = {node.attr for node in self.structure.attributes}
+        return project.direct_imports(named, attributes, {name for scope in scopes for name in scope.uses})
 
     def exported(self, name: str) -> list[Binding]:
         """The bindings of a top-level name that importers may see."""

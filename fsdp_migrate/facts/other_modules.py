@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from fsdp_migrate.facts.releases.reach import Homes
@@ -26,10 +26,11 @@ class ImportedNames(Homes, Protocol):
         Only None if `name` is not of the project, or if its module defines it.
         """
 
-    def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
-        """Import statements for the names of torch that `name` may mean, bound to `bound`, by the bytes.
+    def direct_imports(self, named: Iterable[tuple[str, str]], attributes: Set[str], used: Set[str]) -> str:
+        """Import statements for what of torch may be behind imports, as far as the bytes tell.
 
-        For a module, and for a star import, those for the names that the asking module `reads`.
+        `named` are the bound names, a star for all of a module, each with the full name. Of a module count the names
+        that are read off something (`attributes`), behind a star those that are `used`.
         """
 
     def defines(self, name: str) -> bool | None:

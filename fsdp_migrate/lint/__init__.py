@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
-from fsdp_migrate.screen import Screen, may_be_unused
+from fsdp_migrate.screen import Look, Screen, may_be_unused
 from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, lines_of
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.reading import read_source
@@ -47,13 +47,15 @@ def lint_source(
     return tuple(f for f in report.findings if hints or f.severity is not Severity.HINT)
 
 
-def lint_bytes(raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None) -> FileReport:
+def lint_bytes(
+    raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None, *, chosen: bool = False
+) -> FileReport:
     """The findings of one file, hints included, in order of place.
 
     A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `project` answers
-    for names of other modules of the project.
+    for names of other modules of the project. A file that was `chosen` is known to be worth it.
     """
-    with closing(FileCheck(raw, path, settings, project)) as check:
+    with closing(FileCheck(raw, path, settings, project, chosen=chosen)) as check:
         return check.report()
 
 
@@ -71,8 +73,12 @@ class FileCheck:
         settings: Settings,
         project: ProjectModules | None = None,
         source: Source | None = None,
+        *,
+        chosen: bool = False,
     ) -> None:
+        """One that was `chosen` is worth reading."""
         self.source = source
+        self._chosen = chosen
         self._path = path
         self._settings = settings
         self._project = project
@@ -117,9 +123,7 @@ class FileCheck:
     def _read(self, raw: bytes) -> FileReport | None:
         """Read and parse the file; gives the report where no rule is needed for it."""
         path, settings = self._path, self._settings
-        if not worth_linting(raw, path, settings) and not (
-            self._project is not None and worth_linting(self._project.written(lines_of(raw, path)), path, settings)
-        ):
+        if not self._chosen and not worth_linting(raw, path, settings, self._project):
             return FileReport(path)
         try:
             self.source = source = self.source or read_source(raw, path)
@@ -154,17 +158,34 @@ class FileCheck:
 
     def _passes(self, code: bytes) -> bool:
         """Whether code in the file can hold a finding, what it takes from its project included."""
-        screen, project = _screen(self._settings), self._project
-        return screen.passes(code) or (project is not None and screen.passes(project.written(code)))
+        return worth_linting(code, "", self._settings, self._project)
 
 
-def worth_linting(raw: bytes, path: str, settings: Settings) -> bool:
-    """Whether a file can hold a finding: the look at its bytes that most files end at."""
-    return _screen(settings).passes(lines_of(raw, path), loosely=is_notebook(path))
+def look_at(raw: bytes, path: str, settings: Settings, imports: bytes | None = None) -> Look:
+    """The look at a file's bytes that most files end at; `imports` are the lines that import something, where known."""
+    return screen_of(settings).look(lines_of(raw, path), imports, loosely=is_notebook(path))
+
+
+def worth_linting(raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None) -> bool:
+    """Whether a file can hold a finding, what it takes from its project included."""
+    look = look_at(raw, path, settings)
+    return look.passes or passes_through(raw, path, settings, project, waits=look.waits)
+
+
+def passes_through(raw: bytes, path: str, settings: Settings, project: ProjectModules | None, *, waits: bool) -> bool:
+    """Whether a file can hold a finding by what it takes from its project, if it `waits` for that or not."""
+    code = lines_of(raw, path)
+    if project is None:
+        from fsdp_migrate.workspace.modules.sketch import Sketch
+
+        return waits and any(not star.startswith("torch.") for star in Sketch(code).stars)
+    near = waits and project.may_bring_fsdp(code)
+    return screen_of(settings).look(project.written(code), loosely=is_notebook(path), near=near).passes
 
 
 @lru_cache(maxsize=16)
-def _screen(settings: Settings) -> Screen:
+def screen_of(settings: Settings) -> Screen:
+    """What files have in common that the rules of some settings can find something in."""
     return Screen(selected_rules(settings))
 
 

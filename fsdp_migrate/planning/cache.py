@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Severity
-from fsdp_migrate.planning.parts import CacheError
+from fsdp_migrate.planning.parts import CacheError, Overlooked
 from fsdp_migrate.source import Span
 from fsdp_migrate.workspace.disk import digest
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.workspace.modules.finder import Finder
     from fsdp_migrate.workspace.settings import Settings
 
-_FORMAT = 3
+_FORMAT = 4
 _MOST_FORGOTTEN = 20_000
 _MOST_SETTINGS = 8
 _HALF = 32
@@ -51,6 +51,9 @@ class Cache:
         found = _load(self._path)
         self._known: dict[str, list[Any]] = found["files"]
         self._runs: dict[str, Any] = found["runs"]
+        self._words: dict[str, list[str]] = found["words"]
+        self._given: set[str] = set()
+        self._given_key = _words_key(())
         self._seen: dict[str, list[Any]] = {}
         self._changed = False
         self._modules: dict[str, str] = {}
@@ -94,6 +97,8 @@ class Cache:
         try:
             if held["names"] != around[:_HALF] or held["all"] not in (None, around) or (fixes and held["fixes"]):
                 return None
+            if not self._is_given_the_same(held["words"], raw):
+                return None
             if any(self._digest_now(path) != then for path, then in held["consulted"]):
                 return None
             if any(self._modules_in(folder) != modules for folder, modules in held["folders"]):
@@ -125,6 +130,7 @@ class Cache:
                 "folders": self._folders_of(report),
                 "names": around[:_HALF],
                 "all": around if report.asked_all else None,
+                "words": self._given_key,
                 "fixes": any(finding.fix is not None for finding in report.findings),
                 "findings": [_values(finding) for finding in report.findings],
             }
@@ -140,17 +146,41 @@ class Cache:
             self._modules[folder] = digest("\0".join(_modules_in(folder)).encode("utf-8", "surrogateescape"))
         return self._modules[folder]
 
-    def overlooked(self, around: str, ranges: list[str], find: Callable[[], Iterable[str]]) -> list[str]:
-        """The files that are worth linting only because of others; `find` finds them if the cache does not know."""
+    def _is_given_the_same(self, key: str, raw: bytes) -> bool:
+        """Whether other modules give a text the same of torch as they did when the words had this key."""
+        if key == self._given_key:
+            return True
+        then = self._words.get(key)
+        return then is not None and not any(word.encode() in raw for word in self._given.symmetric_difference(then))
+
+    def overlooked(self, around: str, ranges: list[str], find: Callable[[], Overlooked]) -> Overlooked:
+        """The files of a run that only others show to be worth a look; `find` finds them where that is not known."""
         key = digest("\0".join([around, *ranges]).encode())
-        known = self._runs.get(key)
-        if isinstance(known, list) and all(isinstance(path, str) for path in known):
-            return known
-        if len(self._runs) >= _MOST_SETTINGS:
-            self._runs.clear()
-        found = list(find())
-        self._runs[key], self._changed = found, True
+        known: Any = self._runs.get(key)
+        if _is_overlooked(known):
+            found = Overlooked(*known)
+        else:
+            if len(self._runs) >= _MOST_SETTINGS:
+                self._runs.clear()
+            found = find()
+            self._runs[key], self._changed = found, True
+        self._given, self._given_key = set(found.words), _words_key(found.words)
+        if self._given_key not in self._words:
+            if len(self._words) >= _MOST_SETTINGS:
+                self._words.clear()
+            self._words[self._given_key] = found.words
         return found
+
+    def imports(self, file: SourceFile) -> tuple[bytes, bool] | None:
+        """The import lines of a file that is as it was, and whether it is near torch.distributed."""
+        entry = self._current(file, self.mark(file))
+        return None if entry is None or entry[4] is None else (entry[4][0].encode("latin-1"), entry[4][1])
+
+    def keep_imports(self, file: SourceFile, lines: bytes, *, near: bool) -> None:
+        """Note the import lines of a file that was looked at."""
+        entry = self._seen.get(os.path.abspath(file.path))
+        if entry is not None:
+            entry[4] = [lines.decode("latin-1"), near]
 
     def save(self) -> None:
         """Replace the file on disk by what is known now. Errors are ignored."""
@@ -160,7 +190,7 @@ class Cache:
 
         forgotten = {path: entry for path, entry in self._known.items() if path not in self._seen}
         kept = forgotten if len(forgotten) <= _MOST_FORGOTTEN else {}
-        held = {"format": _FORMAT, "runs": self._runs, "files": {**kept, **self._seen}}
+        held = {"format": _FORMAT, "runs": self._runs, "words": self._words, "files": {**kept, **self._seen}}
         text = json.dumps(held, separators=(",", ":"))
         with contextlib.suppress(OSError):
             descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(self._path))
@@ -193,7 +223,7 @@ class Cache:
         path, now = os.path.abspath(file.path), digest(raw)
         entry = self._seen.get(path) or self._known.get(path)
         if entry is None or entry[1] != now:
-            entry = [mark, now, [], {}]
+            entry = [mark, now, [], {}, None]
         entry[0] = mark
         self._seen[path] = entry
         return entry
@@ -204,6 +234,10 @@ def default_folder() -> str:
     import platformdirs
 
     return platformdirs.user_cache_dir("fsdp-migrate", appauthor=False)
+
+
+def _words_key(words: Iterable[str]) -> str:
+    return digest("\0".join(words).encode())
 
 
 @lru_cache(maxsize=16)
@@ -318,7 +352,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _load(path: str) -> dict[str, Any]:
-    nothing: dict[str, Any] = {"files": {}, "runs": {}}
+    nothing: dict[str, Any] = {"files": {}, "runs": {}, "words": {}}
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with open(descriptor, encoding="utf-8", errors="surrogateescape") as stream:
@@ -327,12 +361,22 @@ def _load(path: str) -> dict[str, Any]:
                 return nothing
             found: dict[str, Any] = json.load(stream)
         sound = found["format"] == _FORMAT and isinstance(found["runs"], dict)
+        sound = sound and all(_is_texts(words) for words in found["words"].values())
         return found if sound and all(_is_entry(entry) for entry in found["files"].values()) else nothing
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return nothing
 
 
+def _is_texts(held: Any) -> bool:
+    return isinstance(held, list) and all(isinstance(text, str) for text in held)
+
+
+def _is_overlooked(held: Any) -> bool:
+    return isinstance(held, list) and len(held) == len(Overlooked._fields) and all(map(_is_texts, held))
+
+
 def _is_entry(entry: Any) -> bool:
-    mark, digest, rules, reports = entry
+    mark, digest, rules, reports, imports = entry
     shaped = isinstance(digest, str) and isinstance(rules, list) and isinstance(reports, dict)
+    shaped = shaped and (imports is None or (isinstance(imports[0], str) and isinstance(imports[1], bool)))
     return shaped and isinstance(mark, list) and len(mark) == 4

@@ -66,5 +66,12 @@ class Part(NamedTuple):
     transactions: tuple[Transaction, ...] = ()
 
 
+class Overlooked(NamedTuple):
+    """The files of a run that only others show to be worth a look, and the words that these others give."""
+
+    paths: list[str]
+    words: list[str]
+
+
 class CacheError(Exception):
     """A folder cannot be used for the cache. The message is one line for the user."""

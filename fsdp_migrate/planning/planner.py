@@ -7,11 +7,12 @@ is faster, unless an earlier run has done so.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from fsdp_migrate.planning.parts import CacheError, FilePlan, Part, RewriteResult
+from fsdp_migrate.planning.parts import CacheError, FilePlan, Overlooked, Part, RewriteResult
+from fsdp_migrate.source import lines_of
 from fsdp_migrate.workspace.filesystem import FileError, in_order
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.across import Across, Target
     from fsdp_migrate.planning.cache import Cache
     from fsdp_migrate.planning.workers import WorkerDied
+    from fsdp_migrate.screen import Look
     from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.filesystem import SourceFile
-    from fsdp_migrate.workspace.modules.view import View
+    from fsdp_migrate.workspace.modules.carried import Carried
     from fsdp_migrate.workspace.settings import Settings
     from fsdp_migrate.workspace.workspace import Workspace
 
@@ -116,6 +118,9 @@ class Planner:
         self.files = workspace.files if files is None else files
         self._clean: dict[str, Settings] = {}
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}
+        self._waiting: set[str] = set()
+        self._near: set[str] = set()
+        self._imports: dict[str, bytes] = {}
         self._failed: dict[str, Exception] = {}
         self._done: dict[str, _Seen | str] = {}
         self._across: Across | None = None
@@ -212,32 +217,42 @@ class Planner:
             self._clean[file.path] = settings
             return
         raw = self.workspace.read(file)
-        if self._is_worth(file, raw):
+        look = self._looked(file, raw)
+        if look.passes or (self._across is not None and self._across.speaks_of(file)):
             self._candidates[file.path] = len(raw), None if self.cache is None else mark or self.cache.mark(file)
             return
         self._clean[file.path] = settings
-        if cache is not None:
+        if look.waits:
+            self._waiting.add(file.path)
+        elif cache is not None:
             cache.keep_clean(file, mark, raw, settings)
+        if cache is not None and file.path in self._imports:
+            cache.keep_imports(file, self._imports[file.path], near=look.near)
 
-    def _is_worth(self, file: SourceFile, raw: bytes) -> bool:
-        from fsdp_migrate.lint import worth_linting
+    def _looked(self, file: SourceFile, raw: bytes) -> Look:
+        """Look at a file's bytes, and keep what they tell the others."""
+        from fsdp_migrate.lint import look_at
 
-        return worth_linting(raw, file.shown, self._shared(file)) or (
-            self._across is not None and self._across.speaks_of(file)
-        )
+        imports = None
+        if len(self.workspace.files) > 1 and file.raw is None:
+            from fsdp_migrate.scan.imports import import_lines
+
+            imports = self._imports[file.path] = import_lines(lines_of(raw, file.path))
+        look = look_at(raw, file.shown, self._shared(file), imports)
+        if look.near:
+            self._near.add(file.path)
+        return look
 
     def _overlook(self) -> None:
-        """Find files whose bytes show nothing: other modules rename what they use of torch."""
-        passed = [file for file in self.workspace.files if file.path in self._clean]
-        chosen = [file for file in self.workspace.files if file.path in self._candidates and file.raw is None]
-        if not passed or not chosen:
+        """Find the files that the bytes alone do not tell: what of torch they use has other names elsewhere."""
+        if not self._clean or not (self._candidates or self._waiting):
             return
         if self.cache is None:
-            known = list(self._overlooked(chosen, passed))
+            found = self._overlooked()
         else:
-            ranges = sorted({str(self._settings(file).torch) for file in chosen})
-            known = self.cache.overlooked(self._around, ranges, lambda: self._overlooked(chosen, passed))
-        for path in known:
+            ranges = sorted({str(self._settings(file).torch) for file in self.workspace.files})
+            found = self.cache.overlooked(self._around, ranges, self._overlooked)
+        for path in found.paths:
             if self._clean.pop(path, None) is not None:
                 self._candidates[path] = 0, None
 
@@ -247,14 +262,44 @@ class Planner:
         except Exception:  # which is told when the file is planned
             return self._shared(file)
 
-    def _overlooked(self, chosen: list[SourceFile], passed: list[SourceFile]) -> Iterator[str]:
-        from fsdp_migrate.workspace.modules.screening import overlooked
+    def _overlooked(self) -> Overlooked:
+        """The files that hold something of torch only through others, and the words by which they may."""
+        carried = self._carried() if len(self.workspace.files) > 1 else None
+        found = list(self._passed_on(() if carried is None else set(carried.takers())))
+        return Overlooked(found, [] if carried is None else sorted(carried.words))
 
-        def view_of(file: SourceFile) -> View:
-            return self.workspace.modules.view(file.path, self._settings(file).torch)
+    def _passed_on(self, takers: Collection[str]) -> Iterator[str]:
+        from fsdp_migrate.lint import passes_through
 
-        for file in overlooked(chosen, passed, view_of, self._is_worth, self.workspace.read):
-            yield file.path
+        for file in self.workspace.files:
+            waits = file.path in self._waiting
+            if waits or (file.path in self._clean and os.path.abspath(file.path) in takers):
+                view, raw = self.workspace.view(file, self._settings(file)), self.workspace.read(file)
+                if passes_through(raw, file.shown, self._shared(file), view, waits=waits):
+                    yield file.path
+
+    def _carried(self) -> Carried:
+        """The map of what the files have of torch, for all that ask for it from now on."""
+        from fsdp_migrate.lint import screen_of
+        from fsdp_migrate.workspace.modules.carried import Carried, Wanted
+
+        files = {os.path.abspath(file.path): file for file in self.workspace.files if file.raw is None}
+        for file in files.values():
+            if file.path not in self._imports and file.path not in self._failed:
+                held = None if self._early is None else self._early.imports(file)
+                if held is None:
+                    self._looked(file, self.workspace.read(file))
+                else:
+                    self._imports[file.path], is_near = held
+                    self._near |= {file.path} if is_near else set()
+        screens = [screen_of(settings) for settings in {self._shared(file) for file in files.values()}]
+        names = {name for screen in screens for name in screen.names}
+        wanted = Wanted(lambda word: any(screen.speaks(word) for screen in screens), names)
+        imports = {path: self._imports[file.path] for path, file in files.items() if file.path in self._imports}
+        near = {os.path.abspath(path) for path in self._near}
+        carried = Carried(imports, near, lambda path: self.workspace.read(files[path]), wanted)
+        self.workspace.modules.texts.carried = carried
+        return carried
 
     def _work(self) -> None:
         """Lint the candidates in several processes if that is faster. The others are linted when they are planned."""
@@ -321,10 +366,10 @@ class Planner:
             from fsdp_migrate.planning.rewriting import rewrite_bytes
 
             made = () if self._across is None else (self._across.progress(file),)
-            return rewrite_bytes(raw, file.shown, settings, view, *made)
+            return rewrite_bytes(raw, file.shown, settings, view, *made, chosen=True)
         from fsdp_migrate.lint import lint_bytes
 
-        report = lint_bytes(raw, file.shown, settings, view)
+        report = lint_bytes(raw, file.shown, settings, view, chosen=True)
         return RewriteResult(raw, (), report.findings, report.suppressed, report.error, report)
 
     def _keep(self, file: SourceFile, raw: bytes, settings: Settings, report: FileReport) -> None:

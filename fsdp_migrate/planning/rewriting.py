@@ -41,11 +41,16 @@ def rewrite_bytes(
     settings: Settings,
     project: ProjectModules | None = None,
     progress: Draft | None = None,
+    *,
+    chosen: bool = False,
 ) -> RewriteResult:
-    """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project."""
+    """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project.
+
+    Bytes that were `chosen` are known to be worth it.
+    """
 
     def check(data: bytes, source: Source | None) -> FileCheck:
-        return FileCheck(data, path, settings, project, source)
+        return FileCheck(data, path, settings, project, source, chosen=chosen and data is raw)
 
     return rewrite(raw, path, settings, check, progress)
 

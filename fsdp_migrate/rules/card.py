@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.source import Span
 
-# In which files a rule is in force: in all; in those that use torch.distributed or FSDP, unless it is asked for by its
-# code; as that, and in those that name the launcher; in all that another rule looks at, whatever is written in them.
-FileScope = Literal["fsdp", "distributed", "launched", "everywhere"]
+# In which files a rule is in force: in all; in those that torch.distributed or FSDP may get to, by the file itself or
+# through its project; in those that use torch.distributed or FSDP, unless it is asked for by its code; as that, and in
+# those that name the launcher; in all that another rule looks at, whatever is written in them.
+FileScope = Literal["fsdp", "near", "distributed", "launched", "everywhere"]
 
 
 class Example(NamedTuple):

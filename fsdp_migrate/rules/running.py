@@ -31,7 +31,7 @@ def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 def in_copies(entry: Entry) -> bool:
     """Whether the rule speaks in a copy of torch's FSDP class too: it is about that, or about no FSDP."""
-    return entry.scope != "fsdp" or entry.code == COPIES
+    return entry.scope not in ("fsdp", "near") or entry.code == COPIES
 
 
 def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:

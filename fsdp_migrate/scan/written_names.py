@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from fsdp_migrate.scan.imports import COMMENT, closing
+
 _GAP = rb"(?:[ \t\f]|\\\r?\n)*"
 _SPACE = rb"(?:[ \t\f]|\\\r?\n)+"
 _PATH = rb"torch(?:" + _GAP + rb"\." + _GAP + rb"\w+)*"
@@ -23,9 +25,6 @@ _IMPORT = re.compile(rb"import" + _SPACE + rb"(" + _REST_OF_LINE + rb")")
 _AS = _SPACE + rb"as" + _SPACE + rb"(\w+)"
 _IMPORTED_NAME = re.compile(rb"(\w+)(?:\s+as\s+(\w+))?")
 _IMPORTED_MODULE = re.compile(rb"(" + _PATH + rb")(?:" + _AS + rb")?")
-_COMMENT = re.compile(rb"#[^\r\n]*")
-# No file that parses has a parenthesis that stays open; one with many of them would be read again for each.
-_MOST_UNCLOSED = 2000
 # Attributes may stand on lines of their own; behind the dot a line ends only by a backslash.
 _ATTRIBUTES = re.compile(rb"(?:(?:\s|\\)*\." + _GAP + rb"[A-Za-z_]\w*)+")
 # A comment goes to the end of its line: if it could stop before, a row of `#` could be taken apart in 2**n ways.
@@ -106,7 +105,7 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         module, names = _BLANK.sub(b"", match[1]), match[2]
         yield None, module
         if names == b"(":
-            names = _COMMENT.sub(b"", raw[match.end() : closing(raw, match.end())])
+            names = COMMENT.sub(b"", raw[match.end() : closing(raw, match.end())])
         if names.strip() == _STAR:
             yield None, module + b"." + _STAR
         for name, bound in _IMPORTED_NAME.findall(names.replace(b"\\", b" ")):
@@ -114,17 +113,6 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
     for match in _IMPORT.finditer(raw):
         for module, bound in _IMPORTED_MODULE.findall(match[1]):
             yield bound or None, _BLANK.sub(b"", module)
-
-
-def closing(raw: bytes, start: int) -> int:
-    """Where the parenthesis closes that is open at `start` in an import: at the first one that is in no comment."""
-    end = start
-    while (end := raw.find(b")", end)) >= 0:
-        line_start = max(raw.rfind(b"\n", start, end), raw.rfind(b"\r", start, end), start)
-        if raw.find(b"#", line_start, end) < 0:
-            return end
-        end += 1
-    return min(len(raw), start + _MOST_UNCLOSED)
 
 
 def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:

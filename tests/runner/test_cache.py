@@ -38,12 +38,12 @@ class Project:
         monkeypatch.chdir(self.root)
         monkeypatch.setattr(planner, "_MANY", 1)
         monkeypatch.setattr(cache, "_FRESH_NS", 0)
-        real_lint, real_screen = engine.lint_bytes, engine.worth_linting
+        real_lint, real_screen = engine.lint_bytes, engine.look_at
         monkeypatch.setattr(
-            engine, "lint_bytes", lambda raw, path, *a: self.linted.append(path) or real_lint(raw, path, *a)
+            engine, "lint_bytes", lambda raw, path, *a, **k: self.linted.append(path) or real_lint(raw, path, *a, **k)
         )
         monkeypatch.setattr(
-            engine, "worth_linting", lambda raw, path, s: self.screened.append(path) or real_screen(raw, path, s)
+            engine, "look_at", lambda raw, path, *a: self.screened.append(path) or real_screen(raw, path, *a)
         )
 
     def write(self, name: str, text: str) -> Path:

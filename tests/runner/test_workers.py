@@ -70,10 +70,10 @@ def test_the_file_of_a_process_that_dies_is_named_and_the_others_are_done(
 ) -> None:
     here, real = os.getpid(), engine.lint_bytes
 
-    def lint_bytes(raw: bytes, path: str, *more: object) -> object:
+    def lint_bytes(raw: bytes, path: str, *more: object, **named: object) -> object:
         if path == "m4.py" and os.getpid() != here:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(raw, path, *more)  # type: ignore[arg-type]
+        return real(raw, path, *more, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)
     plan = runner.lint(filesystem.discover(["."]), Configuration(), effort=Effort(jobs=2))
@@ -88,7 +88,7 @@ def test_the_file_of_a_process_that_dies_is_named_and_the_others_are_done(
 
 
 def test_a_fault_in_a_process_is_told_as_without(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lint_bytes(*_: object) -> object:
+    def lint_bytes(*_: object, **__: object) -> object:
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(engine, "lint_bytes", lint_bytes)

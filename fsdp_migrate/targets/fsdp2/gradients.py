@@ -141,6 +141,7 @@ The result of `torch.nn.utils.clip_grad_norm_` is right, and not reported.""",
         ),
         url=_URL,
     ),
+    scope="near",
     words=("fully_shard",),
     check=check_local,
 )
@@ -169,6 +170,7 @@ on. A training loop that never turns it on takes optimizer steps that move nothi
         ),
         url=_URL,
     ),
+    scope="near",
     words=(_SYNC,),
     check=check_sync,
 )

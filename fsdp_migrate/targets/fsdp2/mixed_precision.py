@@ -105,6 +105,7 @@ meant.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
     ),
+    scope="near",
     words=(_CLASS,),
     check=check,
 )

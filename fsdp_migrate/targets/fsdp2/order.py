@@ -176,6 +176,7 @@ FSDP1 with `use_orig_params=True` accepts this order; FSDP2 does not.""",
         leaves=(_IMPORT + "fully_shard(model)\n" + _BUILD + _TRAIN,),
         url=_URL,
     ),
+    scope="near",
     words=("fully_shard",),
     check=check_optimizer,
 )
@@ -209,6 +210,7 @@ Found where a function calls `to_empty`, then runs the model, and does nothing w
         ),
         url=_URL,
     ),
+    scope="near",
     words=("to_empty",),
     check=check_meta,
 )

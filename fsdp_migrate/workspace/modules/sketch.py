@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from fsdp_migrate.scan.written_names import closing
+from fsdp_migrate.scan.imports import COMMENT, closing, unix
 
 _FROM = re.compile(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
 # No pattern starts with an assertion: what starts with a literal is searched for much faster.
@@ -35,7 +35,6 @@ _WORDS = re.compile(rb"\w+")
 _STORED = re.compile(rb"\.(\w+)[ \t]*=(?!=)")
 _SET = re.compile(rb"""setattr\([\s\w.]+,\s*["'](\w+)["']""")
 _OWN = (b"self", b"cls")
-_COMMENT = re.compile(rb"#[^\r\n]*")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
 _DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
@@ -67,7 +66,7 @@ class Sketch:
     """The names that a module binds at its top level, as far as its bytes show."""
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in raw else raw
+        self.raw = unix(raw)
         self._known: dict[tuple[str, str], list[str]] = {}
 
     @cached_property
@@ -183,7 +182,7 @@ class Sketch:
                 continue
             names = match[2]
             if names == b"(":
-                names = _COMMENT.sub(b"", self.raw[match.end() : closing(self.raw, match.end())])
+                names = COMMENT.sub(b"", self.raw[match.end() : closing(self.raw, match.end())])
             found.append((match[1].decode("ascii", "replace"), _text(names)))
         return found
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from fsdp_migrate.workspace.disk import digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
+from fsdp_migrate.workspace.modules.carried import Carried
 from fsdp_migrate.workspace.modules.finder import Finder
 from fsdp_migrate.workspace.modules.sketch import Sketch, exported, split
 
@@ -43,7 +44,10 @@ def _index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index
 
 
 class Texts:
-    """The unparsed texts of a project's files. Each is read once."""
+    """What the files of a project say, unparsed. Each is read once.
+
+    `carried` is the map of what the files of the run have of torch, None while there is none.
+    """
 
     def __init__(
         self, files: Sequence[SourceFile], folders: Sequence[str], *, noting: bool, read: Callable[[SourceFile], bytes]
@@ -60,6 +64,7 @@ class Texts:
         self._indexes: dict[str | None, Index] = {}
         self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
         self._all: dict[str | None, tuple[SourceFile, ...]] = {}
+        self.carried: Carried | None = None
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:

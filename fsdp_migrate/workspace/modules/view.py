@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fsdp_migrate.facts import Reads, Use
@@ -15,15 +15,19 @@ from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
+from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.modules.sketch import Sketch, import_line, is_torch, joined, split
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
     from fsdp_migrate.facts.scopes import Binding
     from fsdp_migrate.torch_api import TorchRange
+    from fsdp_migrate.workspace.modules.carried import Carried
     from fsdp_migrate.workspace.modules.texts import Texts
 
 _MOST_STEPS = 10
+_ATTRIBUTE = re.compile(rb"\.(\w+)")
+_WORD = re.compile(rb"\w+")
 _FSDP_CLASS = "FullyShardedDataParallel"
 # The questions on the way here, each a file and a name in it or a base written there: classes may go in circles.
 _Seen = set[tuple[str, str]]
@@ -139,10 +143,31 @@ class View:
             facts = self.modules.facts(path, self.torch) if first else None
             return None if facts is None else _exported_meanings(facts, inner, name)
 
-    def direct_import(self, bound: str, name: str, reads: Callable[[str], bool]) -> str:
-        """See `ProjectModules.direct_import`."""
-        if is_torch(name):
-            return ""
+    def direct_imports(self, named: Iterable[tuple[str, str]], attributes: Set[str], used: Set[str]) -> str:
+        """See `ProjectModules.direct_imports`."""
+        carried = None if self.texts.is_in_part(self.path) else self.texts.carried
+        lines = []
+        for bound, name in sorted(named):
+            words = used if bound == "*" else attributes
+            if not is_torch(name) and (carried is None or self._may_give(carried, bound, name, words)):
+                lines.append(self._direct_import(bound, name, words))
+        return "".join(lines)
+
+    def _may_give(self, carried: Carried, bound: str, name: str, words: Set[str]) -> bool:
+        """Whether the map leaves it open that something of torch is behind an import."""
+        package, last = split(name)
+        if bound != "*" and last in carried.words:
+            return True
+        module = self._file_of(name)
+        home = module if module is not None or not package else self._file_of(package)
+        if home is not None and home not in carried.files:
+            return True  # It is not part of the run.
+        return module is not None and not carried.words.keys().isdisjoint(words)
+
+    def _direct_import(self, bound: str, name: str, words: Set[str]) -> str:
+        def reads(name: str) -> bool:
+            return name == "*" or name in words
+
         behind: set[tuple[str, str]] = set()
         found = None if bound == "*" else self.module_of(name)
         if found is not None:
@@ -261,12 +286,14 @@ class View:
         return self.modules.view_at(path, self.torch)
 
     def written(self, raw: bytes) -> bytes:
-        """The text of this file, with imports from torch itself for what it imports from torch through its project."""
-        sketch = Sketch(raw)
+        """A text of this file with imports from torch itself for what it imports from torch through its project."""
+        sketch = Sketch(import_lines(raw))
         named = {(bound, target) for bound, targets in sketch.imports.items() for target in targets}
         named |= {("*", star) for star in sketch.stars}
         named |= {(module, module) for module in sketch.dotted}
-        return raw + "".join(self.direct_import(*one, partial(reads, raw, one[0])) for one in sorted(named)).encode()
+        attributes = {word.decode("utf-8", "replace") for word in _ATTRIBUTE.findall(raw)}
+        used = {word.decode("utf-8", "replace") for word in _WORD.findall(raw)} if sketch.stars else set()
+        return raw + self.direct_imports(named, attributes, used).encode()
 
     def is_own(self, name: str) -> bool:
         """See `ProjectModules.is_own`."""
@@ -323,6 +350,13 @@ class View:
             return False
         self.asked.add(path)
         return _FSDP_CLASS.encode() in (self.texts.raw(path) or b"")
+
+    def may_bring_fsdp(self, raw: bytes) -> bool:
+        """Whether FSDP may come to a text of this file out of sight: from a module that names it, or by a star."""
+        sketch = Sketch(import_lines(raw))
+        if any(not is_torch(star) and self.star_module(star) is None for star in sketch.stars):
+            return True
+        return any(self.names_fsdp(target) for targets in sketch.imports.values() for target in targets)
 
     def finds(self, module: str) -> str | None:
         """See `ProjectModules.finds`."""
@@ -492,11 +526,6 @@ class View:
         targets = [target for target in sketch.imports.get(inner, ()) if not is_torch(target)]
         found = [self.texts.finder.find(target, path) for target in targets]
         return found[0] if len(found) == 1 else None
-
-
-def reads(raw: bytes, bound: str, name: str) -> bool:
-    """Whether a text may read `name` off a module that is called `bound`, or by itself where it imports a star."""
-    return (name if bound == "*" else f".{name}").encode() in raw or name == "*"
 
 
 def _star_reach(view: View) -> StarReach:

@@ -11,8 +11,7 @@ from fsdp_migrate import runner
 from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
-from fsdp_migrate.workspace.modules import screening
-from fsdp_migrate.workspace.modules.sketch import Sketch
+from fsdp_migrate.workspace.modules.view import View
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.settings import Layer
 from tests.workspace.modules.trees import PUBLIC, codes_of, grow
@@ -101,15 +100,15 @@ def test_a_file_is_linted_however_its_import_is_laid_out(line: str, newline: str
     assert ("train.py", "FSDP507") in found(tmp_path)
 
 
-def test_a_file_that_has_a_name_in_its_prose_alone_is_not_sketched(
+def test_a_file_that_has_a_name_in_its_prose_alone_is_not_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = '"""Wrapper, which is important."""\nimport dist2, my_dist\nfrom dist.x import y\n'
     grow(tmp_path, {"dist.py": f"{PUBLIC}Wrapper = FSDP\n", "train.py": train})
-    sketched: list[bytes] = []
-    monkeypatch.setattr(screening, "Sketch", lambda raw: sketched.append(raw) or Sketch(raw))
+    asked: list[bytes] = []
+    monkeypatch.setattr(View, "written", lambda self, raw: asked.append(raw) or raw)
     found(tmp_path)
-    assert sketched == []
+    assert asked == []
 
 
 def test_a_module_of_torch_under_another_name_makes_a_file_worth_linting(tmp_path: Path) -> None:

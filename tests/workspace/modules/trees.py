@@ -34,7 +34,7 @@ def modules_of(root: Path) -> Modules:
 
 def report_of(root: Path, name: str, torch: str = ">=2.1", modules: Modules | None = None) -> FileReport:
     """What lint finds in the file `name`."""
-    settings = Settings(TorchRange.parse(torch))
+    settings = Settings(TorchRange.parse(torch), hints=True)
     view = (modules or modules_of(root)).view(str(root / name), settings.torch)
     return lint_bytes((root / name).read_bytes(), name, settings, view)
 

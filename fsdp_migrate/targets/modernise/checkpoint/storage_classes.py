@@ -191,6 +191,7 @@ the methods), and classes with a base that is not visible and may define the met
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
+    scope="near",
     words=_CLASSES,
     check=check,
 )

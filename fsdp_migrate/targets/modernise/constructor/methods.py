@@ -285,6 +285,7 @@ of `torch.nn.utils` is right.""",
         ),
         url=_URL,
     ),
+    scope="near",
     words=(_OLD_CLIP,),
     check=check_clip,
 )
@@ -316,6 +317,7 @@ around shows that it is a model of FSDP, the call gets the model as its argument
         ),
         url=_URL,
     ),
+    scope="near",
     words=(SUMMON,),
     check=check_summon,
 )

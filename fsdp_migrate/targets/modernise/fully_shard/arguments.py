@@ -222,6 +222,7 @@ This is a hint, given for a call after a loop that shards the layers.""",
         ),
         url=_URL,
     ),
+    scope="near",
     words=(_RESHARD,),
     check=check_reshard,
 )

@@ -215,6 +215,7 @@ RULE = Rule(
         ),
         url="https://pytorch.org/docs/stable/distributed.checkpoint.html",
     ),
+    scope="near",
     words=(_DTYPE,),
     names=lambda: _BY_PATH,
     check=check,

@@ -176,6 +176,7 @@ Names of distributed checkpointing are hints, because they have no drop-in succe
         ),
         url="https://github.com/pytorch/pytorch/releases",
     ),
+    scope="near",
     words=("sharded_tensor",),  # the module of a class whose own name has not changed
     names=changed_names,
     check=check,

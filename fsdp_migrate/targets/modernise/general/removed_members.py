@@ -219,6 +219,7 @@ def free(module, handles):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/fully_sharded_data_parallel.py",
     ),
+    scope="near",
     words=(*_BY_NAME, *(name.rpartition(".")[2] for name in OF_HANDLES)),
     check=check,
 )

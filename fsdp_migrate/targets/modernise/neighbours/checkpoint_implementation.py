@@ -128,6 +128,7 @@ removes False if 2.0 is not supported. A call without the argument changes its b
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.1.0/torch/distributed/_composable/checkpoint_activation.py",
     ),
+    scope="near",
     words=("_composable",),
     check=check_composable,
 )
@@ -150,6 +151,7 @@ needs an input with a gradient. An explicit `REENTRANT` is deprecated from 2.1 t
         leaves=(_WRAP + "layer = checkpoint_wrapper(layer, checkpoint_impl=CheckpointImpl.NO_REENTRANT)\n",),
         url="https://pytorch.org/docs/stable/checkpoint.html",
     ),
+    scope="near",
     words=("checkpoint_wrapper",),
     check=check_wrapper,
 )

@@ -182,6 +182,7 @@ fix is unsafe there.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.html#devicemesh",
     ),
+    scope="near",
     words=("DeviceMesh", "init_device_mesh"),
     check=check,
 )

@@ -198,6 +198,7 @@ The private `_recursive_wrap` requires `ignored_modules` and `ignored_params` si
             ),
             url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/wrap.py",
         ),
+        scope="near",
         words=(_RECURSIVE,),
         check=check_recursive,
     ),
