@@ -217,14 +217,42 @@ def _look_at(conversion: Conversion, closure: Closure, construction: Constructio
     call = parents[attribute]
     if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
         return
+    if _is_behind(construction, facts, call):
+        for built, where in _built(conversion.code, follow([Value(facts, call)], code=conversion.code, path=path)):
+            convert_optimizer(conversion, closure, where, built)
+        return
     followed = follow([Value(facts, call)], code=conversion.code, path=path)
-    for built, where in _built(conversion.code, followed):
+    built_by = _built(conversion.code, followed)
+    for built, where in built_by:
         convert_optimizer(conversion, closure, where, built)
-        if not _is_behind(construction, where, built):
-            _move(conversion, closure, construction, where, built)
+        if call not in ast.walk(built) or not _move(conversion, closure, construction, where, built):
+            conversion.wall(where, built, _REPLACED, _STEP)
+    if not built_by:
+        _look_at_rest(conversion, construction, followed)
 
 
-def _built(code: Code, followed: Followed) -> Iterator[tuple[ast.Call, ModuleFacts]]:
+def _look_at_rest(conversion: Conversion, construction: Construction, followed: Followed) -> None:
+    """Parameters from before that are kept, told apart by `id`, or carry attributes, which new ones lack."""
+    places: list[tuple[ModuleFacts, ast.AST]] = [(one.facts, one.node) for one in followed.references]
+    places += [(one.facts, one.node) for one in followed.escapes]
+    for facts, node in places:
+        parent = facts.structure.parents.get(node)
+        if _is_behind(construction, facts, node):
+            conversion.wall(facts, node, f"parameters from before sharding are used here: {_NEW}", _STEP)
+        elif isinstance(parent, ast.Call) and facts.names.qualified(parent.func) == "builtins.id":
+            conversion.wall(facts, parent, f"`id` tells parameters apart that are replaced: {_NEW}", _STEP)
+        elif isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Store) and parent.attr not in _OF_TENSORS:
+            told = f"`{ast.unparse(parent)}` is lost: {_NEW}"
+            conversion.wall(facts, parent, told, "set it behind the place where the model is wrapped")
+
+
+_NEW = "`fully_shard` makes new ones"
+_OF_TENSORS = frozenset({"requires_grad", "data", "grad"})
+_REPLACED = "the optimizer holds parameters from before sharding, which `fully_shard` replaces"
+_STEP = "take them behind the place where the model is wrapped"
+
+
+def _built(code: Code, followed: Followed) -> list[tuple[ast.Call, ModuleFacts]]:
     """The optimizers that get some parameters."""
     found: dict[ast.Call, ModuleFacts] = {}
     nodes = [(one.facts, one.node) for one in followed.references]
@@ -235,7 +263,7 @@ def _built(code: Code, followed: Followed) -> Iterator[tuple[ast.Call, ModuleFac
             parent = facts.structure.parents[parent]
         if isinstance(parent, ast.Call) and parent.func is not node and takes_parameters(code, facts, parent):
             found[parent] = facts
-    yield from found.items()
+    return list(found.items())
 
 
 def _is_behind(construction: Construction, facts: ModuleFacts, node: ast.AST) -> bool:
@@ -246,16 +274,13 @@ def _is_behind(construction: Construction, facts: ModuleFacts, node: ast.AST) ->
 
 def _move(
     conversion: Conversion, closure: Closure, construction: Construction, facts: ModuleFacts, built: ast.Call
-) -> None:
-    """Build an optimizer behind the place where its model is sharded, if nothing on the way needs it."""
+) -> bool:
+    """Build an optimizer behind the place where its model is sharded; False if something on the way needs it."""
     statement, wrap = facts.statement(built), construction.facts.statement(construction.call)
-    reason = "the optimizer holds parameters from before sharding, which `fully_shard` replaces"
-    step = "build it behind the place where the model is wrapped"
     block = _block(facts, statement)
     single = isinstance(statement, ast.Assign) and statement.value is built and len(statement.targets) == 1
     if facts is not construction.facts or wrap not in block or not single or not keeps_parameters(closure):
-        conversion.wall(facts, built, reason, step)
-        return
+        return False
     assert isinstance(statement, ast.Assign)
     between = block[block.index(statement) + 1 : block.index(wrap)]
     names = {ast.unparse(statement.targets[0])}
@@ -264,11 +289,11 @@ def _move(
     touched = [node for node in uses if ast.unparse(node) in names and not _is_read_of_model(node, built)]
     span, end = block_span(facts, [statement]), facts.source.span(wrap).end
     if touched or span is None or facts.source.has_comment(facts.source.span(statement)):
-        conversion.wall(facts, built, reason, step)
-        return
+        return False
     text, indent = facts.source.segment(statement), facts.indentation(wrap)
     conversion.edit(facts, [RemoveStatement(facts.source.span(statement))])
     conversion.edit(facts, [Replace(Span(end, end), f"\n{indent}{text}")])
+    return True
 
 
 def _is_read_of_model(node: ast.Name | ast.Attribute, built: ast.Call) -> bool:

@@ -135,3 +135,45 @@ def test_the_scaler_is_that_of_torch(tmp_path: Path, old: str, new: str) -> None
 
 def test_a_scaler_whose_arguments_are_not_visible_stops_it(tmp_path: Path) -> None:
     check_stays(tmp_path, SCALED.format(arguments="**options"), "are not all visible")
+
+
+EARLY = """
+
+def main(net, batches):
+    {early}
+    model = FSDP(net, use_orig_params=True)
+    optimizer = torch.optim.SGD({given}, lr=0.1)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "given", "reason"),
+    [
+        ("kept = list(net.parameters())", "kept", "the optimizer holds parameters from before sharding"),
+        ("kept = [p for p in net.parameters() if p.ndim > 1]", "kept", "the optimizer holds parameters from before"),
+        (
+            "known = {id(p) for p in net.parameters() if p.ndim > 1}",
+            "[p for p in model.parameters() if id(p) in known]",
+            "`id` tells parameters apart that are replaced",
+        ),
+        ("for p in net.parameters(): p.no_decay = True", "model.parameters()", "`p.no_decay` is lost"),
+    ],
+)
+def test_parameters_from_before_that_are_needed_afterwards_stop_it(
+    tmp_path: Path, early: str, given: str, reason: str
+) -> None:
+    check_stays(tmp_path, HEAD + EARLY.format(early=early, given=given), reason)
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        "print(sum(p.numel() for p in net.parameters()))",
+        "for p in net.parameters(): p.requires_grad = False",
+        "names = [name for name, p in net.named_parameters() if p.requires_grad]",
+        "for p in net.parameters(): torch.nn.init.zeros_(p)",
+    ],
+)
+def test_what_is_over_before_the_model_is_wrapped_stays(tmp_path: Path, early: str) -> None:
+    assert plan(tmp_path, HEAD + EARLY.format(early=early, given="model.parameters()")).reasons == []
