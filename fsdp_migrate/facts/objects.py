@@ -152,13 +152,16 @@ def follow(
     code: Code | None = None,
     path: Path = (),
     makers: Iterable[Value] = (),
+    *,
+    others: bool = True,
 ) -> Followed:
     """Where the objects go that some expressions give; `makers` give functions or classes that do so when called.
 
     `budget` is how many steps may be taken; where they do not do, that is an escape. `code` shares what is known of the
-    project with other questions. `path` leads from what a seed gives to the objects that are meant (`EACH`).
+    project with other questions. `path` leads from what a seed gives to the objects that are meant (`EACH`). Without
+    `others` the references do not say what they may be instead.
     """
-    return _Following(tuple(seeds), nature, code or ProjectCode(), path, tuple(makers)).run(budget)
+    return _Following(tuple(seeds), nature, code or ProjectCode(), path, tuple(makers)).run(budget, others=others)
 
 
 class Gone(NamedTuple):
@@ -247,13 +250,13 @@ class _Following:
         self.holders: dict[tuple[ast.AST, ast.AST], Holder] = {}
         self._narrowed: dict[ast.expr, bool | None] = {}
 
-    def run(self, budget: int) -> Followed:
+    def run(self, budget: int, *, others: bool) -> Followed:
         """Where the objects go, and what else each expression may be."""
         self.go(budget)
-        others = _Others(self)
+        alternatives = _Others(self).of if others else _no_others
         return Followed(
-            tuple(Reference(facts, node, others.of(facts, node)) for node, facts in self.used.items()),
-            tuple(Reference(facts, node, others.of(facts, node)) for node, facts in self.passed.items()),
+            tuple(Reference(facts, node, alternatives(facts, node)) for node, facts in self.used.items()),
+            tuple(Reference(facts, node, alternatives(facts, node)) for node, facts in self.passed.items()),
             tuple(self.escapes.values()),
             tuple(self.holders.values()),
             tuple(Value(facts, node) for node, facts in self.made.items()),
@@ -1012,6 +1015,10 @@ class _Whole(_Following):
             callees = self.code.origins(facts, parent.func)
             if not callees or not all(one.name in _LOOKING or one.name in _KEEPING for one in callees):
                 raise _LostError
+
+
+def _no_others(_facts: ModuleFacts, _node: ast.expr) -> tuple[Value, ...]:
+    return ()
 
 
 class _Others:

@@ -35,6 +35,8 @@ _MODULES = (f"{PACKAGE}.wrap.", f"{PACKAGE}.sharded_grad_scaler.")
 
 def convert_names(conversion: Conversion, closure: Closure, options: Options) -> None:
     """Add what becomes of FSDP1's names where no model of the closure stands beside them; to be called last."""
+    if closure.escapes:
+        return
     for facts in modules_of(closure):
         _Module(conversion, closure, options, facts).convert()
 

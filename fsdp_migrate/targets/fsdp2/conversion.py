@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.unused_imports import removed_use, removed_value
 from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.objects import Escape, Reference
+from fsdp_migrate.facts.objects import Escape, Followed, Path, Reference
 from fsdp_migrate.facts.project_code import Code
 
 
@@ -72,6 +72,8 @@ class Conversion:
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
     code: Code = field(default_factory=Code)  # what is known of the project
+    followed: dict[tuple[ast.expr, Path], Followed] = field(default_factory=dict)  # where parts of models go
+    looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
     own: frozenset[ast.AST] | None = None  # the expressions for parameters of the models, once they are looked for
 

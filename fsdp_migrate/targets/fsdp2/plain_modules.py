@@ -29,11 +29,16 @@ _STEP = "get them from the model behind the wrapping"
 
 
 def convert_plain_modules(conversion: Conversion, closure: Closure, options: Options) -> None:
-    """Add what the uses of the wrapped modules need that are no uses of the models."""
+    """Add what the uses of the wrapped modules need that are no uses of the models.
+
+    Where a model gets lost, its module is not followed too.
+    """
+    if closure.escapes:
+        return
     known = {one.node for one in (*closure.references, *closure.passed)}
     for construction in closure.constructions:
         origin = _Origin(conversion, construction)
-        followed = follow(origin.sources, nature=PART, code=conversion.code)
+        followed = follow(origin.sources, nature=PART, code=conversion.code, others=False)
         for one in followed.references:
             if one.node in known or origin.is_given(one.node):
                 continue

@@ -58,6 +58,9 @@ class Tensors:
 
     def look(self, node: ast.expr) -> None:
         """What is done with a sharded tensor: fine, a difference, or a wall."""
+        if node in self.use.conversion.looked:
+            return
+        self.use.conversion.looked.add(node)
         parent = self.facts.structure.parents[node]
         if isinstance(parent, ast.Attribute):
             self._member(node, parent)

@@ -19,7 +19,9 @@ from fsdp_migrate.targets.fsdp2.uses import convert_use
 
 
 def convert_unused_functions(conversion: Conversion, closure: Closure, options: Options) -> None:
-    """Add the functions that are converted along with a closure."""
+    """Add the functions that are converted along with a closure, if it is converted."""
+    if conversion.walls or closure.escapes:
+        return
     built = {one.call for one in closure.constructions}
     for facts in modules_of(closure):
         if built.issuperset(facts.fsdp.constructions):

@@ -89,7 +89,11 @@ class Use:
 
     def follow(self, node: ast.expr, path: Path = ()) -> Followed:
         """Where something goes that an expression of this module gives; `path` leads to it."""
-        return follow([Value(self.facts, node)], nature=PART, code=self.conversion.code, path=path)
+        known = self.conversion.followed
+        if (node, path) not in known:
+            seeds = [Value(self.facts, node)]
+            known[node, path] = follow(seeds, nature=PART, code=self.conversion.code, path=path, others=False)
+        return known[node, path]
 
     def lose(self, what: str, escapes: Iterable[Escape]) -> None:
         """There is a wall at each place where something is lost sight of."""
