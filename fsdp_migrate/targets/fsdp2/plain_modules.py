@@ -1,7 +1,7 @@
-"""The module that a construction wraps, under the names that it has besides: before the wrapping and after it.
+"""The module that a construction wraps, under the names that it has besides.
 
 FSDP1 leaves it as it is inside of the wrapper; FSDP2 shards it in place. So what is done with it later is done with the
-model. Its parameters are replaced: who got hold of one before has another one later.
+model. What is made of its parameters before is looked at in `optimizers`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ from fsdp_migrate.facts.project_code import Class, Function, Sort
 from fsdp_migrate.facts.scopes import FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
-from fsdp_migrate.targets.fsdp2.optimizers import takes_parameters
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
-from fsdp_migrate.targets.fsdp2.tensors import PATHS
-from fsdp_migrate.targets.fsdp2.use import PART, Use
+from fsdp_migrate.targets.fsdp2.use import PART
 from fsdp_migrate.targets.fsdp2.uses import convert_use
 
 _DEEPEST = 6
-_KEPT = frozenset({"requires_grad", "data", "grad"})  # what `fully_shard` takes over from the old parameter
-_STALE = "parameters from before the model is wrapped are used afterwards, which FSDP2 has replaced"
-_STEP = "get them from the model behind the wrapping"
 
 
 def convert_plain_modules(conversion: Conversion, closure: Closure, options: Options) -> None:
@@ -43,9 +38,7 @@ def convert_plain_modules(conversion: Conversion, closure: Closure, options: Opt
             if one.node in known or origin.is_given(one.node):
                 continue
             known.add(one.node)
-            if origin.is_before(one.facts, one.node):
-                _look_back(Use(conversion, closure, one, options), origin)
-            elif one.node not in conversion.settled:
+            if one.node not in conversion.settled and not origin.is_before(one.facts, one.node):
                 convert_use(conversion, closure, one._replace(others=()), options)
 
 
@@ -124,35 +117,3 @@ class _Origin:
         if not callers.sites or callers.elsewhere or callers.hidden:
             return False
         return all(self.is_before(site.facts, site.call, steps - 1) for site in callers.sites)
-
-
-def _look_back(use: Use, origin: _Origin) -> None:
-    """The module is used before it is wrapped: only its parameters are of interest, if they are kept."""
-    attribute = use.parent
-    path = PATHS.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
-    call = use.facts.structure.parents[attribute]
-    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
-        return
-    followed = use.follow(call, path)
-    for one in followed.references:
-        if origin.is_before(one.facts, one.node):
-            _look_at_tag(use.at(one))
-        else:
-            use.at(one).wall(_STALE, _STEP)
-    for escape in followed.escapes:
-        parent = escape.facts.structure.parents.get(escape.node)
-        built = isinstance(parent, ast.Call) and takes_parameters(origin.code, escape.facts, parent)
-        if not built and not origin.is_before(escape.facts, escape.node):
-            use.conversion.wall(escape.facts, escape.node, _STALE, _STEP)
-
-
-def _look_at_tag(use: Use) -> None:
-    """An attribute that is set on a parameter, which the new parameter does not have."""
-    tag = use.parent
-    if not isinstance(tag, ast.Attribute) or isinstance(tag.ctx, ast.Load) or tag.attr in _KEPT:
-        return
-    here = any(one.attr == tag.attr and isinstance(one.ctx, ast.Load) for one in use.facts.structure.attributes)
-    project = use.facts.project
-    if here or (project is not None and project.writing(tag.attr)):
-        step = "set it behind the wrapping, or keep it by the parameter's name"
-        use.wall(f"`{ast.unparse(tag)}` is set on a parameter that FSDP2 replaces", step, tag)
