@@ -11,6 +11,7 @@ from packaging.version import Version
 from fsdp_migrate.code.state_dicts.calls import StateCall
 from fsdp_migrate.code.state_dicts.compiled import compiled
 from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
+from fsdp_migrate.code.state_dicts.own_state import added_keys, extra_state
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.code.state_dicts.sharded_loads import REASON
@@ -33,8 +34,8 @@ class Difference(NamedTuple):
     of_load: bool = False
 
 
-def check_flow(facts: ModuleFacts, node: ast.AST, *, takes_compiled: bool = False) -> None:
-    """Let pass what all ranks run with a model that is not compiled.
+def check_flow(facts: ModuleFacts, node: ast.AST, calls: Sequence[Anew], *, takes_compiled: bool = False) -> None:
+    """Let pass what all ranks run with a model that is not compiled, and whose state is its parameters and buffers.
 
     Raises:
         NotUnderstood: it is another case.
@@ -47,6 +48,12 @@ def check_flow(facts: ModuleFacts, node: ast.AST, *, takes_compiled: bool = Fals
         )
     if runs_on_rank_0_only(facts, node):
         raise NotUnderstood("only rank 0 reaches this code, and the new functions need all ranks: move the calls out")
+    added = added_keys(facts, node) if any(call.old.function == SAVE_MODEL for call in calls) else None
+    if added is not None:
+        raise NotUnderstood(
+            f"{added} may add keys to the state dict that name nothing in the model: the new functions raise an "
+            "AttributeError for them"
+        )
 
 
 def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
@@ -72,6 +79,9 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
         if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
             told = f"an optimizer that has not stepped gets a state that counts one step: {early}"
             reasons.append(Difference(told))
+        of_full = old.function == SAVE_MODEL and FULL_OPTION in row.options
+        if of_full and (place := extra_state(facts, old.call)) is not None:
+            reasons.append(Difference(f"extra state that is no tensor, number, string or dict raises ({place})"))
         if old.function == LOAD_MODEL and FULL_OPTION in row.options:
             reasons += map(Difference, _differences_of_full_load(facts, old))
     return tuple(dict.fromkeys(reasons))

@@ -11,6 +11,7 @@ from fsdp_migrate.facts.scopes import Binding, in_force
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 _SELF = ("self", "cls")
+_MOST_STEPS = 3
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -92,6 +93,28 @@ def users_of(facts: ModuleFacts, name: str) -> list[tuple[ModuleFacts, str]]:
     project = facts.project
     uses = None if project is None else project.uses(name)
     return list({id(use.facts): (use.facts, use.shown) for use in uses or ()}.values())
+
+
+def flow(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ModuleFacts, str]]:
+    """The module around `node`, and those that lead there: they call its function, or use its class."""
+    seen: dict[int, None] = {}
+    for other, shown in _leading(facts, node, facts.path, _MOST_STEPS):
+        if id(other) not in seen:
+            seen[id(other)] = None
+            yield other, shown
+
+
+def _leading(facts: ModuleFacts, node: ast.AST, shown: str, steps: int) -> Iterator[tuple[ModuleFacts, str]]:
+    yield facts, shown
+    function = facts.function(node)
+    if steps == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return
+    cls = facts.structure.parents[function]
+    if isinstance(cls, ast.ClassDef):
+        yield from users_of(facts, cls.name)
+    for caller in calls_of(facts, function):
+        if caller.facts is not facts or caller.call is not node:
+            yield from _leading(caller.facts, caller.call, caller.shown, steps - 1)
 
 
 def _call_by(facts: ModuleFacts, use: ast.expr) -> ast.Call | None:

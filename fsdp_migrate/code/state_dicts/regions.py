@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.contexts import enclosing_settings
+from fsdp_migrate.facts.scopes import Binding
 
 
 class Region(NamedTuple):
@@ -54,7 +55,7 @@ def _set_for_good(facts: ModuleFacts, model: ast.expr, statement: ast.Expr) -> R
     function = facts.function(statement)
     body = getattr(function, "body", [])
     made = facts.names.bindings(model) if isinstance(model, ast.Name) else []
-    is_own = bool(made) and all(facts.function(one.node) is function and one.value is not None for one in made)
+    is_own = bool(made) and all(facts.function(one.node) is function and _is_made(facts, one) for one in made)
     others = _others_asking(facts, model, function)
     if others:
         raise NotUnderstood(f"the type stays set, and {others} may use it, too: call the new functions there")
@@ -69,6 +70,13 @@ def _set_for_good(facts: ModuleFacts, model: ast.expr, statement: ast.Expr) -> R
     if not rest:
         raise NotUnderstood("no visible code asks the model for state after this")
     return Region(statement, rest, None)
+
+
+def _is_made(facts: ModuleFacts, binding: Binding) -> bool:
+    """Whether an assignment binds a name, of what a call gives where it binds several."""
+    statement = facts.statement(binding.node)
+    several = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+    return binding.value is not None or (isinstance(binding.node, ast.Name) and several)
 
 
 def _others_asking(facts: ModuleFacts, model: ast.expr, own: ast.AST) -> str:

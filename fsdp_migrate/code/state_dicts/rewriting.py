@@ -184,7 +184,7 @@ def _of_region(
         NotUnderstood, CannotSupply: it has to stay.
     """
     calls = [anew(facts, call, settings) for call in read(facts, region.statements, model)]
-    check_flow(facts, gone, takes_compiled=manner.takes_compiled)
+    check_flow(facts, gone, calls, takes_compiled=manner.takes_compiled)
     block = region.block
     outdented = block is not None and len(block.items) == 1
     names = _supplied(facts, calls, region.statement, receiver, manner)
@@ -216,7 +216,7 @@ def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner
         raise NotUnderstood(f"`{ast.unparse(call.func)}` does not belong to the model")
     if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
         check_kind(facts)
-    check_flow(facts, call, takes_compiled=manner.takes_compiled)
+    check_flow(facts, call, calls, takes_compiled=manner.takes_compiled)
     statement = facts.statement(call)
     names = _supplied(facts, calls, call, receiver or Receiver(model, ()), manner)
     behind = statement if names.lines else None

@@ -516,6 +516,51 @@ def test_a_state_that_is_loaded_behind_its_block_is_loaded_in_its_place(between:
     assert ("set_optimizer_state_dict(model, optimizer, optim_state_dict=path" in after) == moves
 
 
+OWN = """
+class Part(torch.nn.Module):
+    def {}(self{}):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        OWN.format("_save_to_state_dict", ", state, prefix, keep", "state[prefix + 'version'] = torch.ones(1)"),
+        OWN.format("state_dict", ", *given", "return {}"),
+        "\ndef prepare(model, hook):\n    model._register_state_dict_hook(hook)\n",
+        "\ndef prepare(model, hook):\n    model.head.register_state_dict_post_hook(hook)\n",
+    ],
+)
+def test_a_model_that_may_add_keys_to_its_state_stays(own: str) -> None:
+    text = block(SHARDED, "state = model.state_dict()") + own
+    assert "may add keys to the state dict that name nothing" in (only(text).reason or "")
+    assert only(block(SHARDED, "model.load_state_dict(path)") + own).applicability is Applicability.SAFE
+
+
+@pytest.mark.parametrize(
+    ("returned", "grade"), [("self.extra", "unsafe"), ("{'seen': 3}", "safe"), ("torch.ones(1)", "safe"), ("3", "safe")]
+)
+def test_extra_state_of_any_kind_is_unsafe_in_a_full_dict(returned: str, grade: str) -> None:
+    own = OWN.format("get_extra_state", "", f"return {returned}")
+    assert only(block(FULL, "state = model.state_dict()") + own).applicability.value == grade
+    assert only(block(SHARDED, "state = model.state_dict()") + own).applicability is Applicability.SAFE
+
+
+def test_a_type_is_set_for_good_where_a_function_gives_model_and_optimizer() -> None:
+    text = (
+        IMPORTS
+        + f"""\
+def f(path):
+    model, optimizer = build(path)
+    FSDP.set_state_dict_type(model, {SHARDED})
+    torch.save(model.state_dict(), path)
+"""
+    )
+    assert "    torch.save(get_model_state_dict(model), path)\n" in rewritten(text)
+    assert only(text.replace("build(path)", "path")).applicability is Applicability.MANUAL
+
+
 STACK = """\
 import contextlib
 {}
