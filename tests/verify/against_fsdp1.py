@@ -24,6 +24,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
+    FSDPModule,
     FullStateDictConfig,
     FullyShardedDataParallel,
     MixedPrecision,
@@ -37,6 +38,7 @@ from torch.distributed.fsdp.wrap import (
     lambda_auto_wrap_policy,
     size_based_auto_wrap_policy,
 )
+from torch.distributed.tensor import DTensor
 
 CPU = torch.device("cpu")
 STEPS = 4
@@ -53,7 +55,8 @@ class Half(nn.Module):
         self.conv = nn.Conv1d(4, 4, 3, padding=1)
         self.norm = nn.BatchNorm1d(4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        x = (x.float() * gain).to(x.dtype)  # which says whether `gain` was cast
         return x + torch.relu(self.norm(self.conv(x)))
 
 
@@ -88,9 +91,10 @@ class Net(nn.Module):
         self.last = nn.Linear(4, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gain = torch.linspace(0.9, 1.1, x.shape[-1])
         x = self.first(x)
         for half in self.halves:
-            x = half(x)
+            x = half(x, gain)
         return self.last(self.scaled(x).to(x.dtype).mean(-1))
 
 
@@ -173,7 +177,7 @@ def cases() -> dict[str, Case]:
         "ignored_states": Case({**SHARDED, "ignored": "states"}),
         "ignored_size": Case(
             {
-                "auto_wrap_policy": functools.partial(size_based_auto_wrap_policy, min_num_params=40),
+                "auto_wrap_policy": functools.partial(size_based_auto_wrap_policy, min_num_params=20),
                 "ignored": "modules",
             }
         ),
@@ -269,11 +273,21 @@ def _compare(name: str, module: Any) -> dict[str, Any]:
         old, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=False)
     ):
         old_state = {key: value.clone() for key, value in old.state_dict().items()}
+    old_units = sorted(
+        name.replace("_fsdp_wrapped_module", "").replace("..", ".").strip(".")
+        for name, one in old.named_modules()
+        if isinstance(one, FullyShardedDataParallel) and not isinstance(one.module, (nn.ModuleList, nn.ModuleDict))
+    )
+    handles = FullyShardedDataParallel.fsdp_modules(old)
+    is_whole = not any(one._handle is not None and one._handle.uses_sharded_strategy for one in handles)
     old_buffers = {key: value.clone() for key, value in old.named_buffers()}
     net = _net(case)
     torch.manual_seed(7)
     new = module.shard(net, **_given(case, net))
     assert new is net
+    assert old_units == sorted(name for name, one in new.named_modules() if isinstance(one, FSDPModule))
+    shares = [p for p in new.parameters() if isinstance(p, DTensor)]
+    assert is_whole == all(p.to_local().shape == p.shape for p in shares)
     new_losses = _train(
         new, case, functools.partial(module.no_sync, new), functools.partial(module.clip_grad_norm_, new)
     )

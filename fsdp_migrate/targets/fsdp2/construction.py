@@ -12,6 +12,7 @@ from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, is_literal, ordered_arguments
+from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.project_code import Code
 from fsdp_migrate.rules.supported_releases import older, supported
@@ -49,6 +50,7 @@ class _Converter:
     def convert(self) -> None:
         facts, call, wall = self.facts, self.call, self.conversion.wall
         try:
+            self._check_class()
             self._check_nesting()
             module = module_of(call)
             if module is not None:
@@ -66,6 +68,17 @@ class _Converter:
             wall(facts, error.node, error.reason, error.step)
         except CannotSupply as error:
             wall(facts, call, str(error), "make room for the import first")
+
+    def _check_class(self) -> None:
+        """It is torch's class itself.
+
+        Raises:
+            Impossible: it may be another one.
+        """
+        symbols = self.facts.names.symbols(self.call.func)
+        if symbols != {FSDP}:
+            name = ast.unparse(self.call.func)
+            raise Impossible(self.call, f"`{name}` is not FSDP's class itself", "call that class here")
 
     def _check_nesting(self) -> None:
         inside = {one for part in ast.iter_child_nodes(self.call) for one in ast.walk(part)}

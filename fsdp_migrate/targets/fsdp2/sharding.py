@@ -158,6 +158,8 @@ class _Writer:
     def _moved(self, start: int, text: str = "") -> list[Edit]:
         """What the module is made by, in the place of all from `start` on, and as far to the left as that stood."""
         source, span = self.facts.source, self.facts.source.span(self.module)
+        if not _stands_alone(source.segment(span)):
+            return [Replace(Span(start, span.start), f"{text}("), Replace(Span(span.end, span.end), ")")]
         lead = source.data[source.line_start(span.start) : span.start]
         edits: list[Edit] = [Replace(Span(start, span.start), text)]
         width = len(lead) - len(self.facts.indentation(self.statement).encode())
@@ -274,6 +276,15 @@ class _Writer:
 
 def _call(function: str, arguments: Sequence[str]) -> str:
     return f"{function}({', '.join(arguments)})"
+
+
+def _stands_alone(text: str) -> bool:
+    """Whether an expression needs no brackets around it to span its lines."""
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def _target(statement: ast.stmt, call: ast.Call) -> ast.expr | None:

@@ -96,6 +96,16 @@ def test_what_is_made_in_the_call_moves_to_the_left() -> None:
     assert new(text) == "model = Stack(\n    4,\n)\nfully_shard(model)\n"
 
 
+def test_what_needs_the_brackets_of_the_call_keeps_some() -> None:
+    text = "model = FSDP(\n    Stack()\n    .cuda(),\n    use_orig_params=True,\n)\n"
+    assert new(text) == "model = (Stack()\n    .cuda())\nfully_shard(model)\n"
+
+
+def test_a_class_of_its_own_is_a_wall() -> None:
+    reason, _ = only_wall("class Mine(FSDP):\n    pass\n\n\nmodel = Mine(model)\n", options=Options())
+    assert reason == "`Mine` is not FSDP's class itself"
+
+
 def test_comments_in_the_call_stay_in_front() -> None:
     text = "model = FSDP(  # sharded\n    model,\n    use_orig_params=True,  # for compile\n)  # done\n"
     assert new(text) == "# sharded\n# for compile\nfully_shard(model)  # done\n"
