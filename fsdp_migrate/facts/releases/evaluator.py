@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from packaging.version import Version
@@ -227,12 +227,7 @@ class Evaluator:
             return home.value(function.body, inner)
         if not (is_plain(function) if home.flow is None else home.flow.is_plain(function)):
             raise Unknown
-        if home.flow is None:
-            returned: Sequence[ast.expr] = _only_return(function)
-        else:
-            returned, gated = home.flow.returned(function, self.release)
-            home.varies = home.varies or gated
-        return home.agreed(home.value(node, inner) for node in returned)
+        return home.value(_only_return(function), inner)
 
     def within(self, module: ForeignModule) -> Evaluator:
         """An evaluator for another module with the same budget."""
@@ -307,11 +302,17 @@ def _is_literal(node: ast.expr, env: Env) -> bool:
     return True
 
 
-def _only_return(function: ast.FunctionDef) -> list[ast.expr]:
-    """The value of the only return, at the end of a body without branches."""
+def _only_return(function: ast.FunctionDef) -> ast.expr:
+    """The value of the only return, at the end of a body without branches.
+
+    Raises:
+        Unknown: the body has another form.
+    """
     *before, end = function.body
     straight = all(isinstance(s, (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)) for s in before)
-    return [end.value] if straight and isinstance(end, ast.Return) and end.value is not None else []
+    if not straight or not isinstance(end, ast.Return) or end.value is None:
+        raise Unknown
+    return end.value
 
 
 def _imported_value(evaluator: Evaluator, qualified: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from packaging.version import Version
@@ -30,7 +30,6 @@ class Flags:
         self.names = names if isinstance(names, ScopedResolver) else None
         self.gates = gates
         self._plain: dict[ast.FunctionDef, bool] = {}
-        self._returns: dict[ast.FunctionDef, tuple[list[ast.Return], bool]] = {}
 
     def in_force(self, node: ast.Name, release: Version) -> tuple[Sequence[BoundValue], bool]:
         """All values that a name may have on `release`, and whether they depend on the release.
@@ -58,26 +57,6 @@ class Flags:
             if ordered and self.surely(binding.node, release):
                 break
         return found, gated
-
-    def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
-        """All values that a function may return on `release`, and whether they depend on the release.
-
-        None at all if it may also end without a value.
-        """
-        if function not in self._returns:
-            self._returns[function] = self._find_returns(function)
-        returns, gated = self._returns[function]
-        found: list[ast.expr] = []
-        for node in returns:
-            if not self._reached(node, release):
-                continue
-            if node.value is None:
-                return (), gated
-            found.append(node.value)
-            if self.surely(node, release):
-                return found, gated
-        falls_off = self.gates.completes(function.body) & self.gates.bits[release]
-        return (() if falls_off else found), gated
 
     def is_set(self, node: ast.Attribute, qualified: str) -> bool:
         """Whether the file assigns the attribute that `node` reads, by its full name."""
@@ -127,12 +106,6 @@ class Flags:
                 node = self.gates.parents[node]
         return frozenset(found)
 
-    def _find_returns(self, function: ast.FunctionDef) -> tuple[list[ast.Return], bool]:
-        """The returns of a function, and whether a version check decides between them."""
-        returns = list(_returns(function))
-        here = self.gates.mask(function.body[0])
-        return returns, any(self.gates.mask(node) != here for node in returns)
-
     def _reached(self, node: ast.AST, release: Version) -> bool:
         return bool(self.gates.mask(node) & self.gates.bits[release])
 
@@ -173,14 +146,3 @@ class Flags:
                 return True
             child = parent
         return True
-
-
-def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
-    """The returns of a function in source order, without those of inner functions."""
-    stack: list[ast.AST] = list(reversed(function.body))
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Return):
-            yield node
-        elif not isinstance(node, _SCOPES):
-            stack.extend(reversed([part for part in ast.iter_child_nodes(node) if isinstance(part, _BLOCK_PARTS)]))

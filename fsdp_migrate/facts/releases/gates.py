@@ -55,7 +55,7 @@ class Gates:
         self.parents = parents if parents is not None else _parents(tree)
         self._apart = apart
         self.flags = Flags(names, self)
-        self.skips = Skips(self.flags.names, self)
+        self.skips = Skips(self)
         self._alive: dict[ast.AST, int] = {}
         self._sets: dict[int, frozenset[Version]] = {}
         self._blocks: dict[tuple[ast.AST, str], _Block] = {}
@@ -216,8 +216,6 @@ class Gates:
         if not isinstance(call, ast.Call):
             return self.everywhere
         name = getattr(call.func, "attr", getattr(call.func, "id", None))
-        if name == "importorskip":
-            return self.skips.importable(call)
         exits = name == "skipTest" or (name in _EXIT_NAMES and self.names.qualified(call.func) in _EXITS)
         return 0 if exits else self.everywhere
 

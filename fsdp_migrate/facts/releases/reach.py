@@ -63,9 +63,6 @@ class ScopedResolver(Resolver, Protocol):
 
     structure: Structure
 
-    def own_classes(self, node: ast.expr) -> Sequence[ast.ClassDef]:
-        """The classes of the module that an expression may mean."""
-
     def bindings(self, node: ast.Name) -> Sequence[Binding]:
         """The bindings that a name may have at its place, in source order."""
 
@@ -90,12 +87,6 @@ class Flow(Protocol):
 
     def is_plain(self, function: ast.FunctionDef) -> bool:
         """Whether a call runs the body of a function and returns its result."""
-
-    def returned(self, function: ast.FunctionDef, release: Version) -> tuple[Sequence[ast.expr], bool]:
-        """All values that a function may return on `release`, and whether they depend on the release.
-
-        None at all if it may also end without a value.
-        """
 
 
 class Marks(Protocol):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from packaging.version import InvalidVersion, Version
 
 from fsdp_migrate.facts.releases import named_tests
-from fsdp_migrate.facts.releases.reach import Reach, ScopedResolver
-from fsdp_migrate.torch_api import data
+from fsdp_migrate.facts.releases.reach import Reach
 
 _MARKS = "pytestmark"
 _MAX_DEPTH = 5
@@ -24,9 +23,7 @@ _VERSION_ARGUMENTS = ("version", "min_version")
 class Skips:
     """The releases on which the functions of one module are not skipped, as bits."""
 
-    def __init__(self, names: ScopedResolver | None, gates: Reach) -> None:
-        """`names` tells the base classes of a class; without it bases do not count."""
-        self.names = names
+    def __init__(self, gates: Reach) -> None:
         self.gates = gates
         self._marks: dict[ast.ClassDef | ast.Module, list[ast.expr]] = {}
 
@@ -37,41 +34,17 @@ class Skips:
         marks = [mark for mark in function.decorator_list if is_test or _name(mark) in _WRAPPING]
         outer = self.gates.parents.get(function)
         while outer is not None:
-            for holder in self._with_bases(outer):
-                marks += getattr(holder, "decorator_list", ())
-                marks += self._marks_of(holder) if is_test else ()
+            if isinstance(outer, (ast.Module, ast.ClassDef)):
+                marks += getattr(outer, "decorator_list", ())
+                marks += self._marks_of(outer) if is_test else ()
             outer = self.gates.parents.get(outer)
         # What is skipped everywhere is no old arm.
         return self._let_by(marks) or self.gates.everywhere
-
-    def _with_bases(self, outer: ast.AST) -> Iterator[ast.ClassDef | ast.Module]:
-        """A module, or a class and its base classes in the file; nothing for anything else."""
-        if isinstance(outer, ast.Module):
-            yield outer
-        elif isinstance(outer, ast.ClassDef):
-            found = [outer]
-            for one in found:
-                own = (cls for base in one.bases for cls in self._own_classes(base))
-                found += [base for base in own if base not in found]
-            yield from found
-
-    def _own_classes(self, base: ast.expr) -> Sequence[ast.ClassDef]:
-        return () if self.names is None else self.names.own_classes(base)
 
     def _marks_of(self, holder: ast.ClassDef | ast.Module) -> list[ast.expr]:
         if holder not in self._marks:
             self._marks[holder] = list(_marks(holder.body))
         return self._marks[holder]
-
-    def importable(self, call: ast.Call) -> int:
-        """The releases on which `pytest.importorskip("torch", minversion="2.1")` does not skip."""
-        texts = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-        texts += [k.value.value for k in call.keywords if k.arg == "minversion" and isinstance(k.value, ast.Constant)]
-        module, *least = map(str, texts or [""])
-        if module == "torch":
-            return self._within((">=", version) for version in least[:1])
-        let = (bit for release, bit in self.gates.bits.items() if data.exists(module, release) is not False)
-        return sum(let) or self.gates.everywhere
 
     def _let_by(self, marks: Iterable[ast.expr]) -> int:
         result = self.gates.everywhere

@@ -648,14 +648,10 @@ def test_local_flag() -> None:
     "body",
     [
         "return is_torch_version('>=', '2.1')",
-        "if is_torch_version('<', '2.1'):\n            return False\n        return True",
-        "if is_torch_version('>=', '2.1'):\n            return True\n        else:\n            return False",
         "answer = is_torch_version('>=', '2.1')\n        return answer",
-        "try:\n            from torch.distributed.fsdp import _flat_param\n            return True\n"
-        "        except ImportError:\n            return is_torch_version('==', '2.1.2.0')",
     ],
 )
-def test_helper_functions_with_one_or_several_returns(body: str) -> None:
+def test_helper_functions_with_one_return(body: str) -> None:
     source = f"""
     def is_new():
         {body}
@@ -1002,18 +998,3 @@ def test_marks_of_a_module_or_class_are_those_of_its_tests(marks: str) -> None:
 def test_a_module_that_skips_itself_is_for_the_rest() -> None:
     skip = 'if is_torch_version("<", "2.1"):\n    pytest.skip("new", allow_module_level=True)\n'
     assert reached(f"import pytest\n{skip}def test_it():\n    mark()\n", "mark") == ["2.1.2-"]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('pytest.importorskip("torch", minversion="2.1")', "2.1.2-"),
-        ('x = pytest.importorskip("torch", "2.1")', "2.1.2-"),
-        ('pytest.importorskip("torch.distributed.fsdp._runtime_utils")', "2.0.0-"),
-        ('pytest.importorskip("torch")', "all"),
-        ("pytest.importorskip(NAME)", "all"),
-        ('pytest.importorskip("transformers")', "all"),
-    ],
-)
-def test_what_skips_where_an_import_fails_is_a_gate(line: str, expected: str) -> None:
-    assert reached(f"import pytest\n{line}\nmark()\n", "mark") == [expected]
