@@ -6,6 +6,7 @@ import ast
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.fsdp import MESH
 from fsdp_migrate.facts.rebinding import changed_between, place_of
 
 FULLY_SHARD = frozenset(
@@ -32,6 +33,12 @@ def is_sharded(facts: ModuleFacts, model: ast.expr) -> bool:
 def is_somewhere_whole(facts: ModuleFacts) -> bool:
     """Whether the file builds an FSDP model that keeps its parameters whole."""
     return any("NO_SHARD" in ast.unparse(call) for call in facts.fsdp.constructions)
+
+
+def builds_with_mesh(facts: ModuleFacts) -> bool:
+    """Whether the file builds FSDP1 models, all of them with a device mesh."""
+    meshes = [next((one.value for one in call.keywords if one.arg == MESH), None) for call in facts.fsdp.constructions]
+    return bool(meshes) and all(mesh is not None and not is_literal(mesh, None) for mesh in meshes)
 
 
 def has_flat_parameters(facts: ModuleFacts) -> bool:

@@ -83,6 +83,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP717", "full-dict-into-shards", "targets.dcp.full_into_shards", ("set_model_state_dict", "fully_shard"), scope="distributed"),
     Entry("FSDP718", "object-between-old-and-new-functions", "targets.dcp.objects", ("save_state_dict", "load_state_dict"), names=("torch.distributed.checkpoint.load", "torch.distributed.checkpoint.state_dict_loader.load"), scope="distributed"),
     Entry("FSDP719", "one-options-for-both", "targets.dcp.shared_options", ("state_dict_type", "set_state_dict_type"), hint=True),
+    Entry("FSDP720", "rank-without-shards", "targets.dcp.no_shards", ("get_model_state_dict", "get_state_dict", "get_optimizer_state_dict"), scope="distributed", hint=True),
     Entry("FSDP801", "device-autocast", "targets.modernise.neighbours.amp", ("autocast",), scope="distributed", fixes=("safe",)),
     Entry("FSDP802", "device-grad-scaler", "targets.modernise.neighbours.amp", ("GradScaler",), scope="distributed", fixes=("safe", "unsafe")),
     Entry("FSDP803", "device-custom-fwd", "targets.modernise.neighbours.amp", ("custom_bwd", "custom_fwd"), scope="distributed", fixes=("safe",)),

@@ -22,9 +22,10 @@ from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 def build(use_orig_params):
     torch.manual_seed(0)
-    layers = [torch.nn.Sequential(torch.nn.Linear(8, 7), torch.nn.Tanh(), torch.nn.Linear(7, 8)) for _ in range(2)]
+    # Each rank of four has a row of each parameter (rank-without-shards, FSDP720).
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8)) for _ in range(2)]
     model = FSDP(
-        torch.nn.Sequential(*layers, torch.nn.Linear(8, 5)),
+        torch.nn.Sequential(*layers, torch.nn.Linear(8, 4)),
         use_orig_params=use_orig_params,
         auto_wrap_policy=ModuleWrapPolicy({torch.nn.Sequential}),
         device_id=torch.device("cpu"),

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
+from fsdp_migrate.code.sharded_models import builds_with_mesh
 from fsdp_migrate.code.state_dicts.calls import StateCall
 from fsdp_migrate.code.state_dicts.compiled import compiled
 from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.own_state import added_keys, extra_state
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
-from fsdp_migrate.code.state_dicts.sharded_loads import REASON
+from fsdp_migrate.code.state_dicts.sharded_loads import REASON, WITHOUT_SHARDS
 from fsdp_migrate.code.state_dicts.steps import may_precede_first_step
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew
@@ -25,13 +26,19 @@ from fsdp_migrate.facts.rebinding import place_of
 # What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o].
 _CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
 _FLOOR_OF_PARTS = "2.3"
+# Until then `get_model_state_dict` asks each ShardedTensor for its only local shard (seen on 2.2.2 to 2.7.1).
+_ANY_SHARDS = Version("2.8")
 
 
 class Difference(NamedTuple):
-    """Something that may be observed after a rewrite; it is about loading an optimizer, or about anything else."""
+    """Something that may be observed after a rewrite.
+
+    It may be about loading an optimizer, or about ShardedTensors, which only FSDP1 makes.
+    """
 
     text: str
     of_load: bool = False
+    of_sharded_tensors: bool = False
 
 
 def check_flow(facts: ModuleFacts, node: ast.AST, calls: Sequence[Anew], *, takes_compiled: bool = False) -> None:
@@ -73,6 +80,8 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
             reasons.append(Difference(row.unsafe, old.function == LOAD_OPTIMIZER))
         if old.reading is not None:
             reasons.append(Difference(REASON, True))
+        if not builds_with_mesh(facts):
+            reasons += _differences_without_shards(facts, call)
         if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
             what = "an empty dict" if old.function == SAVE_MODEL else "no optimizer state"
             reasons.append(Difference(f"ranks other than 0 get {what}: {use.reason}"))
@@ -85,6 +94,20 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
         if old.function == LOAD_MODEL and FULL_OPTION in row.options:
             reasons += map(Difference, _differences_of_full_load(facts, old))
     return tuple(dict.fromkeys(reasons))
+
+
+def _differences_without_shards(facts: ModuleFacts, call: Anew) -> Iterator[Difference]:
+    """What a rank sees that has no part of some parameter, where shards are ShardedTensors."""
+    old, row = call
+    if old.reading is not None:
+        yield Difference(WITHOUT_SHARDS, True, True)
+    releases = facts.gates.alive(old.call)
+    if old.function == SAVE_MODEL and FULL_OPTION not in row.options and any(one < _ANY_SHARDS for one in releases):
+        yield Difference(
+            of_sharded_tensors=True,
+            text="up to torch 2.7 a model without a `device_mesh` raises on a rank that has no part of some parameter, "
+            "as where there are fewer rows than ranks",
+        )
 
 
 def _differences_of_full_load(facts: ModuleFacts, call: StateCall) -> Iterator[str]:

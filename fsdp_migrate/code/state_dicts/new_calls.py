@@ -173,3 +173,17 @@ def item_of(display: ast.Dict, key: object) -> ast.expr | None:
     """The value that a dict display has under a key, None where it has none."""
     pairs = zip(display.keys, display.values)
     return next((value for one, value in pairs if isinstance(one, ast.Constant) and one.value == key), None)
+
+
+def states_of(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
+    """The calls that make the state which a call stores or fills, those of a Stateful in it included."""
+    for part in parts_of(facts, new):
+        cls = stateful_class(facts, part) if isinstance(part, ast.Call) else None
+        inside = {id(part)} if cls is None else {id(node) for node in ast.walk(cls)}
+        yield from (one for one in new_calls(facts) if id(one.call) in inside)
+
+
+def works_on_shards(facts: ModuleFacts, new: NewCall) -> bool:
+    """Whether a call gives or takes this rank's shards, by its options."""
+    fields = options_of(facts, new)
+    return fields is not None and is_off(fields.get("full_state_dict"))

@@ -22,6 +22,11 @@ REASON = (
     "`load` raises where the file lacks state that the optimizer has, as files of torch 2.4 to 2.6 do from 2.9 on: "
     "pass `planner=DefaultLoadPlanner(allow_partial_load=True)`, which accepts every missing key"
 )
+# The planner takes a file for one of torch 2.3 where a rank has no shard of what the file has (seen on 2.5.1 to 2.13).
+WITHOUT_SHARDS = (
+    "without a `device_mesh`, `load` raises on a rank that has no part of some parameter, and with that planner leaves "
+    "this rank's parameter groups as they are"
+)
 
 
 class ShardedLoad(NamedTuple):

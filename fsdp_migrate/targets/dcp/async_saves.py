@@ -17,11 +17,10 @@ from fsdp_migrate.code.state_dicts.new_calls import (
     STATE_DICT,
     URL,
     NewCall,
-    is_off,
     new_calls,
-    options_of,
     parts_of,
     stateful_class,
+    works_on_shards,
 )
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
@@ -60,24 +59,19 @@ def _holds_shards(facts: ModuleFacts, new: NewCall) -> bool:
     getters = {id(one.call): one for one in new_calls(facts) if one.function in GETTERS}
     for part in parts_of(facts, new):
         getter = getters.get(id(part))
-        if getter is not None and _gives_shards(facts, getter) and _is_model(facts, getter.arguments.get("model")):
+        if getter is not None and works_on_shards(facts, getter) and _is_model(facts, getter.arguments.get("model")):
             return True
         cls = stateful_class(facts, part) if isinstance(part, ast.Call) else None
         if cls is not None and isinstance(part, ast.Call) and any(_is_model(facts, one) for one in _given(part)):
             inside = {id(node) for node in ast.walk(cls)}
             own = [one for one in getters.values() if id(one.call) in inside]
-            return bool(own) and all(_gives_shards(facts, one) for one in own)
+            return bool(own) and all(works_on_shards(facts, one) for one in own)
     return False
 
 
 def _given(call: ast.Call) -> Iterator[ast.expr]:
     yield from call.args
     yield from (keyword.value for keyword in call.keywords)
-
-
-def _gives_shards(facts: ModuleFacts, getter: NewCall) -> bool:
-    fields = options_of(facts, getter)
-    return fields is not None and is_off(fields.get("full_state_dict"))
 
 
 def _is_model(facts: ModuleFacts, node: ast.expr | None) -> bool:

@@ -14,13 +14,11 @@ from fsdp_migrate.code.sharded_models import is_sharded_by_then, is_somewhere_wh
 from fsdp_migrate.code.state_dicts.new_calls import (
     STATE_DICT,
     URL,
-    NewCall,
     is_filled,
-    is_off,
     is_on,
     item_of,
     new_calls,
-    options_of,
+    works_on_shards,
 )
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
@@ -38,7 +36,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find loads of dicts that are visibly full into models that are visibly sharded."""
     for new in new_calls(facts):
         model, given = new.arguments.get("model"), new.arguments.get("model_state_dict")
-        if new.function != "set_model_state_dict" or model is None or given is None or not _takes_shards(facts, new):
+        if new.function != "set_model_state_dict" or model is None or given is None or not works_on_shards(facts, new):
             continue
         is_fsdp1 = facts.fsdp.is_instance(model) and not is_somewhere_whole(facts)
         if (is_fsdp1 or is_sharded_by_then(facts, model, new.call)) and _is_full(facts, given, _MOST_STEPS):
@@ -65,11 +63,6 @@ def _first(call: ast.Call) -> ast.expr | None:
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
     return next((one.value for one in call.keywords if one.arg == "state_dict"), None)
-
-
-def _takes_shards(facts: ModuleFacts, new: NewCall) -> bool:
-    fields = options_of(facts, new)
-    return fields is not None and is_off(fields.get("full_state_dict"))
 
 
 def _is_full(facts: ModuleFacts, node: ast.expr, steps: int) -> bool:

@@ -6,12 +6,11 @@ decoupled_weight_decay").
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from packaging.version import Version
 
-from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, NewCall, new_calls, parts_of, stateful_class
+from fsdp_migrate.code.state_dicts.new_calls import STATE_DICT, URL, new_calls, states_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
@@ -30,7 +29,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     for new in new_calls(facts):
         if new.function != "load" or not new.is_whole or "planner" in new.arguments:
             continue
-        templates = (one.function for one in _states(facts, new) if one.function in _OPTIMIZER_STATE)
+        templates = (one.function for one in states_of(facts, new) if one.function in _OPTIMIZER_STATE)
         releases = facts.gates.alive(new.call)
         spans = any(r < Version("2.7") for r in releases) and any(r >= _WITH for r in releases)
         if spans and any(templates):
@@ -46,14 +45,6 @@ def _has_such_groups(facts: ModuleFacts) -> bool:
     """Whether the file names an optimizer whose groups have got the key."""
     read = any(node.attr in _OPTIMIZERS for node in facts.structure.attributes)
     return read or any(f"torch.optim.{name}" in facts.fsdp.imported for name in _OPTIMIZERS)
-
-
-def _states(facts: ModuleFacts, new: NewCall) -> Iterator[NewCall]:
-    """The calls that make the state which a call fills, those of a Stateful in it included."""
-    for part in parts_of(facts, new):
-        cls = stateful_class(facts, part) if isinstance(part, ast.Call) else None
-        inside = {id(part)} if cls is None else {id(node) for node in ast.walk(cls)}
-        yield from (one for one in new_calls(facts) if id(one.call) in inside)
 
 
 _IMPORT = f"""\
@@ -78,7 +69,8 @@ newer releases (seen on 2.9 and 2.13), but not in files that torch 2.4 to 2.6 wr
 state_dict".
 
 `DefaultLoadPlanner(allow_partial_load=True)` (since torch 2.4) reads these files, but ignores any other missing key,
-too. This is a hint, and only given if both kinds of releases are supported.""",
+too, and is no help on ranks without shards (FSDP720). `fsdp-migrate checkpoint convert` adds the key to a file. This is
+a hint, and only given if both kinds of releases are supported.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_IMPORT + _LOAD + ")\n", torch=">=2.4"),),

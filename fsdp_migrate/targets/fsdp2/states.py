@@ -115,7 +115,7 @@ class _Module:
         conversion.settled.update({model, *(part for call in new.calls for part in ast.walk(call.module))})
         conversion.settled.update(call.load for call in new.calls if call.load is not None)
         for difference in new.differences:
-            if not difference.of_load:
+            if not difference.of_load and not difference.of_sharded_tensors:
                 conversion.differs(facts, node, difference.text)
 
     def _own_steps(self) -> str:

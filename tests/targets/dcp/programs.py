@@ -26,6 +26,10 @@ RANK_0 = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True
 BOTH_RANK_0 = f"{RANK_0}, FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 
 
+# Up to torch 2.7 sharded state dicts are not the same on every rank.
+TORCH = ">=2.8"
+
+
 def block(setting: str, body: str, behind: str = "", before: str = "") -> str:
     """A function with a block under `setting` (what stands behind the model), and what is around it."""
     parts = [
@@ -38,18 +42,18 @@ def block(setting: str, body: str, behind: str = "", before: str = "") -> str:
     return IMPORTS + "".join(part if part.endswith("\n") or not part else f"{part}\n" for part in parts)
 
 
-def found(text: str, torch: str = ">=2.4") -> list[Finding]:
+def found(text: str, torch: str = TORCH) -> list[Finding]:
     """The findings of FSDP210."""
     return [finding for finding in lint_source(dedent(text), "a.py", torch, target="dcp") if finding.code == "FSDP210"]
 
 
-def only(text: str, torch: str = ">=2.4") -> Finding:
+def only(text: str, torch: str = TORCH) -> Finding:
     """The only finding of FSDP210."""
     (finding,) = found(text, torch)
     return finding
 
 
-def rewritten(text: str, torch: str = ">=2.4", *, unsafe: bool = False) -> str:
+def rewritten(text: str, torch: str = TORCH, *, unsafe: bool = False) -> str:
     """The program after the rewrite, which a second one leaves as it is."""
     result = rewrite_source(dedent(text), "a.py", torch, unsafe, target="dcp")
     assert result.error is None

@@ -14,7 +14,7 @@ from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
-from tests.targets.dcp.programs import IMPORTS, only, rewritten
+from tests.targets.dcp.programs import IMPORTS, TORCH, only, rewritten
 
 FULL, SHARDED = "StateDictType.FULL_STATE_DICT", "StateDictType.SHARDED_STATE_DICT"
 SAVE = """\
@@ -192,7 +192,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run(texts: dict[str, str], paths: tuple[str, ...] = (".",), *, rewrite: bool = True, unsafe: bool = False) -> Plan:
     for path, text in texts.items():
         Path(path).write_text(text)
-    options = Layer(torch=TorchRange.parse(">=2.4"), target="dcp", unsafe_fixes=unsafe)
+    options = Layer(torch=TorchRange.parse(TORCH), target="dcp", unsafe_fixes=unsafe)
     configuration, files = Configuration(options, ConfigFiles(isolated=True)), filesystem.discover(paths)
     if rewrite:
         return runner.rewrite(files, configuration, write=True)

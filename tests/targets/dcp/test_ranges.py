@@ -15,7 +15,7 @@ PROGRAM = """\
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
 
 def state(model):
-    with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
         return model.state_dict()
 """
 
@@ -57,7 +57,10 @@ def test_the_configuration_may_state_the_target(folder: Path) -> None:
     assert settings["target"]["value"] == "dcp"
     assert settings["torch"]["value"] == ">=2.4"
     assert run("rewrite", ".").exit_code == 0
-    assert "get_model_state_dict(model)" in (folder / "save.py").read_text()
+    assert (
+        "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))"
+        in (folder / "save.py").read_text()
+    )
 
 
 def test_a_target_is_part_of_what_the_cache_knows(folder: Path) -> None:
