@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -263,11 +264,13 @@ def _train(model: nn.Module, case: Case, no_sync: Any, clip: Any) -> list[float]
     return losses
 
 
-def _compare(name: str, module: Any) -> dict[str, Any]:
-    case = cases()[name]
-    net = _net(case)
+def compare(name: str, case: Case, build_old: Any, build_new: Any, module: Any = None) -> dict[str, Any]:
+    """Train the nets that two functions wrap, and say how much their losses and values differ.
+
+    Units, dtypes and what is sharded have to be the same. `module` has what FSDP1 has as methods.
+    """
     torch.manual_seed(7)
-    old = FullyShardedDataParallel(net, use_orig_params=True, **_given(case, net))
+    old = build_old(_net(case))
     old_losses = _train(old, case, old.no_sync, old.clip_grad_norm_)
     with FullyShardedDataParallel.state_dict_type(
         old, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=False)
@@ -283,14 +286,13 @@ def _compare(name: str, module: Any) -> dict[str, Any]:
     old_buffers = {key: value.clone() for key, value in old.named_buffers()}
     net = _net(case)
     torch.manual_seed(7)
-    new = module.shard(net, **_given(case, net))
+    new = build_new(net)
     assert new is net
     assert old_units == sorted(name for name, one in new.named_modules() if isinstance(one, FSDPModule))
     shares = [p for p in new.parameters() if isinstance(p, DTensor)]
     assert is_whole == all(p.to_local().shape == p.shape for p in shares)
-    new_losses = _train(
-        new, case, functools.partial(module.no_sync, new), functools.partial(module.clip_grad_norm_, new)
-    )
+    no_sync, clip = (getattr(module, one, None) for one in ("no_sync", "clip_grad_norm_"))
+    new_losses = _train(new, case, functools.partial(no_sync or print, new), functools.partial(clip or print, new))
     new_state = get_model_state_dict(new, options=StateDictOptions(full_state_dict=True))
     assert {k: v.dtype for k, v in old_state.items()} == {k: v.dtype for k, v in new_state.items()}
     buffers = {key.replace("_fsdp_wrapped_module.", ""): value for key, value in old_buffers.items()}
@@ -304,41 +306,33 @@ def _compare(name: str, module: Any) -> dict[str, Any]:
     }
 
 
-def _as_rank(name: str, path: str, rank: int, ranks: int, port: int) -> None:
-    import torch.distributed.fsdp._init_utils as checks
-
-    checks._check_module_states_for_sync_module_states = lambda *_: None  # FSDP1 refuses the CPU
-    torch.cpu.device_count = lambda: 2  # what a node has
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo")
+def _generated(name: str, path: str) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location("generated", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    result = _compare(name, module)
-    if rank == 0:
-        print(json.dumps(result), flush=True)
+    case = cases()[name]
+    return compare(
+        name,
+        case,
+        lambda net: FullyShardedDataParallel(net, use_orig_params=True, **_given(case, net)),
+        lambda net: module.shard(net, **_given(case, net)),
+        module,
+    )
 
 
-def run(name: str, path: str) -> None:
-    """Run a case; what goes wrong is printed."""
-    ranks = cases()[name].ranks
+def run(name: str, ranks: int, work: Callable[[], dict[str, Any]]) -> None:
+    """Do some work on several ranks; print what it returns on the first, or what goes wrong."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port = str(free.getsockname()[1])
     processes = set()
     for rank in range(ranks):
         process = os.fork()
         if process == 0:
-            code = 0
-            try:
-                _as_rank(name, path, rank, ranks, port)
-            except BaseException:
-                code = 1
-                if rank == 0:
-                    print(json.dumps({"case": name, "error": traceback.format_exc()}), flush=True)
-            os._exit(code)
+            os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+            os._exit(_on_rank(name, rank, work))
         processes.add(process)
     end = time.monotonic() + SECONDS
     while processes and time.monotonic() < end:
@@ -352,8 +346,23 @@ def run(name: str, path: str) -> None:
         print(json.dumps({"case": name, "error": "it hung"}), flush=True)
 
 
+def _on_rank(name: str, rank: int, work: Callable[[], dict[str, Any]]) -> int:
+    import torch.distributed.fsdp._init_utils as checks
+
+    checks._check_module_states_for_sync_module_states = lambda *_: None  # FSDP1 refuses the CPU
+    torch.cpu.device_count = lambda: 2  # what a node has
+    try:
+        dist.init_process_group("gloo")
+        result, code = work(), 0
+    except BaseException:
+        result, code = {"case": name, "error": traceback.format_exc()}, 1
+    if rank == 0:
+        print(json.dumps(result), flush=True)
+    return code
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with open(os.devnull, "w") as sys.stderr:  # FSDP1 warns much
         for chosen in sys.argv[2:] or cases():
-            run(chosen, sys.argv[1])
+            run(chosen, cases()[chosen].ranks, functools.partial(_generated, chosen, sys.argv[1]))

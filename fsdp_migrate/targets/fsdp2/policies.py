@@ -62,6 +62,7 @@ def followed(facts: ModuleFacts, node: ast.expr, at: ast.AST) -> ast.expr:
 def _means_the_same(facts: ModuleFacts, value: ast.expr, at: ast.AST) -> bool:
     """Whether the names in an expression that stands elsewhere have the same values at `at`."""
     scope, inside = facts.scope(at), set(ast.walk(value))
+    end = place_of(facts.statement(at))  # which may bind one of them
     same_function = facts.function(value) is facts.function(at)
     for name in (one for one in inside if isinstance(one, ast.Name)):
         home = facts.scope(name).lookup(name.id)
@@ -72,7 +73,7 @@ def _means_the_same(facts: ModuleFacts, value: ast.expr, at: ast.AST) -> bool:
         whole: ast.expr = name
         while isinstance(parent := facts.structure.parents[whole], ast.Attribute):
             whole = parent
-        if same_function and changed_between(facts, whole, place_of(value), place_of(at)):
+        if same_function and changed_between(facts, whole, place_of(value), end):
             return False
     return True
 
