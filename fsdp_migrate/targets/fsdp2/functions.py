@@ -67,7 +67,7 @@ def _has(use: Use, call: ast.Call) -> None:
     elif name == "no_sync":
         if not also_ddp(use, name):
             ask_instead(use, call)
-    elif name != "module":  # what a model without it needs no unwrapping for
+    elif name is None or name in _OF_EITHER - {"module"}:  # a model without it needs no unwrapping
         _look_up(use, call, name)
 
 
@@ -79,8 +79,10 @@ def _get(use: Use, call: ast.Call) -> None:
         convert_looked_up(use, call)
     elif name in ("module", "_fsdp_wrapped_module") and len(call.args) == _WITH_DEFAULT:
         convert_looked_up_module(use, call)
-    else:
+    elif name is None or name in _OF_EITHER:
         _look_up(use, call, name)
+    else:
+        see_all(use, call)
 
 
 _WITH_DEFAULT = 3
@@ -101,6 +103,14 @@ def _string(call: ast.Call) -> str | None:
 
 # Members that FSDP1's class has, and no other module.
 _ONLY_FSDP = frozenset({"_fsdp_wrapped_module", "clip_grad_norm_", "summon_full_params", "_handle", "_handles"})
+# Those that are not read by a name in a string: they are told apart where they are written out.
+_OF_EITHER = _ONLY_FSDP | frozenset(
+    """
+    module _fsdp_state sharding_strategy mixed_precision process_group params check_is_root register_comm_hook
+    parameters named_parameters modules named_modules state_dict load_state_dict forward apply generate unshard reshard
+    set_requires_gradient_sync set_is_last_backward set_reshard_after_backward
+    """.split()
+)
 _LOGGING = frozenset("debug info warning error critical log print write".split())
 
 _static = _stop("is a method of FSDP1's class without a counterpart", "take it out")
@@ -123,6 +133,11 @@ def _iterate(use: Use, call: ast.Call) -> None:
     see_all(use, use.node, EACH)
 
 
+_STATE_DICT = "torch.distributed.checkpoint.state_dict"
+_NEW = """
+    get_model_state_dict set_model_state_dict get_optimizer_state_dict set_optimizer_state_dict get_state_dict
+    set_state_dict
+""".split()
 _CHECKPOINTING = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
 _WRAPPERS = ("apply_activation_checkpointing", "apply_activation_checkpointing_wrapper")
 _ITERATING = [f"builtins.{name}" for name in "enumerate zip list tuple reversed iter next".split()]
@@ -140,6 +155,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
     **dict.fromkeys(_ITERATING, _iterate),
     "torch.compile": _compile,
+    **dict.fromkeys((f"{_STATE_DICT}.{name}" for name in _NEW), _leave),
     "copy.deepcopy": _COPY,
     "copy.copy": _COPY,
     "torch.optim.swa_utils.AveragedModel": _COPY,

@@ -62,11 +62,6 @@ def convert_forwarded(use: Use, member: Member) -> None:
         use.wall(f"no class of the project says what `{name}` of `{use.text}` is", step, member.node)
 
 
-def is_of_packages(use: Use) -> bool:
-    """Whether a part of a model is all that packages define, which may be no module."""
-    return bool(use.kinds) and all(map(_is_of_package, use.kinds or ()))
-
-
 def _is_of_package(one: Origin) -> bool:
     """Whether something is built by a package that is neither torch nor the project."""
     return one.sort is Sort.ELSEWHERE and one.name is not None and not one.name.startswith(("torch.", "builtins."))
@@ -156,14 +151,29 @@ def _convert_values(use: Use, member: Member, found: tuple[Origin, ...]) -> None
 
 def _may_be_module(use: Use, one: Origin) -> bool:
     if one.sort is Sort.INSTANCE and isinstance(one.node, ast.ClassDef):
-        inside, outside = use.conversion.code.bases(Class(one.facts, one.node))
-        return bool(inside or outside)
+        classes = use.conversion.code.ancestors(Class(one.facts, one.node))
+        return any(_sounds_like_module(name) for cls in classes for name in use.conversion.code.bases(cls)[1])
     name = one.name or ""
     return (
         one.sort in (Sort.ELSEWHERE, Sort.UNKNOWN)
         and not name.startswith("builtins.")
         and (name.startswith(_MODULES) or not name.startswith("torch."))
     )
+
+
+def _sounds_like_module(name: str | None) -> bool:
+    """Whether a class of another package that the project derives from may be a module."""
+    return name is None or name.startswith(_MODULES) or name.endswith(("Module", "Model", "Mixin"))
+
+
+def is_no_module(use: Use) -> bool:
+    """Whether what is done with an attribute of a model, which no class says to be a module or parameter, is fine.
+
+    Modules cannot be computed with.
+    """
+    kinds = use.kinds or ()
+    known = all(one.sort is Sort.ELSEWHERE and not (one.name or "").startswith(_MODULES) for one in kinds)
+    return bool(kinds) and known
 
 
 def _convert_unknown(use: Use, member: Member) -> None:

@@ -15,6 +15,7 @@ from fsdp_migrate.facts.objects import Value, follow
 from fsdp_migrate.facts.project_code import Class, Function, Sort
 from fsdp_migrate.facts.scopes import FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.arguments import written_out
+from fsdp_migrate.targets.fsdp2.closures import MODEL
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.use import PART
@@ -33,7 +34,7 @@ def convert_plain_modules(conversion: Conversion, closure: Closure, options: Opt
     known = {one.node for one in (*closure.references, *closure.passed)}
     for construction in closure.constructions:
         origin = _Origin(conversion, construction)
-        followed = follow(origin.sources, nature=PART, code=conversion.code, others=False)
+        followed = follow(origin.sources, nature=MODEL, code=conversion.code, others=False)
         for one in followed.references:
             if one.node in known or origin.is_given(one.node):
                 continue

@@ -45,7 +45,9 @@ _ALIKE = frozenset(
 _HARMLESS = frozenset(
     f"builtins.{name}" for name in "print isinstance type hasattr callable repr str id hash".split()
 ) | {"torch.is_tensor", "torch.is_floating_point"}
-_INTO = frozenset("copy_ add_ sub_ mul_ div_ lerp_ addcmul_ addcdiv_ fill_ clamp_ pow_ zero_".split())
+_INIT = "torch.nn.init."
+_CONSTANT = frozenset({"zeros_", "ones_", "constant_"})
+_RANDOM = "random initialisation of sharded parameters draws other numbers"
 
 
 class Tensors:
@@ -168,6 +170,9 @@ class Tensors:
         elif named in _ALIKE:
             if not self.whole:
                 self.look(call)
+        elif named is not None and named.startswith(_INIT) and not self.whole:
+            if named.removeprefix(_INIT) not in _CONSTANT:
+                self.use.differs(_RANDOM, call)
         elif method is not None and method.attr in ELEMENTWISE and self.fits(method.value):
             return  # looked at from the other side
         elif self.whole and named is not None and not named.endswith("_"):
@@ -201,11 +206,11 @@ class Tensors:
         return not any(word in owner for word in ("self", "arg", "config", "cfg", "opt", "hparams", "torch", "params"))
 
     def _call_fits(self, call: ast.Call) -> bool:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ELEMENTWISE:
-            return self.fits(call.func.value)
         if not isinstance(call.func, (ast.Name, ast.Attribute)):
             return False
         named = self.facts.names.qualified(call.func) or ""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ELEMENTWISE and not named:
+            return self.fits(call.func.value)
         if named in _ALIKE:
             return bool(call.args) and self.fits(call.args[0])
         return named in ("builtins.float", "builtins.int", "builtins.min", "builtins.max", "builtins.len") or (

@@ -9,7 +9,7 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.functions import convert_argument
 from fsdp_migrate.targets.fsdp2.guards import is_excluded
 from fsdp_migrate.targets.fsdp2.members import MEMBERS
-from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store, defines, is_of_packages
+from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store, defines, is_no_module
 from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Use, member_of
 
@@ -39,7 +39,7 @@ def convert(use: Use) -> None:
         see_all(use, parent)
     elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)) and parent.iter is use.node:
         see_all(use, use.node, EACH)
-    elif not isinstance(parent, _HARMLESS) and not is_of_packages(use):
+    elif not isinstance(parent, _HARMLESS) and not is_no_module(use):
         use.wall(f"it is not clear what `{ast.unparse(parent)}` does with `{use.text}`", "write it in plain steps")
 
 

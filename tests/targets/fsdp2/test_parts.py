@@ -113,3 +113,27 @@ def test_a_parameter_may_be_read_where_it_is_gathered() -> None:
 def test_a_method_may_set_attributes_of_its_module() -> None:
     net = NET.replace("    def reset(self):\n", "    def reset(self):\n        self.depth = 4\n")
     check_stays(f"{net}model.reset()\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ('if hasattr(model, "set_requires_gradient_sync"):\n    pass', "looks for `set_requires_gradient_sync`"),
+        ('f = getattr(model, "parameters")', "looks for `parameters`"),
+        ('getattr(model, "head").weight.sum()', "looks at the elements"),
+    ],
+)
+def test_what_is_looked_up_by_name(program: str, reason: str) -> None:
+    check_stays(f'{NET}if hasattr(model, "head"):\n    pass\nx = getattr(model, "depth", 0)\n')
+    check_wall(f"{NET}{program}\n", reason)
+
+
+@pytest.mark.parametrize("function", ["zeros_", "constant_"])
+def test_parameters_may_be_set_to_a_constant(function: str) -> None:
+    check_stays(f"{NET}nn.init.{function}(model.head.bias)\n")
+
+
+def test_random_initialisation_is_declared() -> None:
+    found = Converted(f"{NET}nn.init.normal_(model.head.weight, std=0.02)\n")
+    assert found.walls == []
+    assert "other numbers" in found.differences[0]
