@@ -31,6 +31,7 @@ CPU = torch.device("cpu")
 """
 POLICY = "auto_wrap_policy=ModuleWrapPolicy({Half, Scaled})"
 BF16 = "mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)"
+REDUCES = "mixed_precision=MixedPrecision(reduce_dtype=torch.bfloat16)"
 MESH = '    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))\n'
 
 
@@ -53,13 +54,14 @@ CASES = {
     "precision": build(f"{POLICY}, {BF16}, "),
     "precision_by_name": build(f"{POLICY}, mixed_precision=mp, ", f"    mp = {BF16.partition('=')[2]}\n"),
     "precision_casts": build(f"{POLICY}, {BF16[:-1]}, cast_forward_inputs=True), "),
-    "precision_of_reduction": build("mixed_precision=MixedPrecision(reduce_dtype=torch.bfloat16), "),
+    "precision_of_reduction": build(f"{REDUCES}, "),
     "dict": build("**options, ", f"    options = dict({POLICY}, {BF16})\n"),
     "parts": (
         "def build(net):\n"
         "    for i, half in enumerate(net.halves):\n"
-        f"        net.halves[i] = FSDP(half, {BF16}, device_id=CPU)\n"
-        f"    net = FSDP(net, {BF16}, device_id=CPU)\n"
+        f"        net.halves[i] = FSDP(half, {REDUCES}, device_id=CPU)\n"
+        f"    net.scaled = FSDP(net.scaled, {REDUCES}, device_id=CPU)\n"
+        "    net = FSDP(net, device_id=CPU)\n"
         "    return net\n"
     ),
     "hybrid": build(f"{POLICY}, device_mesh=mesh, sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2, ", MESH),
