@@ -106,7 +106,9 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("FSDP900", "fsdp1-model", "targets.fsdp2.model", fixes=("safe", "unsafe")),
     Entry("FSDP901", "optimizer-before-fully-shard", "targets.fsdp2.order", ("fully_shard",), scope="near"),
     Entry("FSDP902", "meta-model-never-initialised", "targets.fsdp2.order", ("to_empty",), scope="near"),
+    Entry("FSDP904", "fsdp1-idiom-on-fsdp2", "targets.fsdp2.idioms", ("fully_shard",), scope="near"),
     Entry("FSDP905", "local-reduction-of-sharded-tensor", "targets.fsdp2.gradients", ("fully_shard",), scope="near"),
+    Entry("FSDP906", "sharded-state-dict-saved-on-one-rank", "targets.fsdp2.idioms", ("fully_shard",), scope="near"),
     Entry("FSDP907", "reduce-dtype-not-given", "targets.fsdp2.mixed_precision", ("MixedPrecisionPolicy",), scope="near", fixes=("safe", "unsafe")),
     Entry("FSDP908", "gradient-sync-never-on", "targets.fsdp2.gradients", ("set_requires_gradient_sync",), scope="near"),
 )
