@@ -147,8 +147,10 @@ def of_context(
             calls = read(facts, region.statements, model)
         except NotUnderstood as other:
             raise NotUnderstood(f"{reason}, and {other}") from None
-        name = type_of(setting.facts, setting.setting, setting.follow)
-        raise NotUnderstood(f"{reason}, so choose: {choices(calls, name)}") from None
+        if any(call.own is None for call in calls):
+            name = type_of(setting.facts, setting.setting, setting.follow)
+            raise NotUnderstood(f"{reason}, so choose: {choices(calls, name)}") from None
+        settings = NEVER_SET  # every call ignores the type
     return _of_region(facts, region, model, settings, receiver, call, manner)
 
 

@@ -269,6 +269,14 @@ def test_a_full_load_is_followed_to_the_file_that_a_caller_reads() -> None:
     assert "`mp_rank` chooses the file" in (only(text).reason or "")
 
 
+def test_a_type_that_every_call_ignores_goes_whatever_it_is() -> None:
+    text = block("path.type", "full = FSDP.full_optim_state_dict(model, optimizer)", before=STEP)
+    assert only(text).applicability is Applicability.SAFE
+    after = rewritten(text)
+    assert "state_dict_type" not in after
+    assert "full = get_optimizer_state_dict(model, optimizer, options=options)" in after
+
+
 @pytest.mark.parametrize(
     "saving",
     ["full = FSDP.optim_state_dict(model, optimizer)", "full = FSDP.full_optim_state_dict(model, optimizer)"],
