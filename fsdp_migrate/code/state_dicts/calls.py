@@ -60,9 +60,9 @@ _MOST_STEPS = 4
 class StateCall(NamedTuple):
     """One call under a type: what it is called afterwards, and its parts.
 
-    `module` is the model or the part of it whose state it is; `state` what is loaded, and `strict` as it is written;
-    `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads `state` from a
-    folder. A call that ignores the type has settings of its `own`.
+    `module` is the model or the part of it (`is_part`) whose state it is; `state` what is loaded, and `strict` as it is
+    written; `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads `state`
+    from a folder. A call that ignores the type has settings of its `own`.
     """
 
     function: str
@@ -74,6 +74,7 @@ class StateCall(NamedTuple):
     load: ast.Call | None = None
     own: InForce | None = None
     reading: ShardedLoad | None = None
+    is_part: bool = False
 
 
 class Reading:
@@ -147,7 +148,7 @@ class Reading:
         if name == "state_dict":
             if call.args or call.keywords:
                 raise NotUnderstood(f"`{ast.unparse(call)}` has arguments that the new function does not accept")
-            return StateCall(SAVE_MODEL, call, owner)
+            return StateCall(SAVE_MODEL, call, owner, is_part=not self._is_model(owner))
         try:
             bound = bind(call, ("state_dict", "strict", "assign"), 1)
         except BindingError as error:
@@ -156,7 +157,12 @@ class Reading:
             raise NotUnderstood("the new function has no `assign=`: change it by hand")
         strict = bound.get("strict")
         return StateCall(
-            LOAD_MODEL, call, owner, state=bound["state_dict"].value, strict=None if strict is None else strict.value
+            LOAD_MODEL,
+            call,
+            owner,
+            state=bound["state_dict"].value,
+            strict=None if strict is None else strict.value,
+            is_part=not self._is_model(owner),
         )
 
     def _of_optimizer(self, call: ast.Call, name: str) -> StateCall | None:

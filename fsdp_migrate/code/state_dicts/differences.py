@@ -23,7 +23,8 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.rebinding import place_of
 
-# What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o].
+# What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o]. Since then they
+# also take a part of a model by itself [22 22o].
 _CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
 _FLOOR_OF_PARTS = "2.3"
 # Until then `get_model_state_dict` asks each ShardedTensor for its only local shard (seen on 2.2.2 to 2.7.1).
@@ -66,6 +67,7 @@ def check_flow(facts: ModuleFacts, node: ast.AST, calls: Sequence[Anew], *, take
 def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
     """The oldest torch on which the new calls do what the old ones did."""
     floors = [call.row.floor for call in calls]
+    floors += [_FLOOR_OF_PARTS for call in calls if call.old.is_part]
     if any(mark in facts.source.data for mark in _CHECKPOINTING):
         floors.append(_FLOOR_OF_PARTS)
     return max(floors, key=Version)

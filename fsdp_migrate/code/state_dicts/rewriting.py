@@ -15,7 +15,7 @@ from fsdp_migrate.code.outdent import block_span, line_end, text_before, with_co
 from fsdp_migrate.code.state_dicts.calls import Reading, StateCall
 from fsdp_migrate.code.state_dicts.choices import choices
 from fsdp_migrate.code.state_dicts.differences import Difference, check_flow, differences, floor_of
-from fsdp_migrate.code.state_dicts.functions import reads_of
+from fsdp_migrate.code.state_dicts.functions import flow, reads_of
 from fsdp_migrate.code.state_dicts.loaded_files import check_same_on_all_ranks
 from fsdp_migrate.code.state_dicts.mapping import (
     BROADCAST,
@@ -217,7 +217,7 @@ def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner
     if not calls:
         raise NotUnderstood(f"`{ast.unparse(call.func)}` does not belong to the model")
     if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
-        check_kind(facts)
+        check_kind(facts, call)
     check_flow(facts, call, calls, takes_compiled=manner.takes_compiled)
     statement = facts.statement(call)
     names = _supplied(facts, calls, call, receiver or Receiver(model, ()), manner)
@@ -285,7 +285,7 @@ def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) ->
     calls = Reading(facts, statements, model, known=_of_inner_types(facts, statements, model)).calls
     if not calls:
         raise NotUnderstood("no visible code asks the model for state here: call the new functions where it does")
-    check_kind(facts)
+    check_kind(facts, calls[0].call)
     return calls
 
 
@@ -312,20 +312,28 @@ def _of_inner_types(facts: ModuleFacts, statements: Sequence[ast.stmt], model: a
     return frozenset(found)
 
 
-def check_kind(facts: ModuleFacts) -> None:
+def check_kind(facts: ModuleFacts, node: ast.AST) -> None:
     """Let pass models whose state dict is torch's, which the new functions make as well.
 
     Raises:
-        NotUnderstood: the file has another.
+        NotUnderstood: the file, or one that leads to `node`, has another.
     """
-    if any(node.attr == "_metadata" for node in facts.structure.attributes):
-        raise NotUnderstood(
-            "the file reads `_metadata` of a state dict, which a full one of the new functions does not have"
-        )
+    for other, shown in flow(facts, node):
+        read = next((one for one in other.structure.attributes if _reads_versions(one)), None)
+        if read is not None:
+            place = f"line {read.lineno}" if other is facts else f"{shown}:{read.lineno}"
+            raise NotUnderstood(
+                f"{place} reads `_metadata` of a state dict, which a full one of the new functions does not have"
+            )
     for method in ("state_dict", "load_state_dict"):
         cls = facts.fsdp.overriding(method)
         if cls is not None:
             raise NotUnderstood(f"`{cls}` defines its own `{method}`, which the new functions would call")
+
+
+def _reads_versions(node: ast.Attribute) -> bool:
+    """Whether the versions of modules are read off a state dict, not something that an object calls alike."""
+    return node.attr == "_metadata" and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
 
 
 def _instead(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> Edit:

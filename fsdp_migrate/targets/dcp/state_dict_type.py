@@ -19,6 +19,7 @@ from fsdp_migrate.source import Span
 from fsdp_migrate.targets.dcp.bare_calls import METHODS, bare_calls
 
 _FLOOR = "2.2"
+_QUIET = Version("2.5")  # before it the new functions set the type themselves, and warn
 _SETTERS = ("state_dict_type", "set_state_dict_type")
 
 
@@ -77,6 +78,8 @@ def told(
     if verdict.fix is not None and too_old and facts.gates.alive(setting.call).issuperset(facts.torch.releases):
         verdict = manual("the project supports releases that are too old for it")
     message = f"`FSDP.{name}` is deprecated since torch {card.deprecated}: use {calls}"
+    if verdict.fix is not None and any(release < _QUIET for release in facts.gates.alive(setting.call)):
+        message = f"{message}, which still warns on torch 2.4"
     card = card._replace(floor=floor)
     return finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 

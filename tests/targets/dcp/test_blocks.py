@@ -215,6 +215,8 @@ def test_the_new_functions_take_no_type_from_the_block_around_them() -> None:
 
 def test_versions_of_modules_that_are_read_keep_the_old_call() -> None:
     assert "`_metadata`" in (only(block(FULL, "state = model.state_dict()", "print(state._metadata)")).reason or "")
+    other = "state = model.state_dict()\nself._metadata = rank"
+    assert only(block(FULL, other)).applicability is Applicability.SAFE
 
 
 def test_a_compiled_model_stays() -> None:
@@ -476,6 +478,18 @@ def test_a_release_below_the_floor_makes_it_manual() -> None:
     assert only(text, ">=2.4").applicability is Applicability.SAFE
     assert "needs torch>=2.4" in (only(text, ">=2.3").reason or "")
     assert only(block(FULL, "return model.state_dict()"), ">=2.2").applicability is Applicability.SAFE
+
+
+def test_a_part_of_a_model_needs_a_newer_torch_than_the_whole() -> None:
+    text = block(FULL, "return model.layers[0].state_dict()")
+    assert only(text, ">=2.3").applicability is Applicability.SAFE
+    assert "needs torch>=2.3" in (only(text, ">=2.2").reason or "")
+
+
+def test_the_message_says_that_torch_2_4_still_warns() -> None:
+    text = block(FULL, "return model.state_dict()")
+    assert only(text, ">=2.4").message.endswith("use `get_model_state_dict`, which still warns on torch 2.4")
+    assert only(text, ">=2.5").message.endswith("use `get_model_state_dict`")
 
 
 def test_a_call_may_be_an_argument_of_another() -> None:
