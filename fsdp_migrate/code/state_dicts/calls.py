@@ -61,8 +61,8 @@ class StateCall(NamedTuple):
     """One call under a type: what it is called afterwards, and its parts.
 
     `module` is the model or the part of it (`is_part`) whose state it is; `state` what is loaded, and `strict` as it is
-    written; `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads `state`
-    from a folder. A call that ignores the type has settings of its `own`.
+    written; `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads the
+    state from a folder. A call that ignores the type has settings of its `own`.
     """
 
     function: str
