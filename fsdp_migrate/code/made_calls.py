@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from fsdp_migrate.code.construction import PARTIAL
@@ -36,12 +36,36 @@ class Made(NamedTuple):
 
 def made_calls(facts: ModuleFacts) -> tuple[Made, ...]:
     """The calls of the file, in its order."""
-    return facts.memo(made_calls, lambda: tuple(_made(facts, call) for call in facts.structure.calls))
+    return facts.memo(made_calls, lambda: tuple(_made_calls(facts)))
 
 
-def _made(facts: ModuleFacts, call: ast.Call) -> Made:
+def _made_calls(facts: ModuleFacts) -> Iterator[Made]:
+    names = _names_of_partial(facts)
+    return (_made(facts, call, names) for call in facts.structure.calls)
+
+
+def _names_of_partial(facts: ModuleFacts) -> Container[str]:
+    """The names and attributes that may be `functools.partial`."""
+    own = PARTIAL.rpartition(".")[2]
+    if own.encode() not in facts.source.data:
+        return ()
+    bound = [one for scope in facts.structure.module.nested() for found in scope.bindings.values() for one in found]
+    renamed = (one.name for one in bound if (one.target or "").endswith(own) or _last(one.value) == own)
+    return frozenset((own, *renamed))
+
+
+def _last(node: ast.expr | None) -> str | None:
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def _made(facts: ModuleFacts, call: ast.Call, names_of_partial: Container[str]) -> Made:
     func, args, partial = call.func, call.args, False
-    if args and isinstance(func, (ast.Name, ast.Attribute)) and facts.names.qualified(func) == PARTIAL:
+    if (
+        args
+        and _last(func) in names_of_partial
+        and isinstance(func, (ast.Name, ast.Attribute))
+        and facts.names.qualified(func) == PARTIAL
+    ):
         partial = isinstance(args[0], (ast.Name, ast.Attribute))
         func, args = (args[0], args[1:]) if partial else (func, args)
     unpacked = [keyword.value for keyword in call.keywords if keyword.arg is None]

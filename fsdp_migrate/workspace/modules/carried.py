@@ -85,7 +85,7 @@ class Carried:
         """`imports` are the import lines of all files by path; those that are `near` may write torch's names."""
         self.files: Set[str] = imports.keys()
         self.words: dict[str, frozenset[str]] = {}
-        self._imports, self._near, self._read, self._wanted = imports, near, read, wanted
+        self.imports, self._near, self._read, self._wanted = imports, near, read, wanted
         self._origins: dict[str, frozenset[str]] = {}
         self._starred: dict[str, frozenset[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}
@@ -97,7 +97,7 @@ class Carried:
     def _find_words(self) -> None:
         sources = frozenset[str]().union(*self._origins.values(), *self._taken.values())
         modules = [path for path in self.files if stem(path) in sources]
-        waiting = [path for path in modules if path in self._near or self._wanted.may_be_in(self._imports[path])]
+        waiting = [path for path in modules if path in self._near or self._wanted.may_be_in(self.imports[path])]
         while waiting:
             before = frozenset(self.words)
             for path in waiting:
@@ -108,7 +108,7 @@ class Carried:
     def _take_in(self, path: str) -> None:
         """Note what one module has, as far as it is known what the others have."""
         found = dict[str, frozenset[str]]()
-        sketch = Sketch(self._imports[path])
+        sketch = Sketch(self.imports[path])
         bound = [(name, target) for name, targets in sketch.imports.items() for target in targets if target != name]
         bound += [(name, f"{star}.{name}") for star in sketch.stars if is_torch(star) for name in self._wanted.of(star)]
         for name, target in bound:
@@ -145,7 +145,7 @@ class Carried:
             # A package gives what is in its modules as `package.module.name`.
             packages = [path for path in packages if path not in reached]
             for path in reached:
-                imports = Sketch(self._imports[path]).imports.items()
+                imports = Sketch(self.imports[path]).imports.items()
                 hidden |= {name for name, targets in imports if any(split(one)[1] in modules for one in targets)}
             modules |= {stem(path) for path in reached}
         for path, taken in self._taken.items() if hidden else ():

@@ -155,7 +155,9 @@ class Importers:
         """The other files of the project that may assign an attribute `name`, each with its name for messages."""
         called = self._names(path)
         nearest = self._texts.finder.nearest
-        for other in sorted(self._texts.index(path).stores.get(name, set()) - {path}):
+        for other in sorted(self._texts.writers(path, name)):
+            if name not in Sketch(self._texts.glance(other)).stored:
+                continue
             same = nearest(os.path.dirname(other)) == nearest(os.path.dirname(path))
             facts = self._modules.facts(other, torch) if same else None
             if facts is not None:

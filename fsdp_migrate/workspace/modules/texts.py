@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.disk import digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
 from fsdp_migrate.workspace.modules.carried import Carried
@@ -18,29 +19,18 @@ _MOST_READ = 12_000_000
 
 @dataclass
 class Index:
-    """Files by the modules and names that they import, and by the attributes that they assign."""
+    """Files by the modules and names that they import."""
 
     names: dict[str, set[str]] = field(default_factory=dict)
     modules: dict[str, set[str]] = field(default_factory=dict)
-    stores: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, path: str, sketch: Sketch) -> None:
-        """Add the imports and assignments of the file at `path`."""
-        for name in sketch.stored:
-            self.stores.setdefault(name, set()).add(path)
+        """Add the imports of the file at `path`."""
         for target in {target for targets in sketch.imports.values() for target in targets}:
             if not target.startswith("torch."):
                 self.names.setdefault(split(target)[1], set()).add(path)
         for module in sketch.modules:
             self.modules.setdefault(split(module)[1], set()).add(path)
-
-
-def _index(files: Iterable[SourceFile], glance: Callable[[str], bytes]) -> Index:
-    """The imports and assignments of files, given with their bytes by path."""
-    found = Index()
-    for file in files:
-        found.add(file.path, Sketch(glance(file.path)))
-    return found
 
 
 class Texts:
@@ -127,8 +117,15 @@ class Texts:
         """The imports of the run's files, and of the other files in the project of the file at `path`."""
         root = self.finder.unnamed(os.path.dirname(path))
         if root not in self._indexes:
-            self._indexes[root] = _index(self._all_with(root), self.glance)
+            found = self._indexes[root] = Index()
+            for file in self._all_with(root):
+                found.add(file.path, Sketch(self._imports(file.path)))
         return self._indexes[root]
+
+    def _imports(self, path: str) -> bytes:
+        """The lines of a file that import something."""
+        known = None if self.carried is None else self.carried.imports.get(path)
+        return import_lines(self.glance(path)) if known is None else known
 
     def writers(self, path: str, word: str) -> frozenset[str]:
         """The other files (of those in `index`) that contain a word."""

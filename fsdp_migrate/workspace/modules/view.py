@@ -146,23 +146,20 @@ class View:
     def direct_imports(self, named: Iterable[tuple[str, str]], attributes: Set[str], used: Set[str]) -> str:
         """See `ProjectModules.direct_imports`."""
         carried = None if self.texts.is_in_part(self.path) else self.texts.carried
+        given = frozenset[str]() if carried is None else carried.words.keys()
+        through_module, through_star = not given.isdisjoint(attributes), not given.isdisjoint(used)
         lines = []
         for bound, name in sorted(named):
-            words = used if bound == "*" else attributes
-            if not is_torch(name) and (carried is None or self._may_give(carried, bound, name, words)):
-                lines.append(self._direct_import(bound, name, words))
+            through = through_star if bound == "*" else through_module or split(name)[1] in given
+            if not is_torch(name) and (through or carried is None or self._is_beyond(name, carried)):
+                lines.append(self._direct_import(bound, name, used if bound == "*" else attributes))
         return "".join(lines)
 
-    def _may_give(self, carried: Carried, bound: str, name: str, words: Set[str]) -> bool:
-        """Whether the map leaves it open that something of torch is behind an import."""
-        package, last = split(name)
-        if bound != "*" and last in carried.words:
-            return True
-        module = self._file_of(name)
-        home = module if module is not None or not package else self._file_of(package)
-        if home is not None and home not in carried.files:
-            return True  # It is not part of the run.
-        return module is not None and not carried.words.keys().isdisjoint(words)
+    def _is_beyond(self, name: str, carried: Carried) -> bool:
+        """Whether what is imported is in a file of the project that is not part of the run."""
+        find = self.texts.finder.find
+        home = find(name, self.path) or find(split(name)[0], self.path)
+        return home is not None and home not in carried.files
 
     def _direct_import(self, bound: str, name: str, words: Set[str]) -> str:
         def reads(name: str) -> bool:

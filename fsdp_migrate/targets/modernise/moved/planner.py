@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
 from fsdp_migrate.code.torch_names import (
@@ -37,7 +38,7 @@ from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow, is_type, told_apart, torch_spelling
 from fsdp_migrate.targets.modernise.moved.cases import Case, case_of
 from fsdp_migrate.targets.modernise.moved.imports import Relocation, new_module, relocated, relocation, replaced_module
-from fsdp_migrate.targets.modernise.moved.table import is_module, moved, old_names, older_places
+from fsdp_migrate.targets.modernise.moved.table import is_module, is_new_place, moved, old_names, older_places, row_of
 from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble, patched_elsewhere
 from fsdp_migrate.torch_api.data import exists
 from fsdp_migrate.torch_api.words import span_of
@@ -54,6 +55,22 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     yield from _passed_on(facts, card)
 
 
+T = TypeVar("T", Import, Chain, Quoted)
+
+
+def _of(facts: ModuleFacts, code: str, find: Callable[[ModuleFacts], Sequence[T]]) -> Sequence[T]:
+    """What is found of the names in the rows of the rule `code`."""
+
+    def by_code() -> dict[str, list[T]]:
+        found: dict[str, list[T]] = {}
+        for one in find(facts):
+            if (row := row_of(one.path)) is not None:
+                found.setdefault(row.code, []).append(one)
+        return found
+
+    return facts.memo((_of, find), by_code).get(code, ())
+
+
 def _is_guarded(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], case: Case) -> bool:
     if (
         case.move.when_used
@@ -68,7 +85,7 @@ def _is_guarded(facts: ModuleFacts, node: ast.AST, errors: frozenset[str], case:
 
 def _imported(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     found: dict[ast.Import | ast.ImportFrom, list[tuple[Import, Case]]] = {}
-    for taken in imports(facts):
+    for taken in _of(facts, card.code, imports):
         case = case_of(facts, taken.path, taken.statement, card.code)
         if case is None or case.moved.old != taken.path:
             continue  # What lies in something that moved cannot be imported: only a module has names to give.
@@ -207,6 +224,8 @@ def _too_new(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     found: dict[ast.ImportFrom, list[tuple[Relocation, str, Severity]]] = {}
     for taken in imports(facts):
         statement = taken.statement
+        if not is_new_place(taken.path, card.code):
+            continue
         if not isinstance(statement, ast.ImportFrom) or excused(facts, statement, IMPORTING, too_new=True):
             continue
         missing = lacking(taken.path, facts.gates.alive(statement))
@@ -254,7 +273,7 @@ def _module_verdict(facts: ModuleFacts, taken: Import, case: Case) -> Verdict:
 def _chained(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     plain = [taken.path for taken in imports(facts) if not taken.binds_path]
     found: list[tuple[Chain, ast.expr, Case]] = []
-    for chain in chains(facts):
+    for chain in _of(facts, card.code, chains):
         case = case_of(facts, chain.path, chain.root, card.code)
         node = None if case is None else chain.part(case.moved.old)
         if case is None or node is None or _is_told_at_import(chain, case, plain):
@@ -336,7 +355,7 @@ def _is_told_of_owner(one: Quoted, case: Case) -> bool:
 
 
 def _looked_up(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
-    for one in quoted(facts):
+    for one in _of(facts, card.code, quoted):
         case = case_of(facts, one.path, one.node, card.code)
         if case is None or not (case.gone or one.reader) or (one.reader and _is_told_of_owner(one, case)):
             continue

@@ -38,17 +38,23 @@ for _move in MOVES:
         _BY_NEW.setdefault(_move.new, []).append(_move)
 
 
+@cache
+def row_of(path: str) -> Move | None:
+    """The longest row that fits a written name, None if there is none."""
+    while path and path not in _BY_OLD:
+        path = path.rpartition(".")[0]
+    return _BY_OLD.get(path)
+
+
 def moved(path: str, newest: Version) -> Moved | None:
     """What the table says of a written name, None when nothing; the longest row that fits counts.
 
     A name of a whole module follows it if the `newest` release has it in the new place, or in one in between.
     """
-    prefix = path
-    while prefix and prefix not in _BY_OLD:
-        prefix = prefix.rpartition(".")[0]
-    if not prefix:
+    move = row_of(path)
+    if move is None:
         return None
-    move = _BY_OLD[prefix]
+    prefix = move.old
     if prefix == path or not move.whole or move.new is None:
         return Moved(move, prefix, move.new, move.meanwhile)
     inside = _named_by_modules(prefix, path[len(prefix) + 1 :].split("."))
@@ -56,6 +62,12 @@ def moved(path: str, newest: Version) -> Moved | None:
     if not any(exists(place, newest) for place in (new, *between)):
         return None
     return Moved(move, f"{prefix}{inside}", new, between[0] if between else None)
+
+
+@cache
+def is_new_place(path: str, code: str) -> bool:
+    """Whether the rule `code` knows where a name was before it came to `path`."""
+    return any(move.code == code for move, _ in older_places(path))
 
 
 def older_places(path: str) -> Iterator[tuple[Move, str]]:
