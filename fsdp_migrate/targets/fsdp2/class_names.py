@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
 from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.unused_imports import import_binding, is_exported, is_guarded, strings_naming, uses_of
-from fsdp_migrate.edits import EditImport, Replace, touched
+from fsdp_migrate.edits import RemovedUse, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE, canonical
@@ -150,8 +151,8 @@ class _Module:
         if known.removable and known.uses:
             return  # the last edit of a use takes it along
         if known.removable or self._may_go(binding):
-            edit = EditImport(known.statement, remove=(binding.name,), unit=facts.indent_unit)
-            self.conversion.edit(facts, [edit])
+            unused = replace(known, uses=(), removable=True)
+            self.conversion.removed.setdefault(facts.path, []).append(RemovedUse(known.statement, unused))
 
     def _may_go(self, binding: Binding) -> bool:
         """Whether nothing asks for a name any more that is imported for types, or written in quotes."""

@@ -70,6 +70,13 @@ def test_unused_imports_go(tmp_path: Path) -> None:
     assert becomes(tmp_path, head + BUILT).startswith(NEW + "model = ")
 
 
+def test_an_unused_import_takes_its_comment_along(tmp_path: Path) -> None:
+    head = HEAD + "from torch.distributed.fsdp import (\n    LocalStateDictConfig,  # flat\n    ShardingStrategy,\n)\n"
+    text = becomes(tmp_path, head + BUILT + "print(ShardingStrategy)\n")
+    assert "# flat" not in text
+    assert "ShardingStrategy,\n" in text
+
+
 def test_a_test_of_another_object(tmp_path: Path) -> None:
     before = HEAD + BUILT + "def check(m):\n    return isinstance(m, (nn.Linear, FSDP))\n"
     assert becomes(tmp_path, before).endswith("    return isinstance(m, (nn.Linear, FSDPModule))\n")
