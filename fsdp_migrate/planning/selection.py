@@ -249,7 +249,7 @@ def _successors(fixes: Iterable[Fix]) -> dict[tuple[Span, str], str]:
     for fix in fixes:
         added = {edit.span: edit.add for edit in fix.edits if isinstance(edit, EditImport) and len(edit.add) == 1}
         for use in fix.removed_uses:
-            if (names := added.get(use.binding.statement)) is not None:
+            if use.binding.uses and (names := added.get(use.binding.statement)) is not None:
                 found[use.binding.statement, use.binding.name] = names[0]
     return found
 

@@ -115,6 +115,8 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
     for module, path in _own_modules(facts):
         if os.path.dirname(path) == folder and not path.endswith("__init__.py"):
             return f"{module[: -len(Path(path).stem)]}{name}"
+        if (package := _package_at(module, path, folder)) is not None:
+            return f"{package}.{name}"
     here = os.path.dirname(os.path.abspath(facts.path)) == folder
     is_package = facts.project is not None and facts.project.finds(".") is not None
     if here and (not is_package or _is_script(facts)):
@@ -130,6 +132,16 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
     raise CannotSupply(
         f"it is not visible how this file imports what lies beside {wrapping.path}: import `{stem}` of it"
     )
+
+
+def _package_at(module: str, path: str, folder: str) -> str | None:
+    """The package in a folder, if a module that is imported by its full name is somewhere in it."""
+    location = Path(path).parent if path.endswith("__init__.py") else Path(path).with_suffix("")
+    parts = [] if module.startswith(".") else module.split(".")
+    for number, above in zip(range(len(parts) - 1, 0, -1), location.parents):
+        if str(above) == folder:
+            return ".".join(parts[:number])
+    return None
 
 
 def _own_modules(facts: ModuleFacts) -> Iterator[tuple[str, str]]:
