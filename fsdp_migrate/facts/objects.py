@@ -711,6 +711,10 @@ class _Following:
 
     def put(self, facts: ModuleFacts, node: ast.AST, collection: ast.expr, path: Path) -> bool:
         """A value is put into a collection that is held by a name or attribute; False where it gets out of sight."""
+        if isinstance(collection, ast.Subscript):  # of a dict, unless it has a number
+            index = isinstance(collection.slice, ast.Constant) and isinstance(collection.slice.value, int)
+            step = _key(collection.slice) if index else _entry(collection.slice)
+            return self.put(facts, node, collection.value, (step, *path))
         origins = self.code.origins(facts, collection)
         if not origins or not all(_is_collection(one) for one in origins):
             return False

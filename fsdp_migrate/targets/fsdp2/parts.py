@@ -167,13 +167,12 @@ def _sounds_like_module(name: str | None) -> bool:
 
 
 def is_no_module(use: Use) -> bool:
-    """Whether what is done with an attribute of a model, which no class says to be a module or parameter, is fine.
+    """Whether what is done with an attribute that a class has says that it is neither module nor parameter.
 
-    Modules cannot be computed with.
+    Modules cannot be computed with, and parameters are told by what the class assigns.
     """
     kinds = use.kinds or ()
-    known = all(one.sort is Sort.ELSEWHERE and not (one.name or "").startswith(_MODULES) for one in kinds)
-    return bool(kinds) and known
+    return bool(kinds) and not any((one.name or "").startswith(_MODULES) for one in kinds)
 
 
 def _convert_unknown(use: Use, member: Member) -> None:
@@ -184,7 +183,7 @@ def _convert_unknown(use: Use, member: Member) -> None:
         step = "call what `torch.nn.Module` has, or look at each class by `isinstance`"
         use.wall(f"it is not known what `{ast.unparse(member.node)}` does with its parameters", step, member.node)
     else:
-        see_all(use, member.node)
+        see_all(use, member.node, kinds=use.kinds or ())
 
 
 def _convert_method(use: Use, member: Member, method: Function) -> None:

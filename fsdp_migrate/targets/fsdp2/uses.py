@@ -21,7 +21,7 @@ def convert_use(conversion: Conversion, closure: Closure, reference: Reference, 
 
 def convert(use: Use) -> None:
     """Convert one use of a model, or of a module in one."""
-    if is_excluded(use):
+    if is_excluded(use) or _is_asked_in_time(use):
         return
     parent = use.parent
     if isinstance(parent, ast.Attribute):
@@ -41,6 +41,17 @@ def convert(use: Use) -> None:
         see_all(use, use.node, EACH)
     elif not isinstance(parent, _HARMLESS) and not is_no_module(use):
         use.wall(f"it is not clear what `{ast.unparse(parent)}` does with `{use.text}`", "write it in plain steps")
+
+
+def _is_asked_in_time(use: Use) -> bool:
+    """Whether the use is in an argument of a construction, such as a policy, where nothing is sharded yet."""
+    built = {one.call for one in use.closure.constructions if one.facts is use.facts}
+    node: ast.AST = use.node
+    while node in use.facts.structure.parents and not isinstance(node, ast.stmt):
+        node = use.facts.structure.parents[node]
+        if node in built:
+            return True
+    return False
 
 
 # Looking at whether there is a model, showing it, and naming it without doing anything.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.targets.fsdp2.converted import Converted, check_becomes, check_stays, check_wall
+from tests.targets.fsdp2.rewritten import models_of
 
 BUILT = "model = FSDP(Net(), use_orig_params=True)\n"
 FLAT = "model = FSDP(Net())\n"
@@ -126,3 +129,24 @@ def test_this_is_a_wall(program: str, reason: str) -> None:
 def test_the_norm_of_another_model_is_not_looked_at() -> None:
     program = f"{BUILT}for p in teacher.parameters():\n    total += p.norm()\n"
     check_becomes(program, program)
+
+
+def test_groups_that_are_collected_in_a_dict_stay(tmp_path: Path) -> None:
+    program = """
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+    def groups_of(model):
+        groups = {}
+        for n, p in model.named_parameters():
+            name = "decay" if "bias" not in n else "plain"
+            if name not in groups:
+                groups[name] = {"params": [], "weight_decay": 0.0}
+            groups[name]["params"].append(p)
+        return list(groups.values())
+
+    model = FSDP(torch.nn.Linear(1, 1), use_orig_params=True)
+    optimizer = torch.optim.AdamW(groups_of(model))
+    """
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert model.conversion.walls == model.conversion.differences == []

@@ -137,3 +137,20 @@ def test_random_initialisation_is_declared() -> None:
     found = Converted(f"{NET}nn.init.normal_(model.head.weight, std=0.02)\n")
     assert found.walls == []
     assert "other numbers" in found.differences[0]
+
+
+def test_a_policy_asks_before_anything_is_sharded() -> None:
+    check_stays(
+        """
+        from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy
+        import functools
+        model = FSDP(
+            Unknown(),
+            auto_wrap_policy=functools.partial(lambda_auto_wrap_policy, lambda_fn=lambda m: m in model.unknown()),
+        )
+        """
+    )
+
+
+def test_numbers_of_the_module_can_be_computed_with() -> None:
+    check_stays(f"{NET}width = 2 * model.config.width + model.depth\n")
