@@ -119,6 +119,18 @@ _static = _stop("is a method of FSDP1's class without a counterpart", "take it o
 STATIC: Mapping[str, Handler] = {"fsdp_modules": convert_units, "summon_full_params": convert_gathering}
 
 
+def _class_of(use: Use, call: ast.Call) -> None:
+    """`type(model)`, which `fully_shard` changes: it may be shown."""
+    parents = use.facts.structure.parents
+    shown: ast.AST = parents[call]
+    if isinstance(shown, ast.Attribute) and shown.attr in ("__name__", "__qualname__"):
+        shown = parents[shown]
+    named = shown.func if isinstance(shown, ast.Call) else None
+    is_print = isinstance(named, ast.Name) and use.facts.names.qualified(named) == "builtins.print"
+    if not (isinstance(shown, ast.FormattedValue) or is_print):
+        use.wall("`type` asks for the class of a model, which `fully_shard` changes", "use `isinstance`", call)
+
+
 def _compile(use: Use, call: ast.Call) -> None:
     """A compiled model, whose state dict FSDP1 gave with a prefix that the new functions leave out."""
     if use.conversion.settled:
@@ -151,7 +163,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     "builtins.hasattr": _has,
     "builtins.getattr": _get,
     "builtins.setattr": _stop("sets a member of a model after it is wrapped", "set it on the module before"),
-    "builtins.type": _stop("asks for the class of a model, which `fully_shard` changes", "use `isinstance`"),
+    "builtins.type": _class_of,
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
     **dict.fromkeys(_ITERATING, _iterate),
     "torch.compile": _compile,

@@ -39,11 +39,14 @@ def convert_forwarded(use: Use, member: Member) -> None:
     name = member.node.attr
     kinds = kinds_of(use)
     classes = [Class(one.facts, one.node) for one in kinds if isinstance(one.node, ast.ClassDef)]
+    if not classes and use.kinds is None and not any(_is_of_package(one) for one in kinds):
+        classes = _classes_with(use, name)
     methods = [one for cls in classes for one in use.conversion.code.methods(cls, name)]
     found = [one for cls in classes for one in _values(use, cls, name)]
     if methods:
+        known = tuple(Origin(Sort.INSTANCE, cls.facts, cls.node) for cls in classes)
         for method in methods:
-            _convert_method(use, member, method)
+            _convert_method(use, member, method, known)
     elif name in _PARAMETERS and not found:
         look_at(use, Reference(use.facts, member.node))
     elif found:
@@ -60,6 +63,23 @@ def convert_forwarded(use: Use, member: Member) -> None:
     else:
         step = "define it in the class of the module, or use what `torch.nn.Module` has"
         use.wall(f"no class of the project says what `{name}` of `{use.text}` is", step, member.node)
+
+
+def _classes_with(use: Use, name: str) -> list[Class]:
+    """The modules of the project that have a method, one of which a model is whose class is made at run time."""
+    project = use.facts.project
+    found = []
+    for facts in (use.facts, *(project.having(name) if project is not None else ())):
+        for function in facts.structure.functions:
+            cls = use.conversion.code.class_of(Function(facts, function)) if function.name == name else None
+            if cls is not None and _is_module_class(use, cls):
+                found.append(cls)
+    return list(dict.fromkeys(found))
+
+
+def _is_module_class(use: Use, cls: Class) -> bool:
+    code = use.conversion.code
+    return any(_sounds_like_module(name) for one in code.ancestors(cls) for name in code.bases(one)[1])
 
 
 def _is_of_package(one: Origin) -> bool:
@@ -151,8 +171,7 @@ def _convert_values(use: Use, member: Member, found: tuple[Origin, ...]) -> None
 
 def _may_be_module(use: Use, one: Origin) -> bool:
     if one.sort is Sort.INSTANCE and isinstance(one.node, ast.ClassDef):
-        classes = use.conversion.code.ancestors(Class(one.facts, one.node))
-        return any(_sounds_like_module(name) for cls in classes for name in use.conversion.code.bases(cls)[1])
+        return _is_module_class(use, Class(one.facts, one.node))
     name = one.name or ""
     return (
         one.sort in (Sort.ELSEWHERE, Sort.UNKNOWN)
@@ -186,7 +205,7 @@ def _convert_unknown(use: Use, member: Member) -> None:
         see_all(use, member.node, kinds=use.kinds or ())
 
 
-def _convert_method(use: Use, member: Member, method: Function) -> None:
+def _convert_method(use: Use, member: Member, method: Function, kinds: tuple[Origin, ...]) -> None:
     """A method: what it does with `self` is looked at as what is done with the module, outside of forward."""
     code = use.conversion.code
     if member.call is None and not code.is_property(method):
@@ -199,4 +218,4 @@ def _convert_method(use: Use, member: Member, method: Function) -> None:
     home = method.facts.structure.starts[first]
     for load in code.loads(home, first.arg):
         here = use.at(Reference(method.facts, load))
-        use.see(replace(here, whole=load, kinds=kinds_of(use), method=method))
+        use.see(replace(here, whole=load, kinds=kinds, method=method))

@@ -154,3 +154,10 @@ def test_a_policy_asks_before_anything_is_sharded() -> None:
 
 def test_numbers_of_the_module_can_be_computed_with() -> None:
     check_stays(f"{NET}width = 2 * model.config.width + model.depth\n")
+
+
+def test_a_module_that_a_registry_makes_is_found_by_its_method() -> None:
+    net = NET.replace("FSDP(Net(config)", "FSDP(create(args.model)")
+    check_stays(f"{net}model.freeze_head()\n")
+    check_wall(f"{net}model.encode(x)\n", "runs `self.head` outside of forward")
+    check_wall(f"{net}model.unknown(x)\n", "says what `unknown` of `model` is")

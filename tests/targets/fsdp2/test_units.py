@@ -67,6 +67,7 @@ def test_what_looks_behind_the_wrapper(before: str, after: str) -> None:
         "compiled = torch.compile(other)",
         "out = model(batch, mask=None)",
         "model.half()",
+        "print(type(model))\nlogger.info(f'{type(model).__name__}')",
         "model.to(torch.bfloat16)",
     ],
 )
