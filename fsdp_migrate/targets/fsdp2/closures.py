@@ -50,13 +50,15 @@ MODEL = Nature(_is_class, _is_base, _is_other, _SELF, _SAME)
 WORDS = (b"FullyShardedDataParallel", b"FSDP")
 
 
-def closures(files: Iterable[ModuleFacts], unreadable: Sequence[str] = ()) -> list[Closure]:
+def closures(
+    files: Iterable[ModuleFacts], unreadable: Sequence[str] = (), code: ProjectCode | None = None
+) -> list[Closure]:
     """The closures of the files that may wrap a model, in the order of their first constructions.
 
-    `unreadable` are files that have one of the `WORDS` and cannot be parsed. The facts in closures are those given, and
-    others of their project: they have to be kept as long as these are looked at.
+    `unreadable` are files that have one of the `WORDS` and cannot be parsed. `code` shares what is found out. The facts
+    in closures are those given, and others of their project: they have to be kept as long as these are looked at.
     """
-    code = ProjectCode()
+    code = code or ProjectCode()
     parts = [_Part(seed, _followed(seed, code)) for facts in files for seed in seeds_of(facts)]
     parts = _with_inner(_united(parts, code), code)
     return [closure for part in parts if (closure := _closure(part, unreadable)) is not None]

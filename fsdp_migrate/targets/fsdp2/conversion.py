@@ -10,8 +10,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.unused_imports import removed_use, removed_value
 from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.objects import Escape, Followed, Path, Reference
-from fsdp_migrate.facts.project_code import Code
+from fsdp_migrate.facts.objects import Escape, Followed, Path, ProjectCode, Reference
 
 
 class Closure(NamedTuple):
@@ -70,8 +69,9 @@ class Conversion:
     helper_path: str | None = None  # its path, as findings name paths
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
+    looked_at: set[object] = field(default_factory=set)  # uses that are converted, or about to be
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
-    code: Code = field(default_factory=Code)  # what is known of the project
+    code: ProjectCode = field(default_factory=ProjectCode)  # what is known of the project
     followed: dict[tuple[ast.expr, Path], Followed] = field(default_factory=dict)  # where parts of models go
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at

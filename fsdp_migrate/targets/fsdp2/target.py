@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.objects import ProjectCode
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
@@ -165,8 +166,9 @@ def models(workspace: Workspace) -> Iterator[Model]:
             else:
                 modules.append(facts)
                 options[facts.path] = _options(settings)
-        for closure in closures(modules, unreadable):
-            yield Model(closure, _converted(closure, options[closure.constructions[0].facts.path]), shown)
+        code = ProjectCode()
+        for closure in closures(modules, unreadable, code):
+            yield Model(closure, _converted(closure, options[closure.constructions[0].facts.path], code), shown)
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
@@ -188,8 +190,8 @@ def _options(settings: Settings) -> Options:
     return Options(settings.fsdp2_helper, settings.checkpoints == "keep", settings.all_parameters_used)
 
 
-def _converted(closure: Closure, options: Options) -> Conversion:
-    conversion = Conversion()
+def _converted(closure: Closure, options: Options, code: ProjectCode) -> Conversion:
+    conversion = Conversion(code=code)
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
     convert_states(conversion, closure, options)

@@ -21,8 +21,10 @@ def convert_use(conversion: Conversion, closure: Closure, reference: Reference, 
 
 def convert(use: Use) -> None:
     """Convert one use of a model, or of a module in one."""
-    if is_excluded(use) or _is_asked_in_time(use):
+    key = use.node, use.kinds, use.new
+    if key in use.conversion.looked_at or is_excluded(use) or _is_asked_in_time(use):
         return
+    use.conversion.looked_at.add(key)  # modules in a module may be the same ones in the next turn of a loop
     parent = use.parent
     if isinstance(parent, ast.Attribute):
         _convert_member(use, parent)
