@@ -245,3 +245,6 @@ class ProjectModules(ImportedNames, Protocol):
 
     def writing(self, word: str) -> Sequence[ModuleFacts]:
         """The other modules of the project that read an attribute of this name from anything but their `self`."""
+
+    def bases_written(self, name: str) -> Sequence[Use]:
+        """The places where modules that may derive a class from `name` of the asking module read it."""

@@ -40,6 +40,8 @@ MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
 PLAIN_COLLECTIONS = ("builtins.dict", "builtins.list", "builtins.set", "collections.", *MODULE_LISTS)
 _COPYING = frozenset(f"builtins.{name}" for name in "list tuple set sorted reversed iter".split())
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
+# Attributes that objects of unknown classes mostly have because they are dicts, lists, strings or files.
+_COMMON = frozenset(dir(dict) + dir(list) + dir(str) + ["close", "read", "write", "flush"])
 _FIELDS_OF = frozenset({"dataclasses.dataclass", "attr.s", "attrs.define", "attr.define", "attrs.frozen"})
 _NAMED_TUPLES = frozenset({"typing.NamedTuple"})
 
@@ -173,6 +175,7 @@ class Code:
         self._bindings: dict[ast.Name, list[Binding]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
+        self._descendants: dict[ast.ClassDef, list[Class]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
 
     # Names.
@@ -463,15 +466,24 @@ class Code:
 
     def _of_super(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
         around = facts.class_around(node)
-        found = False
-        for base in () if around is None else self.ancestors(Class(facts, around))[1:]:
-            method = next(iter(self.own_methods(base, node.attr)), None)
-            if method is not None:
-                yield Origin(Sort.FUNCTION, method.facts, method.node, bound=True)
-                found = True
-                break
+        cls = None if around is None else Class(facts, around)
+        found = [] if cls is None else list(self._above(cls, node.attr))
+        for method in found:
+            yield Origin(Sort.FUNCTION, method.facts, method.node, bound=True)
         if not found:
             yield Origin(Sort.ELSEWHERE, facts, node)
+
+    def _above(self, cls: Class, name: str) -> Iterator[Function]:
+        """The methods that `super()` may lead to in a class: its bases', and those behind it in derived ones."""
+        seen = set()
+        for low in self.descendants(cls):
+            line = self.ancestors(low)
+            number = next(n for n, one in enumerate(line) if one.node is cls.node)
+            for method in (m for one in line[number + 1 :] for m in self.own_methods(one, name)):
+                if method.node not in seen:
+                    seen.add(method.node)
+                    yield method
+                break
 
     def of_member(self, cls: Class, name: str, sort: Sort, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
         """What instances of a class, or of those that derive from it, have under a name."""
@@ -585,18 +597,23 @@ class Code:
 
     def descendants(self, cls: Class) -> list[Class]:
         """A class and those of the project that derive from it."""
-        found: dict[ast.ClassDef, Class] = {}
-        waiting = [cls]
-        while waiting:
-            current = waiting.pop()
-            if current.node in found:
-                continue
-            found[current.node] = current
-            waiting += self._derived(current)
-        return list(found.values())
+        if cls.node not in self._descendants:
+            found: dict[ast.ClassDef, Class] = {}
+            waiting = [cls]
+            while waiting:
+                current = waiting.pop()
+                if current.node not in found:
+                    found[current.node] = current
+                    waiting += self._derived(current)
+            self._descendants[cls.node] = list(found.values())
+        return self._descendants[cls.node]
 
     def _derived(self, cls: Class) -> Iterator[Class]:
-        for read in self.reads_of(cls.facts, cls.node)[0]:
+        name, scope = cls.node.name, cls.facts.scope(cls.node)
+        reads = [Value(cls.facts, load) for load in self.loads(scope, name) if self._means(cls.facts, load, cls.node)]
+        if scope.is_module and cls.facts.project is not None:
+            reads += (Value(use.facts, use.node) for use in cls.facts.project.bases_written(name))
+        for read in reads:
             parents = read.facts.structure.parents
             child: ast.AST = read.node
             parent = parents.get(child)
@@ -717,7 +734,7 @@ class Code:
                 certain = self.is_instance(facts, owner, family)
                 if certain:
                     yield Value(facts, node), True
-                elif certain is None:
+                elif certain is None and name not in _COMMON:
                     unknown.append((Value(facts, node), owner))
         instances = self.instances(cls) if unknown else None
         for read, owner in unknown:
@@ -797,10 +814,20 @@ class Code:
             return self._called(function, reads, hidden=hidden)
         if function.node.name == "__init__":
             sites = [Site(one.facts, one.node, 1) for one in self._built(cls) if isinstance(one.node, ast.Call)]
-            reads = [read for read, _ in self.attribute_reads(cls, "__init__")]
-            found = self._called(function, reads, hidden=False)
+            found = self._called(function, list(self._called_by_name(cls)), hidden=False)
             return found._replace(sites=(*sites, *found.sites))
         return self._called(function, [read for read, _ in self.attribute_reads(cls, function.node.name)], hidden=False)
+
+    def _called_by_name(self, cls: Class) -> Iterator[Value]:
+        """Where the constructor of a class is read: `Base.__init__`, and by `super()` in others of its family."""
+        for read in self.reads_of(cls.facts, cls.node)[0]:
+            parent = read.facts.structure.parents.get(read.node)
+            if isinstance(parent, ast.Attribute) and parent.attr == "__init__":
+                yield Value(read.facts, parent)
+        for one in self.family(cls).values():
+            for node, owner in attribute_reads(one.facts, "__init__") if one.node is not cls.node else ():
+                if is_super(owner) and one.facts.class_around(node) is one.node:
+                    yield Value(one.facts, node)
 
     def _built(self, cls: Class) -> Iterator[Value]:
         """The calls of a class, and of those that inherit its constructor."""

@@ -74,11 +74,11 @@ def _wrapped_inside(facts: ModuleFacts, call: ast.Call) -> Iterator[Seed]:
 
 
 def _class_reads(facts: ModuleFacts) -> Iterator[ast.Name | ast.Attribute]:
-    """Where FSDP1's class is read."""
-    for scope in facts.structure.module.nested():
-        for loads in scope.uses.values():
-            if loads and any(facts.fsdp.is_class(load) for load in loads):
-                yield from (load for load in loads if facts.fsdp.is_class(load))
+    """Where FSDP1's class is read under a name that an import gives it."""
+    users = facts.structure.module.users
+    for name in sorted({one.name for scope in facts.structure.module.nested() for one in facts.fsdp.imports(scope)}):
+        for scope in users.get(name, ()):
+            yield from (load for load in scope.uses[name] if facts.fsdp.is_class(load))
     for node in facts.structure.attributes:
         if node.attr == "FullyShardedDataParallel" and facts.fsdp.is_class(node):
             yield node

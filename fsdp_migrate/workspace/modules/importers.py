@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts import Reads, Use
@@ -28,6 +28,7 @@ class Importers:
     def __init__(self, modules: ParsedModules) -> None:
         self._modules = modules
         self._texts = modules.texts
+        self._written: dict[tuple[str, str], Sequence[str]] = {}
 
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module at `path`, or replaces it."""
@@ -122,13 +123,21 @@ class Importers:
 
     def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
         """The places in other files that may read the top-level `name` of the module at `path`, without imports."""
+        return self._read(path, name, torch, lambda _sketch: True)
+
+    def bases_written(self, path: str, name: str, torch: TorchRange) -> Sequence[Use]:
+        """Where other files read the top-level `name` of the module at `path` that may derive a class from it."""
+        return self._read(path, name, torch, lambda sketch: _derives(sketch, name)).uses
+
+    def _read(self, path: str, name: str, torch: TorchRange, is_meant: Callable[[Sketch], bool]) -> Reads:
+        """Where files whose sketch is meant read a top-level name."""
         found, hidden = [], False
         called = self._names(path)
         for other in self._readers(path, name):
             sketch = self._texts.sketch(other) if name.encode() in self._texts.glance(other) else None
-            facts = None if sketch is None else self._modules.facts(other, torch)
+            facts = None if sketch is None or not is_meant(sketch) else self._modules.facts(other, torch)
             if facts is None or sketch is None:
-                hidden = hidden or sketch is not None
+                hidden = hidden or (sketch is not None and is_meant(sketch))
                 continue
             view = self._modules.view_at(other, torch)
             for node in _uses(facts, name, sketch):
@@ -139,11 +148,23 @@ class Importers:
 
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
         """The other files of the project that read an attribute of this name from anything but their `self`."""
-        attribute = re.compile(rf"(?<!\bself)\.{word}\b|[\"']{word}[\"']".encode())
-        for other in sorted(self._texts.writers(path, word)):
-            facts = self._modules.facts(other, torch) if attribute.search(self._texts.glance(other)) else None
+        for other in self._writing(path, word):
+            facts = self._modules.facts(other, torch)
             if facts is not None:
                 yield facts
+
+    def _writing(self, path: str, word: str) -> Sequence[str]:
+        """The paths of these files, as far as their bytes tell."""
+        if (path, word) not in self._written:
+            attribute, text = re.compile(rf"\.{word}\b".encode()), re.compile(rf"[\"']{word}[\"']".encode())
+            found = []
+            for other in sorted(self._texts.writers(path, word)):
+                raw = self._texts.glance(other)
+                places = (match.start() for match in attribute.finditer(raw))
+                if any(not _is_self(raw, place) for place in places) or text.search(raw):
+                    found.append(other)
+            self._written[path, word] = found
+        return self._written[path, word]
 
     def _names(self, path: str) -> Callable[[str], str]:
         """The names of files in a report on the file at `path`."""
@@ -176,9 +197,25 @@ class Importers:
         return sorted(found)
 
 
+def _is_self(raw: bytes, place: int) -> bool:
+    """Whether what stands in front of a place is `self`."""
+    return raw.endswith(b"self", max(0, place - 4), place) and not raw[place - 5 : place - 4].isalnum()
+
+
+def _aliases(sketch: Sketch, name: str) -> set[str]:
+    """A name, and those that it is imported under."""
+    return {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
+
+
+def _derives(sketch: Sketch, name: str) -> bool:
+    """Whether a module may derive a class from a name, as far as its bytes tell."""
+    words = "|".join(map(re.escape, sorted(_aliases(sketch, name))))
+    return re.search(rf"class\s+\w+[^(:]*\([^)]*\b(?:{words})\b".encode(), sketch.raw) is not None
+
+
 def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
-    """The places that read a function of this name, or of a name that it was imported under."""
-    known = {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
+    """Where a function of this name, or of one that it was imported under, is read."""
+    known = _aliases(sketch, name)
     users = facts.structure.module.users
     for alias in sorted(known):
         for scope in users.get(alias, ()):

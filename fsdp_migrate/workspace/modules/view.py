@@ -48,6 +48,9 @@ class Importing(Protocol):
     def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
         """The places in other files that may read the top-level `name` of the module."""
 
+    def bases_written(self, path: str, name: str, torch: TorchRange) -> Sequence[Use]:
+        """Where other files that may derive a class from the top-level `name` of the module read that."""
+
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
         """The other files of the project that read an attribute of this name from anything but their `self`."""
 
@@ -492,6 +495,11 @@ class View:
         """See `ProjectModules.writing`."""
         self.asked_all = True
         return tuple(self.modules.importers.writing(self.path, word, self.torch))
+
+    def bases_written(self, name: str) -> Sequence[Use]:
+        """See `ProjectModules.bases_written`."""
+        self.asked_all = True
+        return self.modules.importers.bases_written(self.path, name, self.torch)
 
     def module_of(self, name: str) -> tuple[str, str] | None:
         """The file of the module in a full name, and the name in it; None outside the project."""
