@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.contexts import enclosing_settings
+from fsdp_migrate.facts.rebinding import changed_between, place_of
 from fsdp_migrate.facts.scopes import Binding
 
 
@@ -15,13 +16,14 @@ class Region(NamedTuple):
     """The statements that a setting is in force for.
 
     `statement` sets the type; `block` is the `with` that goes with it, None if none does: the one that sets the type,
-    whose `item` does so, or one of a stack that nothing else is entered on.
+    whose `item` does so, or one of a stack that nothing else is entered on. `named` gives the context its name.
     """
 
     statement: ast.stmt
     statements: list[ast.stmt]
     block: ast.With | None
     item: ast.withitem | None = None
+    named: ast.stmt | None = None
 
 
 def region_of(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Region:
@@ -32,14 +34,11 @@ def region_of(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Region:
     """
     parent = facts.structure.parents[call]
     if isinstance(parent, ast.withitem):
-        block = facts.structure.parents[parent]
-        if not isinstance(block, ast.With) or parent.optional_vars is not None:
-            raise NotUnderstood("only a plain `with` without `as` can be removed")
-        behind = block.items[block.items.index(parent) + 1 :]
-        others = (one for item in behind if (one := facts.fsdp.setting(item.context_expr)) is not None)
-        if any(facts.fsdp.same_object(one.model, model) for one in others):
-            raise NotUnderstood("the same `with` sets another type of this model: remove one of them")
-        return Region(block, block.body, block, parent)
+        return _block(facts, parent, model)
+    if isinstance(parent, ast.Assign) and (item := _entering(facts, parent)) is not None:
+        if changed_between(facts, model, place_of(call), place_of(item.context_expr)):
+            raise NotUnderstood("the model may be another one where the context is entered: create the context there")
+        return _block(facts, item, model)._replace(named=parent)
     if isinstance(parent, ast.Expr) and getattr(call.func, "attr", "") == "set_state_dict_type":
         return _set_for_good(facts, model, parent)
     if isinstance(parent, ast.Call) and isinstance(facts.structure.parents[parent], ast.Expr):
@@ -48,6 +47,32 @@ def region_of(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Region:
         name = facts.function_name(parent)
         raise NotUnderstood(f"{name} returns the context to its callers: call the new functions there")
     raise NotUnderstood("the context is not entered where it is created: use `with` here")
+
+
+def _block(facts: ModuleFacts, item: ast.withitem, model: ast.expr) -> Region:
+    """The block of a `with` that enters the context."""
+    block = facts.structure.parents[item]
+    if not isinstance(block, ast.With) or item.optional_vars is not None:
+        raise NotUnderstood("only a plain `with` without `as` can be removed")
+    behind = block.items[block.items.index(item) + 1 :]
+    others = (one for each in behind if (one := facts.fsdp.setting(each.context_expr)) is not None)
+    if any(facts.fsdp.same_object(one.model, model) for one in others):
+        raise NotUnderstood("the same `with` sets another type of this model: remove one of them")
+    return Region(block, block.body, block, item)
+
+
+def _entering(facts: ModuleFacts, statement: ast.Assign) -> ast.withitem | None:
+    """Where a context is entered that a statement gives a name, if that is all that is done with it."""
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name) or len(statement.targets) > 1:
+        return None
+    home = facts.scope(target).lookup(target.id)
+    uses = [] if home is None else [use for inner in home.nested() for use in inner.uses.get(target.id, ())]
+    if home is None or len(home.bindings[target.id]) != 1 or len(uses) != 1:
+        return None
+    item = facts.structure.parents[uses[0]]
+    same = facts.function(uses[0]) is facts.function(statement)
+    return item if isinstance(item, ast.withitem) and item.context_expr is uses[0] and same else None
 
 
 def _set_for_good(facts: ModuleFacts, model: ast.expr, statement: ast.Expr) -> Region:

@@ -205,6 +205,8 @@ def _of_region(
     else:
         assert region.item is not None
         edits += [_without_item(facts, block, region.item), *done.edits, *_in_front(facts, block.body[0], lines)]
+    if region.named is not None:
+        edits.append(_instead(facts, region.named, ()))
     leaving: list[ast.expr] = [gone]
     if block is not None and region.statement is not block and isinstance(region.item, ast.withitem):
         leaving.append(region.item.context_expr)

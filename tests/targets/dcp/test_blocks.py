@@ -628,3 +628,23 @@ def test_of_two_types_in_one_with_the_last_counts() -> None:
     assert "the same `with` sets another type" in (first.reason or "")
     assert last.applicability is Applicability.SAFE
     assert "return get_model_state_dict(model)\n" in rewritten(text)
+
+
+NAMED = f"context = FSDP.state_dict_type(model, {SHARDED})\n"
+
+
+def test_a_context_with_a_name_is_followed_to_where_it_is_entered() -> None:
+    text = (
+        IMPORTS + f"def f(model):\n    {NAMED}    print(model)\n    with context:\n        return model.state_dict()\n"
+    )
+    assert rewritten(text).endswith("def f(model):\n    print(model)\n    return get_model_state_dict(model)\n")
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["    model = make()\n", "    with context:\n        pass\n", "    other(context)\n", "    context = None\n"],
+)
+def test_a_context_with_a_name_stays_where_more_is_done_with_it(between: str) -> None:
+    text = IMPORTS + f"def f(model):\n    {NAMED}{between}    with context:\n        return model.state_dict()\n"
+    assert only(text).applicability is Applicability.MANUAL
+    assert rewritten(text) == text

@@ -135,7 +135,11 @@ def test_a_public_function_stays_without_its_callers_where_nobody_knows_who_else
         (RETURNED, SAVE.replace("model.state_dict()", "model.save_pretrained('x')"), "which stays: "),
         (RETURNED, f"{SAVE}\nother(_typed)\n", "uses `_typed` otherwise than by a call"),
         (RETURNED, f"{SAVE}\ndef _typed(model):\n    return model\n", "is defined in several ways"),
-        (RETURNED, SAVE.replace("with _typed(model)", "context = _typed(model)\n    with context"), "which stays: "),
+        (
+            RETURNED,
+            SAVE.replace("with _typed(model)", "contexts = [_typed(model)]\n    with contexts[0]"),
+            "which stays: ",
+        ),
         (RETURNED, SAVE.replace("_typed(model)", "_typed(make())"), "which model `model` is there is not visible"),
         (RETURNED, SAVE.replace("_typed(model)", "_typed(*model)"), "which stays: "),
         (RETURNED.replace(SHARDED, "kind").replace("model)", "model, kind)"), SAVE, "which stays: "),
