@@ -36,7 +36,7 @@ Examples:
 
 Exit codes: 0 it is described, 2 bad usage, 3 it is no checkpoint, or a damaged one.""",
 )
-@click.argument("path", type=click.Path())
+@click.argument("path", type=click.Path(readable=False))
 @TEXT_OR_JSON
 def inspect(path: str, output_format: str) -> None:
     """Say how the checkpoint at PATH is laid out, which torch wrote it, what reads it and what does not.
@@ -67,8 +67,8 @@ Examples:
 Exit codes: 0 done, 2 bad usage or no torch, 3 it cannot be converted; then there
 is nothing new.""",
 )
-@click.argument("source", metavar="SRC", type=click.Path())
-@click.argument("target", metavar="DST", type=click.Path())
+@click.argument("source", metavar="SRC", type=click.Path(readable=False))
+@click.argument("target", metavar="DST", type=click.Path(readable=False))
 @click.option(
     "--to",
     type=click.Choice(["full", "dcp"]),

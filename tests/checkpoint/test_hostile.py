@@ -195,7 +195,7 @@ def test_metadata_that_would_run_code_is_not_given_to_torch(tmp_path: Path, caps
     assert tree(tmp_path) == before
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(not hasattr(os, "setresuid") or os.geteuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("store", [save, save_dcp])
 def test_what_belongs_to_another_user_is_one_line(
     tmp_path: Path, store: Callable[..., Path], capsys: pytest.CaptureFixture[str]
@@ -207,12 +207,12 @@ def test_what_belongs_to_another_user_is_one_line(
     closed = {path: path.stat().st_mode for path in (tmp_path, *tmp_path.parents) if path.stat().st_mode & 0o55 != 0o55}
     for path, mode in closed.items():
         path.chmod(mode | 0o55)
-    os.seteuid(65534)
+    os.setresuid(65534, 65534, 0)
     try:
         answers = [run(capsys, "inspect", str(source)), run(capsys, "convert", str(source), str(tmp_path / "new"))]
         read_only = run(capsys, "convert", str(readable), str(tmp_path / "new"))
     finally:
-        os.seteuid(0)
+        os.setresuid(0, 0, 0)
         for path, mode in closed.items():
             path.chmod(mode)
     for status, out, err in answers:
