@@ -41,7 +41,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue
         if _holds_shards(facts, new):
             message = (
-                f"`async_save` copies no ShardedTensor since torch {_STAGED_SINCE}, and the state of an FSDP1 model "
+                f"`async_save` cannot copy ShardedTensors since torch {_STAGED_SINCE}, and the state of an FSDP1 model "
                 "without a `device_mesh` is made of them: it raises (`data_ptr`)"
             )
             way = "pass `storage_writer=FileSystemWriter(path)`, which copies them, or build the model with a mesh"
@@ -97,8 +97,8 @@ Without a `device_mesh` the shards of an FSDP1 model are ShardedTensors. Since t
 copies what it saves by a stager of its own, which raises "torch function 'data_ptr' ..." for them (seen on 2.9 and
 2.13; 2.4 and 2.6 copy them).
 
-A `FileSystemWriter` brings a stager that copies them. With a `device_mesh` the shards are DTensors, which every stager
-copies; full state dicts, FSDP2, DDP and plain models are no problem either.""",
+A `FileSystemWriter` has a stager that copies them. With a `device_mesh` the shards are DTensors, which every stager
+copies. Full state dicts, FSDP2, DDP and plain models are not affected.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(Example(before=_IMPORT + "model = FSDP(net)\n" + _STATE + _SAVE),),

@@ -75,6 +75,6 @@ def _may_be_set(facts: ModuleFacts, node: ast.AST, through: tuple[ast.AST, ...])
         return None  # the model is made here
     callers = calls_of(facts, function) if len(through) < _MOST_STEPS else ()
     if not callers:
-        return f"whether the callers of `{function.name}` set a type is not visible"
+        return f"it is not visible whether callers of `{function.name}` set a type"
     found = [_may_be_set(one.facts, one.call, (*through, function)) for one in callers if function not in through]
     return next((reason for reason in found if reason is not None), None)

@@ -182,11 +182,11 @@ SAVED = Rule(
         name="optimizer-saved-before-first-step",
         summary="`get_optimizer_state_dict` or `get_state_dict` of an optimizer that has not stepped yet",
         explanation="""\
-An optimizer makes its state in its first step. Asked for the state before, `get_optimizer_state_dict` performs one with
-learning rate 0 (torch 2.2 and 2.3: with the real one, which moves the parameters). The state stays: what is saved says
-step 1, Adam's counters are one ahead from then on, and hooks of the step run. SGD without momentum is not touched.
+An optimizer creates its state in its first step. Before that, `get_optimizer_state_dict` performs a step with learning
+rate 0 (torch 2.2 and 2.3: with the real one, which changes the parameters). The state stays: the file says step 1,
+Adam's counters are one ahead from then on, and hooks of the step run. SGD without momentum has no state.
 
-As a template for `dcp.load` that is what is wanted, and left alone.""",
+A call whose result is a template for `dcp.load` is right, and not reported.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(
@@ -218,14 +218,14 @@ LOADED = Rule(
         name="optimizer-loaded-before-first-step",
         summary="`dcp.load` into the state dict of an optimizer that has not stepped yet",
         explanation="""\
-`dcp.load` fills what it is given. `optimizer.state_dict()`, and `FSDP.optim_state_dict` of torch 2.4 and later, are
-empty until the optimizer has stepped: nothing is read from the file, no error is raised, and training goes on with a
-fresh optimizer. A `Stateful` whose `state_dict` returns `optimizer.state_dict()` has the same effect, since `dcp.load`
-asks it for what to fill. With the flat parameters of `use_orig_params=False` there is an error where the file has the
-state by name: the groups have other sizes, as `optimizer.load_state_dict` says.
+`dcp.load` fills the dict that it is given. `optimizer.state_dict()`, and `FSDP.optim_state_dict` since torch 2.4, are
+empty until the optimizer has stepped. Nothing is read from the file then, no error is raised, and training continues
+with a new optimizer. The same holds for a `Stateful` whose `state_dict` returns `optimizer.state_dict()`. With the flat
+parameters of `use_orig_params=False` and a file with state by name, `optimizer.load_state_dict` raises: the groups have
+other sizes.
 
-`get_optimizer_state_dict` makes the state that is to be filled. An optimizer from outside, a parameter or an
-attribute, is a hint only: it may have stepped.""",
+`get_optimizer_state_dict` creates the state that `dcp.load` fills. If the optimizer is a parameter or an attribute, the
+finding is a hint: it may have stepped.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

@@ -53,7 +53,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
         if _is_full(facts, given, _MOST_STEPS):
             text = ast.unparse(model)
             assigned = any(one.arg == "assign" and not is_literal(one.value, False) for one in call.keywords)
-            effect = "whole tensors take the place of its shards, and it cannot run" if assigned else "it raises"
+            effect = "whole tensors replace its shards, and it cannot run" if assigned else "it raises"
             message = f"`{ast.unparse(given)}` is a full state dict, and `{text}` has been sharded: {effect}"
             way = f"call `set_model_state_dict(model, state, ...)` with {_WAY}, or load it before `fully_shard`"
             yield finding(facts, card, call, facts.statement(call), message, manual(way))
@@ -129,18 +129,18 @@ RULE = Rule(
     RuleCard(
         code="FSDP717",
         name="full-dict-into-shards",
-        summary="a full state dict that a sharded model is to load as if it were shards",
+        summary="a full state dict that is loaded into a sharded model as if it were shards",
         explanation="""\
-`set_model_state_dict` takes the shards of this rank unless its options say `full_state_dict=True`. Given whole tensors
-it raises, for FSDP1 ("Expected ShardedTensor") as for FSDP2 ("mixed torch.Tensor and DTensor"); `strict=False` does
+`set_model_state_dict` expects the shards of this rank unless its options say `full_state_dict=True`. For whole tensors
+it raises, with FSDP1 ("Expected ShardedTensor") and with FSDP2 ("mixed torch.Tensor and DTensor"). `strict=False` does
 not help.
 
-The parameters of a model behind `fully_shard` are DTensors, so that `model.load_state_dict` of whole tensors raises
-too. With `assign=True` it does not: the tensors take the place of the shards, and the model fails where it runs next.
-Load before `fully_shard`, or by `set_model_state_dict`, which cuts the shards out.
+After `fully_shard` the parameters are DTensors, so `model.load_state_dict` of whole tensors raises, too. With
+`assign=True` it does not: the tensors replace the shards, and the model fails when it runs next. Load before
+`fully_shard`, or with `set_model_state_dict`, which takes the shards out of them.
 
-Found where the dict is visibly full: gathered with `full_state_dict=True`, or read from a file of safetensors or from
-one whose path is written out. FSDP1's own `load_state_dict` takes full dicts unless a type is set, and is left.""",
+Reported if the dict is visibly full: gathered with `full_state_dict=True`, or read from a file of safetensors, or from
+one with a literal path. FSDP1's own `load_state_dict` accepts full dicts unless a type is set, and is not reported.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

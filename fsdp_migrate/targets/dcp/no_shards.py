@@ -68,7 +68,7 @@ the last ranks have none. Their ShardedTensor has no local shard, which torch do
   and raises "Missing key". With `DefaultLoadPlanner(allow_partial_load=True)` these ranks keep the learning rate and
   all else that their parameter groups had, without an error.
 
-With a `device_mesh` the state is made of DTensors, which may be empty. A hint, since it depends on the shapes.""",
+With a `device_mesh` the state has DTensors, which may be empty. This is a hint, because it depends on the shapes.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(

@@ -57,7 +57,7 @@ def _mixed(facts: ModuleFacts, card: RuleCard, new: NewCall, objects: dict[objec
             f"`{value}` has a `state_dict()`: `{new.function}` {does} each key of it, and `{old.function}` in line "
             f"{old.call.lineno} {pickles}: the key {key!r} is missing"
         )
-        way = f"hand both `{value}.state_dict()`, or move both to the new functions; old files keep the object"
+        way = f"pass `{value}.state_dict()` to both, or move both to the new functions; old files keep the object"
         yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
         return
 
@@ -107,11 +107,10 @@ RULE = Rule(
 `state_dict()` returns, key by key; `load` asks for these keys and calls `load_state_dict`. So `load` cannot read such
 an object from a file of `save_state_dict`, nor `load_state_dict` from a file of `save`: "Missing key".
 
-`load` of torch 2.4 and 2.5 leaves the state in the dict in the place of the object: `state["scheduler"].step()` fails
-behind it.
+`load` of torch 2.4 and 2.5 replaces the object in the dict by its state: `state["scheduler"].step()` then fails.
 
-`scheduler.state_dict()` is stored in the same way by old and new. What is seen is an object of torch under the same key
-on both sides of one file; files that were written before the move hold the object, too.""",
+Old and new functions store `scheduler.state_dict()` in the same way. Reported if one file has an object of torch under
+the same key on both sides. Files from before the move contain the object, too.""",
         applicability="manual",
         severity=Severity.BREAKS,
         flags=(

@@ -36,7 +36,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
                     f"these options are for the model and the optimizer; the type in line {setting.call.lineno} has "
                     f"other settings for each: {difference}"
                 )
-                way = f"call `{_MODEL}` and `{_OPTIMIZER}` with options of their own"
+                way = f"call `{_MODEL}` and `{_OPTIMIZER}` each with its own options"
                 yield finding(facts, card, new.call, facts.statement(new.call), message, manual(way))
                 break
 
@@ -123,8 +123,8 @@ state is on the CPU of every rank, a sharded one on the CPU, while the model's s
 for both is exact only where both configs agree. With `full_state_dict=True, cpu_offload=True` ranks other than 0 get
 `{}`, for the optimizer, too.
 
-Found in files that still have a `state_dict_type` beside the new calls. A hint: it does no harm where rank 0 alone uses
-the state.""",
+Reported in files that still have a `state_dict_type` besides the new calls. This is a hint: it does no harm if only
+rank 0 uses the state.""",
         applicability="manual",
         severity=Severity.HINT,
         flags=(Example(before=_IMPORT + _OLD + _NEW),),

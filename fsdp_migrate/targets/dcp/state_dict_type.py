@@ -58,7 +58,7 @@ def _finding(facts: ModuleFacts, card: RuleCard, setting: TypeSetting) -> Findin
         return told(facts, card, setting, new.verdict, new.floor, new.functions)
     if len(new.fixes) > 1:
         others = ", ".join(sorted(os.path.basename(path) for path in new.fixes if path != facts.path))
-        verdict = manual(f"the blocks of {others} use this context: run on all files together, which changes them too")
+        verdict = manual(f"the blocks of {others} use this context: run on all files together")
         return told(facts, card, setting, verdict, _FLOOR, new.functions)
     return told(facts, card, setting, new.verdict(facts.path), new.floor, new.functions)
 

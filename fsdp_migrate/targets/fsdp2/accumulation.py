@@ -14,7 +14,8 @@ from fsdp_migrate.targets.fsdp2.said import accumulates_alike
 from fsdp_migrate.targets.fsdp2.use import Member, Use, as_argument
 
 _DTYPES = (
-    "`no_sync` adds gradients up in `reduce_dtype` instead of `param_dtype`: sums differ where the two are not the same"
+    "under `no_sync` gradients are accumulated in `reduce_dtype` instead of `param_dtype`: sums differ if the two "
+    "differ"
 )
 
 
@@ -37,7 +38,7 @@ def convert_looked_up(use: Use, call: ast.Call) -> None:
     source, outer = use.facts.source, use.facts.structure.parents[call]
     (start, end), model = source.span(call), use.written
     if source.has_comment(source.span(call)):
-        use.wall("a comment stands inside `getattr`", "take it away")
+        use.wall("a comment is inside `getattr`", "move the comment")
     elif isinstance(outer, ast.Call) and outer.func is call and not outer.args and not outer.keywords:
         use.put(start, source.span(outer).end, f"{function}({model})")
     else:

@@ -88,7 +88,7 @@ class _Module:
         elif not self._is_settled(node, parent):
             around = facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else parent
             text = ast.unparse(around if isinstance(around, ast.expr) else parent)
-            step = "give it a model that can be followed, or take it out"
+            step = "replace it by a model that can be followed, or remove it"
             self.conversion.wall(facts, node, f"FSDP1's class is used in `{text}`", step)
 
     def _is_settled(self, node: ast.expr, parent: ast.AST) -> bool:

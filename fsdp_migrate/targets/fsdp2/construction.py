@@ -30,7 +30,7 @@ from fsdp_migrate.targets.fsdp2.wrapping import convert_wraps
 _FLOOR = Version("2.6")
 _IGNORES = Version("2.7")
 _FILLS_GRADIENTS = Version("2.13")
-_NO_GRADIENT = "before torch 2.13 a parameter without a gradient is not updated, where FSDP1 took its gradient as zero"
+_NO_GRADIENT = "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient"
 _OFFLOADED = "parameters on the CPU: gradients are clipped there, and buffers stay on the device"
 
 
@@ -67,7 +67,7 @@ class _Converter:
         except Impossible as error:
             wall(facts, error.node, error.reason, error.step)
         except CannotSupply as error:
-            wall(facts, call, str(error), "make room for the import first")
+            wall(facts, call, str(error), "make the import possible first")
 
     def _check_class(self) -> None:
         """It is torch's class itself.
@@ -84,9 +84,7 @@ class _Converter:
         inside = {one for part in ast.iter_child_nodes(self.call) for one in ast.walk(part)}
         for other in self.closure.constructions:
             if other.call in inside:
-                raise Impossible(
-                    other.call, "it is built inside another call of FSDP", "give it a name of its own first"
-                )
+                raise Impossible(other.call, "it is built inside another call of FSDP", "assign it to a variable first")
 
     def _check_floor(self, given: Given | None) -> None:
         """The oldest torch that has what is needed.
@@ -106,7 +104,7 @@ class _Converter:
         early = () if self.facts.torch.assumed and floor == _FLOOR else older(self.facts, floor, self.call)
         if early:
             reason = f"{what} came with torch {floor}, but {supported(self.facts)}"
-            raise Impossible(self.call, reason, f"raise the floor to torch {floor}")
+            raise Impossible(self.call, reason, f"require torch>={floor}")
 
     # --- written out
 
@@ -150,7 +148,7 @@ class _Converter:
         facts, call = self.facts, self.call
         if self.options.helper == "never":
             step = "write it out in the call, or allow `--fsdp2-helper auto`"
-            raise Impossible(call, f"{what} is decided while the program runs", step)
+            raise Impossible(call, f"{what} is only known at run time", step)
         keywords = {one.arg: one.value for one in call.keywords}
         if self.inner is None and not is_literal(keywords.get("mixed_precision", ast.Constant(None)), None):
             self._stop_unknown_role()
@@ -171,7 +169,9 @@ class _Converter:
         for index, one in enumerate(ordered_arguments(self.call)):
             value = one.value if isinstance(one, ast.keyword) else one
             if isinstance(one, ast.Starred):
-                raise Impossible(one, f"`{ast.unparse(one)}` is unpacked into positions", "pass it by name")
+                raise Impossible(
+                    one, f"`{ast.unparse(one)}` is unpacked into positional arguments", "pass it by keyword"
+                )
             name = one.arg if isinstance(one, ast.keyword) else PARAMETERS[index]
             droppable = name in WITHOUT_MEANING and not has_effect(self.facts, value)
             if droppable and kept_comment(self.facts, self.call, Bound(value, index)) is None:

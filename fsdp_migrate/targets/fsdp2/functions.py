@@ -43,9 +43,11 @@ def _stop_at(use: Use, call: ast.Call, named: str | None) -> None:
     function = ast.unparse(call.func)
     package = (named or "").split(".")[0]
     if package.isidentifier() and package not in ("torch", "builtins"):
-        use.wall(f"`{function}` gives the model to {package}", f"see what {package} does for FSDP2, or use torch's own")
+        use.wall(
+            f"`{function}` passes the model to {package}", f"check how {package} supports FSDP2, or use torch's own"
+        )
     else:
-        use.wall(f"`{function}` gets the model", "look whether it works on FSDP2, and call it on what it needs")
+        use.wall(f"`{function}` gets the model", "check whether it works with FSDP2")
 
 
 def _leave(use: Use, call: ast.Call) -> None:
@@ -113,7 +115,7 @@ _OF_EITHER = _ONLY_FSDP | frozenset(
 )
 _LOGGING = frozenset("debug info warning error critical log print write".split())
 
-_static = _stop("is a method of FSDP1's class without a counterpart", "take it out")
+_static = _stop("is a method of FSDP1's class that FSDP2 does not have", "remove it")
 
 # Methods of FSDP1's class that get the model as an argument.
 STATIC: Mapping[str, Handler] = {"fsdp_modules": convert_units, "summon_full_params": convert_gathering}
@@ -137,7 +139,7 @@ def _compile(use: Use, call: ast.Call) -> None:
         use.differs(_KEYS, call)
 
 
-_KEYS = "state dicts of the compiled model have keys without `_orig_mod.`, which files from before have"
+_KEYS = "state dicts of the compiled model have keys without `_orig_mod.`; older files have it"
 
 
 def _iterate(use: Use, call: ast.Call) -> None:

@@ -16,7 +16,7 @@ from fsdp_migrate.targets.fsdp2.use import Use
 
 _NAME = "summon_full_params"
 _PARAMETERS = ("module", "recurse", "writeback", "rank0_only", "offload_to_cpu", "with_grads")
-_EVERYWHERE = "`summon_full_params` gathers on all ranks and where the model is, not on rank 0 or the CPU only"
+_EVERYWHERE = "parameters are gathered on all ranks and on the model's device, not on rank 0 or the CPU only"
 _ROUNDED = "parameters that are gathered to be read have `param_dtype`"
 
 
@@ -33,7 +33,11 @@ def convert_gathering(use: Use, call: ast.Call) -> None:
     elif "with_grads" in given and not is_literal(given["with_grads"].value, False):
         use.wall("`summon_full_params` may gather gradients", "read them by `p.grad.full_tensor()`", call)
     elif given["module"].value is not use.node:
-        use.wall(f"`{ast.unparse(call)}` gets the model in another place", "give it as the first argument", call)
+        use.wall(
+            f"`{ast.unparse(call)}` does not pass the model as its first argument",
+            "pass it as the first argument",
+            call,
+        )
     elif _is_read_only(use, call) and not _stands_in_comment(use, call):
         for name in ("rank0_only", "offload_to_cpu"):
             if name in given and not is_literal(given[name].value, False):
@@ -55,7 +59,7 @@ def release_class(use: Use, call: ast.Call) -> None:
 
 def _stands_in_comment(use: Use, call: ast.Call) -> bool:
     if use.facts.source.has_comment(use.facts.source.span(call)):
-        use.wall(f"a comment stands inside `{ast.unparse(call)}`", "put it in front of the statement", call)
+        use.wall(f"a comment is inside `{ast.unparse(call)}`", "move it before the statement", call)
         return True
     return False
 
@@ -69,7 +73,7 @@ def _is_read_only(use: Use, call: ast.Call) -> bool:
     item = facts.structure.parents[call]
     block = facts.structure.parents[item]
     if not isinstance(item, ast.withitem) or item.context_expr is not call or not isinstance(block, ast.With):
-        use.wall("`summon_full_params` is entered in another way than by `with`", "write it as a `with`", call)
+        use.wall("`summon_full_params` is not entered by `with`", "write it as a `with`", call)
         return False
     body = [node for statement in block.body for node in ast.walk(statement)]
     given: set[ast.AST] = {one.node for one in use.closure.passed if one.facts is facts}

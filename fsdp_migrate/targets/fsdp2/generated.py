@@ -91,7 +91,7 @@ def _free_path(wrapping: ModuleFacts) -> str:
         path = os.path.join(os.path.dirname(wrapping.path), f"{name}.py")
         if not _is_taken(wrapping, name, path):
             return path
-    raise CannotSupply(f"there are files of all names from `{NAME}` on: rename one")
+    raise CannotSupply(f"all file names from `{NAME}` on are taken: rename a file")
 
 
 def _is_taken(wrapping: ModuleFacts, name: str, path: str) -> bool:
@@ -129,9 +129,7 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
         module = ".".join([*parts[len(parts) - number :], stem])
         if facts.project is not None and facts.project.finds(module) == os.path.abspath(wrapping.path):
             return f"{module[: -len(stem)]}{name}"
-    raise CannotSupply(
-        f"it is not visible how this file imports what lies beside {wrapping.path}: import `{stem}` of it"
-    )
+    raise CannotSupply(f"it is not visible how this file imports modules beside {wrapping.path}: import `{stem}` of it")
 
 
 def _package_at(module: str, path: str, folder: str) -> str | None:

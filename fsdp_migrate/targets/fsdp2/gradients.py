@@ -152,8 +152,8 @@ SYNC = Rule(
         name="gradient-sync-never-on",
         summary=f"`{_SYNC}(False)` in a file that trains and never turns it on again",
         explanation=f"""\
-With `{_SYNC}(False)` FSDP2 keeps gradients to itself: `p.grad` stays None until a backward pass with the sync turned
-on. A training loop that never turns it on takes optimizer steps that move nothing, without an error.""",
+With `{_SYNC}(False)` FSDP2 does not reduce gradients: `p.grad` stays None until a backward pass
+with the sync turned on. If a training loop never turns it on, its optimizer steps change nothing, without an error.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

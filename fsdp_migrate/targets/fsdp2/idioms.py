@@ -26,7 +26,7 @@ _MISSING = {
     "_fsdp_wrapped_module": "use the model itself: `fully_shard` wraps nothing",
     "summon_full_params": "call `full_tensor()` on the parameters, on every rank",
 }
-_STATE = "call `get_model_state_dict` and its kin of `torch.distributed.checkpoint.state_dict`"
+_STATE = "call `get_model_state_dict` and related functions of `torch.distributed.checkpoint.state_dict`"
 # Static methods of FSDP1 that take such a model without an error, or with a late one: what they do, and what to do.
 _SILENT = {
     "fsdp_modules": ("gives an empty list", "look for `FSDPModule` among `model.modules()`"),
@@ -72,7 +72,7 @@ def _call(facts: ModuleFacts, call: ast.Call) -> tuple[str, str, Severity] | Non
     named = facts.names.qualified(call.func) if isinstance(call.func, (ast.Name, ast.Attribute)) else None
     if named == "builtins.isinstance" and len(call.args) == 2 and facts.fsdp.is_class(call.args[1]):
         message = f"`{ast.unparse(call)}` is False: `fully_shard` makes `{model}` an `FSDPModule`"
-        return message, "ask for `FSDPModule`", Severity.CHANGES
+        return message, "test for `FSDPModule`", Severity.CHANGES
     if named == "builtins.getattr" and len(call.args) == 3:
         found = look_up(call)
         if found is not None and found.name in _MISSING and not _is_defined(facts, found.name):
@@ -126,13 +126,13 @@ IDIOMS = Rule(
         name="fsdp1-idiom-on-fsdp2",
         summary="a member or method of FSDP1 on a model under `fully_shard`",
         explanation="""\
-A model under `fully_shard` is no `FullyShardedDataParallel`. Some of what FSDP1 had is missing there (`no_sync`,
-`clip_grad_norm_`, `module`): an AttributeError, or the default of `getattr`. The rest goes wrong without an error:
+A model under `fully_shard` is not a `FullyShardedDataParallel`. Some members of FSDP1 are missing (`no_sync`,
+`clip_grad_norm_`, `module`): an AttributeError, or the default of `getattr`. Others go wrong without an error:
 `isinstance(model, FSDP)` is False, `FSDP.fsdp_modules(model)` is empty, `FSDP.summon_full_params(model)` gives the
 shards of this rank, `FSDP.state_dict_type(model, ...)` does not make the state dict a full one.
 
-Only models that `fully_shard` took in the same function, on every path to the place, are reported: code that serves
-FSDP1 and FSDP2 is right to ask for both.""",
+A model is only reported if the same function calls `fully_shard` on it, on every path to the place: code for FSDP1 and
+FSDP2 is right to test for both.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(
@@ -156,8 +156,8 @@ SAVES = Rule(
         name="sharded-state-dict-saved-on-one-rank",
         summary="`torch.save` of a sharded state dict on rank 0",
         explanation="""\
-`state_dict()` of a model under `fully_shard` has DTensors, which hold the rows of their rank. `torch.save` on rank 0
-writes those of rank 0 alone, and loading the file raises nothing: the other rows are lost.
+`state_dict()` of a model under `fully_shard` has DTensors with the rows of their rank. `torch.save` on rank 0 writes
+only those of rank 0, and loading the file raises no error: the other rows are lost.
 
 `get_model_state_dict` with `full_state_dict=True` gathers the whole state; all ranks have to call it.""",
         applicability="manual",

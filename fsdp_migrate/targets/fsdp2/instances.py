@@ -12,7 +12,7 @@ FSDP_MODULE = f"{PACKAGE}.FSDPModule"
 def convert_isinstance(use: Use, call: ast.Call) -> None:
     """Ask for FSDPModule where the class of FSDP1 stands, alone or among others; other classes stay."""
     if len(call.args) != 2 or call.args[0] is not use.node:
-        use.wall(f"`{ast.unparse(call)}` is no plain test", "write `isinstance(model, FSDP)`")
+        use.wall(f"`{ast.unparse(call)}` is not a plain test", "write `isinstance(model, FSDP)`")
         return
     convert_classes(use, call.args[1])
 
@@ -30,7 +30,7 @@ def convert_classes(use: Use, classes: ast.expr) -> None:
                 use.put(span.start, span.end, new)
                 use.conversion.release(facts, cls)
         elif isinstance(cls, ast.Starred):
-            use.wall(f"`{ast.unparse(cls)}` stands among the classes", "write them out")
+            use.wall(f"`{ast.unparse(cls)}` is among the classes", "write them out")
 
 
 def _listed(classes: ast.expr) -> list[ast.expr]:
@@ -46,7 +46,7 @@ def ask_instead(use: Use, call: ast.Call) -> None:
     """Put `isinstance(model, FSDPModule)` for a call that asks whether a model has a member of FSDP1's class."""
     source = use.facts.source
     if source.has_comment(source.span(call)):
-        use.wall(f"a comment stands inside `{ast.unparse(call)}`", "take it away")
+        use.wall(f"a comment is inside `{ast.unparse(call)}`", "move the comment")
         return
     new = use.spelled(FSDP_MODULE)
     if new is not None:

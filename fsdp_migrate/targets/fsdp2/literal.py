@@ -44,7 +44,7 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
     """Read what is written; `users` are the constructions that are read so.
 
     Raises:
-        AtRunTime: something is decided while the program runs, or takes more than arguments.
+        AtRunTime: something is only known at run time, or takes more than arguments.
         Impossible: FSDP2 cannot do that.
     """
     values, found = given.values, Literal()

@@ -52,7 +52,7 @@ def _move(use: Use, member: Member) -> None:
     """Moving a sharded model to the device that it is on already."""
     call = member.call
     if offloads(use.closure):
-        use.wall(f"`{ast.unparse(member.node)}` moves parameters that are kept on the CPU", "take it out", member.node)
+        use.wall(f"`{ast.unparse(member.node)}` moves parameters that are kept on the CPU", "remove it", member.node)
         return
     arguments = [] if call is None else [*call.args, *(one.value for one in call.keywords)]
     if call is None or any(_may_be_dtype(use, one) for one in arguments):
@@ -120,7 +120,7 @@ _STATE = _stop(
     "gives or takes sharded tensors in FSDP2", "use the functions of `torch.distributed.checkpoint.state_dict`"
 )
 _CHANGES = _stop("changes a model that is sharded", "do it before the model is wrapped")
-_PRIVATE = _stop("is a part of FSDP1 without a counterpart", "take it out")
+_PRIVATE = _stop("is a part of FSDP1 that FSDP2 does not have", "remove it")
 
 # Members of nn.Module that do the same, or whose results are looked at on their own.
 _ALIKE = """
@@ -171,8 +171,8 @@ MEMBERS: Mapping[str, Handler] = {
     ),
     **dict.fromkeys(("half", "float", "double", "bfloat16", "type"), _cast),
     "register_comm_hook": _stop(
-        "changes how gradients travel, which FSDP2 has no such hook for",
-        "say `reduce_dtype` in `mixed_precision` for a hook that compresses; else keep FSDP1",
+        "changes how gradients are communicated, for which FSDP2 has no hook",
+        "set `reduce_dtype` in `mixed_precision` instead of a hook that compresses; otherwise keep FSDP1",
     ),
     "requires_grad_": _unfreeze,
     "named_buffers": _buffers,

@@ -40,8 +40,8 @@ def convert_clipping(use: Use, member: Member) -> None:
 def _convert_mixed(use: Use, member: Member) -> None:
     """Some parameters are not sharded, and torch's function does not take both kinds together."""
     if use.options.helper == "never":
-        step = "clip the two kinds apart, or allow `--fsdp2-helper auto`"
-        use.wall("gradients are clipped of parameters that are sharded and of others", step, member.node)
+        step = "clip the two kinds separately, or allow `--fsdp2-helper auto`"
+        use.wall("one call clips gradients of sharded parameters and of others", step, member.node)
         return
     function = from_generated(use, CLIP)
     if function is not None:

@@ -27,16 +27,13 @@ _BASE = frozenset({"torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"})
 _REFUSING = {
     "Adafactor": "computes over whole rows and columns of a parameter",
     "LBFGS": "concatenates parameters",
-    "Rprop": "assigns to elements of a mask, which DTensors refuse",
+    "Rprop": "assigns to elements by a mask, which DTensors do not support",
     "Muon": "multiplies whole matrices",
     "SparseAdam": "needs sparse gradients",
 }
 # Packages whose optimizers write to parameters behind torch's back.
 _KERNELS = frozenset({"apex", "bitsandbytes", "deepspeed", "colossalai", "transformer_engine", "fairscale"})
-_SHAPES = (
-    "parameters have their own shapes, which were flat: an optimizer that is not known to be elementwise may compute "
-    "other updates"
-)
+_SHAPES = "parameters are no longer flat: an optimizer that is not known to be elementwise may compute other updates"
 _OWN_FILES = (
     "the state that an optimizer gives by itself is of sharded parameters: each rank reads its own new files only, and "
     "none of FSDP1"
@@ -101,11 +98,11 @@ def _look_at_class(conversion: Conversion, closure: Closure, facts: ModuleFacts,
         package, last = one.partition(".")[0], _last(one)
         if one.startswith(_TORCH):
             if last in _REFUSING:
-                step = "take another optimizer, or keep FSDP1"
+                step = "use another optimizer, or keep FSDP1"
                 conversion.wall(facts, call, f"`{last}` {_REFUSING[last]}, which fails on sharded parameters", step)
         elif package in _KERNELS:
-            step = f"take an optimizer of torch.optim, or look whether {package} knows DTensors"
-            conversion.wall(facts, call, f"`{one}` of {package} updates parameters by kernels of its own", step)
+            step = f"use an optimizer of torch.optim, or check whether {package} supports DTensors"
+            conversion.wall(facts, call, f"`{one}` of {package} updates parameters with its own kernels", step)
         elif not keeps_parameters(closure):
             conversion.differs(facts, call, _SHAPES)
 
@@ -240,16 +237,16 @@ def _look_at_rest(conversion: Conversion, construction: Construction, followed: 
         if _is_behind(construction, facts, node):
             conversion.wall(facts, node, f"parameters from before sharding are used here: {_NEW}", _STEP)
         elif isinstance(parent, ast.Call) and facts.names.qualified(parent.func) == "builtins.id":
-            conversion.wall(facts, parent, f"`id` tells parameters apart that are replaced: {_NEW}", _STEP)
+            conversion.wall(facts, parent, f"`id` identifies parameters that are replaced: {_NEW}", _STEP)
         elif isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Store) and parent.attr not in _OF_TENSORS:
             told = f"`{ast.unparse(parent)}` is lost: {_NEW}"
-            conversion.wall(facts, parent, told, "set it behind the place where the model is wrapped")
+            conversion.wall(facts, parent, told, "set it after the model is wrapped")
 
 
 _NEW = "`fully_shard` makes new ones"
 _OF_TENSORS = frozenset({"requires_grad", "data", "grad"})
 _REPLACED = "the optimizer holds parameters from before sharding, which `fully_shard` replaces"
-_STEP = "take them behind the place where the model is wrapped"
+_STEP = "get them after the model is wrapped"
 
 
 def _built(code: Code, followed: Followed) -> list[tuple[ast.Call, ModuleFacts]]:

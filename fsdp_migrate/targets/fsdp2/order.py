@@ -187,11 +187,11 @@ META = Rule(
         name="meta-model-never-initialised",
         summary="a sharded model from the meta device that runs after `to_empty` without initialisation",
         explanation="""\
-`to_empty` gives a model from the meta device memory and no values. Whatever that memory held is trained on, buffers
-such as rotary tables included, and there is no error. Initialise the modules (`reset_parameters`, the model's own
-`init_weights`), or load a complete state dict, and give buffers that are not in it their values.
+`to_empty` allocates memory for a model from the meta device, and sets no values. Training starts from whatever it
+held, also in buffers such as rotary tables, and there is no error. Initialise the modules (`reset_parameters`, the
+model's own `init_weights`) or load a complete state dict, and set the buffers that it does not contain.
 
-Found where a function calls `to_empty`, then runs the model, and does nothing with it in between.""",
+Reported if a function calls `to_empty` and then runs the model, with nothing in between.""",
         applicability="manual",
         severity=Severity.CHANGES,
         flags=(

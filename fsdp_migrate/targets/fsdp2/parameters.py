@@ -14,7 +14,9 @@ from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
 
 PREFIX = "_fsdp_wrapped_module"
 _NAMES = "names of parameters are those of the module, not of flat parameters"
-_CLIPPED = "`clip_grad_norm_` of torch.nn.utils clips by the norm of all gradients, with FSDP1 by that of one rank's"
+_CLIPPED = (
+    "`clip_grad_norm_` of torch.nn.utils clips by the norm of all gradients; with FSDP1 it is the norm of one rank's"
+)
 _UTILS = "torch.nn.utils"
 _CLIP = frozenset(f"{_UTILS}.{name}" for name in ("clip_grad_norm_", "clip_grad.clip_grad_norm_", "get_total_norm")) | {
     f"{_UTILS}.clip_grad.get_total_norm"
@@ -53,10 +55,10 @@ def see_names(use: Use, collection: ast.expr, *, flat: bool = False) -> None:
     for escape in followed.escapes:
         if isinstance(escape.node, ast.expr) and not is_gathered(escape.facts, use.root, escape.node):
             here = use.at(Reference(escape.facts, escape.node))
-            here.wall(f"names with a prefix of FSDP1 get out of sight: {escape.reason}", _TAKE_AWAY)
+            here.wall(f"names with a prefix of FSDP1 cannot be followed: {escape.reason}", _TAKE_AWAY)
 
 
-_TAKE_AWAY = f'take the prefix away first: `name.replace("{PREFIX}.", "")`'
+_TAKE_AWAY = f'remove the prefix first: `name.replace("{PREFIX}.", "")`'
 
 
 def _convert_name(use: Use, flat: bool) -> None:
@@ -108,11 +110,11 @@ def _give(use: Use, call: ast.Call) -> None:
         use.differs(_CLIPPED, call)
         if is_result_used(use, call):
             if use.reference.others and not is_guarded(use):
-                step = "clip by `model.clip_grad_norm_` where it is one, under a test of its own"
+                step = "call `model.clip_grad_norm_` under its own test for an FSDP model"
                 use.wall("the norm of a model that may also be a plain one is used", step, call)
                 return
             end = facts.source.span(call).end
             use.put(end, end, ".full_tensor()")
     else:
-        step = "look whether it works on DTensors"
+        step = "check whether it works with DTensors"
         use.wall(f"`{ast.unparse(call.func)}` gets parameters of the model", step, call)

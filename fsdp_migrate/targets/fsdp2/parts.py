@@ -62,7 +62,7 @@ def convert_forwarded(use: Use, member: Member) -> None:
         _convert_unknown(use, member)
     else:
         step = "define it in the class of the module, or use what `torch.nn.Module` has"
-        use.wall(f"no class of the project says what `{name}` of `{use.text}` is", step, member.node)
+        use.wall(f"no class of the project defines `{name}` of `{use.text}`", step, member.node)
 
 
 def _classes_with(use: Use, name: str) -> list[Class]:
@@ -94,7 +94,7 @@ def _convert_known(use: Use, member: Member) -> None:
         if any(one.arg == "state_dict" for one in (member.call.keywords if member.call else ())):
             use.differs(_CLASS_NAME, member.node)
         else:
-            step = "give it `state_dict=`, a full state dict of the model"
+            step = "pass `state_dict=`, a full state dict of the model"
             use.wall(f"`{ast.unparse(member.node)}` would save parameters that are sharded", step, member.node)
     elif what == _RUNNING:
         use.wall(
@@ -199,7 +199,7 @@ def _convert_unknown(use: Use, member: Member) -> None:
     if member.node.attr in _OF_TENSORS:
         look_at(use, use.reference)
     elif member.call is not None:
-        step = "call what `torch.nn.Module` has, or look at each class by `isinstance`"
+        step = "call a method of `torch.nn.Module`, or test each class with `isinstance`"
         use.wall(f"it is not known what `{ast.unparse(member.node)}` does with its parameters", step, member.node)
     else:
         see_all(use, member.node, kinds=use.kinds or ())

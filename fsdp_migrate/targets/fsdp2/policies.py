@@ -22,7 +22,7 @@ _MODULE = "\0"  # the module in the text of a condition
 
 
 class AtRunTime(Exception):
-    """What an argument comes to is decided while the program runs; the message says which part of it."""
+    """What an argument comes to is only known at run time; the message says which part of it."""
 
 
 class Test(NamedTuple):

@@ -103,7 +103,7 @@ def _fields(facts: ModuleFacts, call: ast.Call) -> Precision:
         raise Impossible(
             given[_KEPT],
             "FSDP2 has no `keep_low_precision_grads`: it keeps gradients in the dtype of their parameters",
-            "leave it out, and see whether training still fits into memory",
+            "remove it, and check whether training still fits into memory",
         )
     if not is_literal(given.get("buffer_dtype", ast.Constant(None)), None):
         raise AtRunTime("which buffers have a dtype to be saved in")

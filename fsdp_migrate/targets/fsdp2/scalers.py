@@ -70,7 +70,7 @@ def _convert_call(conversion: Conversion, facts: ModuleFacts, call: ast.Call, na
     values.update((one.arg, one.value) for one in call.keywords if one.arg is not None)
     group = values.get(_GROUP)
     if group is not None and not pure(group):
-        conversion.wall(facts, group, f"`{_GROUP}` of `{_NAME}` has no counterpart", "evaluate it in front of the call")
+        conversion.wall(facts, group, f"`{_GROUP}` of `{_NAME}` has no counterpart", "evaluate it before the call")
         return False
     arguments = [
         Argument(None if index == 0 else keyword, index)

@@ -27,7 +27,7 @@ from fsdp_migrate.targets.fsdp2.use import Use
 _SETTERS = ("state_dict_type", "set_state_dict_type")
 _OF_MODEL = frozenset({"state_dict", "load_state_dict"})
 _OF_OPTIMIZER = frozenset({"optim_state_dict", "optim_state_dict_to_load", *METHODS})
-_STEP = "rewrite it by hand to the functions of `torch.distributed.checkpoint.state_dict`, which work on FSDP1 too"
+_STEP = "rewrite it by hand with the functions of `torch.distributed.checkpoint.state_dict`, which also work with FSDP1"
 
 
 def convert_states(conversion: Conversion, closure: Closure, options: Options) -> None:

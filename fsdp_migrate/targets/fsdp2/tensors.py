@@ -85,7 +85,7 @@ class Tensors:
         self.use.lose("what is computed from a sharded parameter", followed.escapes)
         if not others and not followed.escapes and not followed.passed:
             parent = self.facts.structure.parents[node]
-            self._wall(parent, "does something unknown with a sharded parameter", "do it in plain steps")
+            self._wall(parent, "does something unknown with a sharded parameter", "write it in plain steps")
         for one in others:
             Tensors(self.use.at(one), self.whole).look(one.node)
 
@@ -111,12 +111,12 @@ class Tensors:
         elif name in ELEMENTWISE and call is not None:
             self._apply(call)
         elif name in _REDUCING:
-            self._wall(outer, "looks at the elements of one rank, or of all, as the release has it", _NORM_STEP)
+            self._wall(outer, "reads the elements of one rank or of all, depending on the release", _NORM_STEP)
         elif call is None:
             step = "set it behind the sharding, or keep it by the parameter's name"
             self._wall(attribute, "reads an attribute that `fully_shard` may have lost with the old parameter", step)
         else:
-            self._wall(call, f"uses `{name}`, which a sharded parameter does not answer alike", "use `full_tensor()`")
+            self._wall(call, f"uses `{name}`, which differs for a sharded parameter", "use `full_tensor()`")
 
     def _store(self, attribute: ast.Attribute) -> None:
         """An assignment to an attribute of a parameter."""
@@ -162,7 +162,7 @@ class Tensors:
         method = call.func if isinstance(call.func, ast.Attribute) else None
         if named in _HARMLESS:
             if any(self._is_flat_parameter(one) for one in call.args[1:]):
-                self._wall(call, "asks for FSDP1's flat parameters", "take the test out")
+                self._wall(call, "tests for FSDP1's flat parameters", "remove the test")
             return
         if named is not None and named.startswith("torch.distributed."):
             step = "let FSDP2 reduce gradients; use `to_local()` where a collective is really needed"
@@ -178,7 +178,7 @@ class Tensors:
         elif self.whole and named is not None and not named.endswith("_"):
             return
         else:
-            self._wall(call, "gets a sharded parameter", "look whether it works on DTensors, or use `full_tensor()`")
+            self._wall(call, "gets a sharded parameter", "check whether it works with DTensors, or use `full_tensor()`")
 
     def _is_flat_parameter(self, node: ast.expr) -> bool:
         parts = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute)))

@@ -24,7 +24,7 @@ def convert_units(use: Use, call: ast.Call) -> None:
         return
     source = use.facts.source
     if source.has_comment(source.span(call)):
-        use.wall(f"a comment stands inside `{ast.unparse(call)}`", "put it in front of the statement", call)
+        use.wall(f"a comment is inside `{ast.unparse(call)}`", "move it before the statement", call)
         return
     cls = use.spelled(FSDP_MODULE)
     if cls is None:

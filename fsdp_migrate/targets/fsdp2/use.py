@@ -99,7 +99,7 @@ class Use:
         """There is a wall at each place where something is lost sight of."""
         for one in escapes:
             step = "do in one place what is done with it, or keep it in a variable of a function"
-            self.conversion.wall(one.facts, one.node, f"{what} gets out of sight: {one.reason}", step)
+            self.conversion.wall(one.facts, one.node, f"{what} cannot be followed: {one.reason}", step)
 
     def wall(self, reason: str, step: str, at: ast.AST | None = None) -> None:
         """This use stops the conversion."""
@@ -163,7 +163,7 @@ def member_of(use: Use) -> Member | None:
     assert isinstance(attribute, ast.Attribute)
     span, inner = facts.source.span(attribute), facts.source.span(attribute.value)
     if facts.source.has_comment(Span(inner.end, span.end)):
-        use.wall(f"a comment stands inside `{use.text}.{attribute.attr}`", ALONE)
+        use.wall(f"a comment is inside `{use.text}.{attribute.attr}`", ALONE)
         return None
     dot = facts.source.data.rindex(b".", inner.end, span.end)
     end = inner.end + len(facts.source.data[inner.end : dot].rstrip(b" \t\f\r\n\\"))
@@ -180,7 +180,7 @@ def opening(use: Use, member: Member) -> int | None:
     between = source.data[behind : source.span(member.call).end]
     blank = len(between) - len(between.lstrip(b" \t\f\r\n\\"))
     if between[blank : blank + 1] != b"(":
-        use.wall(f"`{ast.unparse(member.node)}` stands in parentheses of its own", "take them away")
+        use.wall(f"`{ast.unparse(member.node)}` is in its own parentheses", "remove them")
         return None
     return behind + blank + 1
 

@@ -67,7 +67,7 @@ def _convert(conversion: Conversion, facts: ModuleFacts) -> None:
         block.convert()
     for call in wraps:
         if call not in inside:
-            raise Impossible(call, "an `enable_wrap` out of sight says how `wrap` wraps", _STEP)
+            raise Impossible(call, "an `enable_wrap` that is not visible decides how `wrap` wraps", _STEP)
 
 
 def _is(facts: ModuleFacts, call: ast.Call, name: str) -> bool:
@@ -144,7 +144,7 @@ class _Block:
         try:
             return read_literal(self.facts, self.call, given, (self.call,), self.conversion.code)
         except AtRunTime as error:
-            raise Impossible(self.call, f"{error} is decided while the program runs", _STEP) from None
+            raise Impossible(self.call, f"{error} is only known at run time", _STEP) from None
 
     def _keywords(self, literal: Literal, edits: list[Edit]) -> tuple[list[str], list[str]]:
         """The keywords for each part, and statements that come first."""

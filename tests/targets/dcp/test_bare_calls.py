@@ -50,7 +50,7 @@ def test_a_load_is_unsafe_and_needs_the_dict_on_every_rank() -> None:
 
 
 def test_whether_a_type_is_set_is_asked_of_the_callers() -> None:
-    assert "callers of `save` set a type is not visible" in (only(IMPORTS + SAVE).reason or "")
+    assert "callers of `save` set a type" in (only(IMPORTS + SAVE).reason or "")
     within = "    with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):\n        save("
     assert found(IMPORTS + SAVE + TRAIN.replace("    save(", within))[0].applicability is Applicability.MANUAL
     assert len(found(IMPORTS + SAVE + TRAIN.replace("    save(", within))) == 1

@@ -63,7 +63,7 @@ FULL_ON_CPU = "full_state_dict=True, cpu_offload=True"
     ],
 )
 def test_options_that_differ_from_one_of_the_configs_are_a_hint(old: str, new: str, says: str) -> None:
-    check_manual(IMPORT + old + new, "FSDP719", "options of their own")
+    check_manual(IMPORT + old + new, "FSDP719", "each with its own options")
     (found,) = lint(IMPORT + old + new, "FSDP719")
     assert (found.severity.value, says in found.message) == ("hint", True)
 

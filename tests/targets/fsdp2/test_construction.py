@@ -183,7 +183,7 @@ def test_imports_go_with_what_needed_them() -> None:
 def test_other_policies_are_for_the_generated_module(policy: str) -> None:
     line = f"model = FSDP(model, auto_wrap_policy={policy})\n"
     assert new(line) == line.replace("FSDP", "shard")
-    assert "is decided while the program runs" in only_wall(line)[0]
+    assert "is only known at run time" in only_wall(line)[0]
 
 
 def test_a_name_that_is_bound_anew_in_between_is_not_followed() -> None:
@@ -257,7 +257,7 @@ def test_what_takes_more_than_arguments_goes_to_the_generated_module(argument: s
     line = f"model = FSDP(model, {argument})\n"
     assert new(line) == line.replace("FSDP", "shard")
     reason, step = only_wall(line)
-    assert reason.endswith("is decided while the program runs")
+    assert reason.endswith("is only known at run time")
     assert step == "write it out in the call, or allow `--fsdp2-helper auto`"
 
 
@@ -464,7 +464,7 @@ def test_no_gradient_counts_as_zero_where_torch_can_be_told() -> None:
         "model.set_reduce_scatter_unused_params(True)  # as in FSDP1, no gradient counts as zero\n"
     )
     assert differences(text, ">=2.6") == [
-        "before torch 2.13 a parameter without a gradient is not updated, where FSDP1 took its gradient as zero"
+        "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient"
     ]
     assert differences(text, ">=2.6", Options(all_parameters_used=True)) == []
 
@@ -472,7 +472,7 @@ def test_no_gradient_counts_as_zero_where_torch_can_be_told() -> None:
 def test_a_floor_that_is_too_low_is_a_wall() -> None:
     assert only_wall("model = FSDP(model)\n", ">=2.4") == (
         "`torch.distributed.fsdp.fully_shard` came with torch 2.6, but torch>=2.4 is supported",
-        "raise the floor to torch 2.6",
+        "require torch>=2.6",
     )
     reason, _ = only_wall("model = FSDP(model, ignored_modules=[model.head])\n", ">=2.6", Options())
     assert reason == "its argument `ignored_params` came with torch 2.7, but torch>=2.6 is supported"
@@ -483,7 +483,7 @@ def test_a_floor_that_is_too_low_is_a_wall() -> None:
     [
         ("FSDP()", "the call lacks `module`"),
         ("FSDP(model, fsdp_auto_wrap_policy=policy)", "the call passes `fsdp_auto_wrap_policy`"),
-        ("FSDP(*parts)", "`*parts` is unpacked into positions"),
+        ("FSDP(*parts)", "`*parts` is unpacked into positional arguments"),
     ],
 )
 def test_calls_that_fit_no_signature(call: str, reason: str) -> None:
@@ -539,10 +539,10 @@ def test_parts_that_are_wrapped_where_they_are_made(arguments: str, keywords: st
             "this part is wrapped with arguments of its own",
         ),
         ("wrap(nn.Linear(4, 4))\n", "build(4)\n", "`build` may wrap parts too inside `enable_wrap`"),
-        ("nn.Linear(4, 2)", "wrap(nn.Linear(4, 2))", "an `enable_wrap` out of sight says how `wrap` wraps"),
+        ("nn.Linear(4, 2)", "wrap(nn.Linear(4, 2))", "an `enable_wrap` that is not visible decides how `wrap` wraps"),
         ("{arguments}", "**options", "the arguments of `enable_wrap` are not written out"),
         ("{arguments}", "auto_wrap_policy=policy", "`enable_wrap` gets a policy"),
-        ("{arguments}", "process_group=group", "`process_group` is decided while the program runs"),
+        ("{arguments}", "process_group=group", "`process_group` is only known at run time"),
     ],
 )
 def test_parts_that_cannot_be_converted(old: str, wrong: str, reason: str) -> None:

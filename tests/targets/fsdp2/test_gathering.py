@@ -51,4 +51,4 @@ def test_what_has_no_counterpart_is_a_wall(argument: str) -> None:
 
 
 def test_another_way_to_enter_is_a_wall() -> None:
-    check_wall(f"{BUILT}stack.enter_context(FSDP.summon_full_params(model))\n", "another way than by `with`")
+    check_wall(f"{BUILT}stack.enter_context(FSDP.summon_full_params(model))\n", "is not entered by `with`")

@@ -159,6 +159,6 @@ def test_a_module_of_an_earlier_run_gets_more(folder: Path) -> None:
 def test_there_is_none_if_the_user_wants_none(folder: Path) -> None:
     (folder / "train.py").write_text(PROGRAM)
     report = rewrite("--fsdp2-helper", "never")
-    assert "the policy `policy` is decided while the program runs" in report
+    assert "the policy `policy` is only known at run time" in report
     assert (folder / "train.py").read_text() == PROGRAM
     assert not (folder / "fsdp2.py").exists()

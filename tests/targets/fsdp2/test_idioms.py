@@ -20,7 +20,7 @@ SHARD = "fully_shard(model)\n"
         ("model.clip_grad_norm_(1.0)", "torch.nn.utils.clip_grad_norm_"),
         ("inner = model.module", "the model itself"),
         ("inner = model._fsdp_wrapped_module", "the model itself"),
-        ("isinstance(model, FSDP)", "ask for `FSDPModule`"),
+        ("isinstance(model, FSDP)", "test for `FSDPModule`"),
         ("getattr(model, 'no_sync', nullcontext)", "set_requires_gradient_sync"),
         ("units = FSDP.fsdp_modules(model)", "look for `FSDPModule`"),
         ("with FSDP.summon_full_params(model): read()", "full_tensor"),

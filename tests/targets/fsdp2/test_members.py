@@ -61,7 +61,7 @@ def test_a_model_on_the_cpu_is_not_moved() -> None:
         ("model.add_module('head', nn.Linear(1, 1))", "changes a model that is sharded"),
         ("x = model.head.state_dict()", "gives or takes sharded tensors"),
         ("model.__class__.__name__", "changes a model that is sharded"),
-        ("x = model.get_parameter('head.weight').sum()", "looks at the elements"),
+        ("x = model.get_parameter('head.weight').sum()", "reads the elements"),
     ],
 )
 def test_this_is_a_wall(program: str, reason: str) -> None:

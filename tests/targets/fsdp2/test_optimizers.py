@@ -30,7 +30,7 @@ def test_optimizers_that_fail_on_sharded_parameters_stop_it(tmp_path: Path, name
 
 def test_kernels_of_other_packages_stop_it(tmp_path: Path) -> None:
     head = "from apex.optimizers import FusedAdam\n"
-    check_stays(tmp_path, trained_by("FusedAdam", head=head), "of apex updates parameters by kernels of its own")
+    check_stays(tmp_path, trained_by("FusedAdam", head=head), "of apex updates parameters with its own kernels")
 
 
 OWN = """\
@@ -59,7 +59,7 @@ def test_an_own_optimizer_of_elementwise_methods_is_exact(tmp_path: Path) -> Non
 def test_an_own_optimizer_that_looks_at_shapes_is_a_difference_where_parameters_were_flat(tmp_path: Path) -> None:
     head = OWN.format(update='p.add_(p.grad / torch.linalg.matrix_norm(p.grad), alpha=-group["lr"])')
     (left,) = plan(tmp_path, trained_by("Own", kept=False, head=head)).left
-    assert "parameters have their own shapes, which were flat" in (left.reason or "")
+    assert "parameters are no longer flat" in (left.reason or "")
     assert plan(tmp_path, trained_by("Own", head=head)).left == ()
 
 
@@ -155,7 +155,7 @@ def main(net, batches):
         (
             "known = {id(p) for p in net.parameters() if p.ndim > 1}",
             "[p for p in model.parameters() if id(p) in known]",
-            "`id` tells parameters apart that are replaced",
+            "`id` identifies parameters that are replaced",
         ),
         ("for p in net.parameters(): p.no_decay = True", "model.parameters()", "`p.no_decay` is lost"),
     ],

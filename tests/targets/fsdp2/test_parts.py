@@ -83,14 +83,14 @@ def test_this_stays_as_it_is(program: str) -> None:
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        ("mean = model.head.bias.mean()", "looks at the elements"),
+        ("mean = model.head.bias.mean()", "reads the elements"),
         ("mean = model.blocks[0].gate.mean()", "not known what `model.blocks[0].gate.mean` does"),
         ("model.encode(batch)", "runs `self.head` outside of forward"),
         ("model.whole()", "runs `self.head` outside of forward"),
         ("model.score(batch)", "runs `self` outside of forward"),
-        ("model.norm()", "looks at the elements"),
+        ("model.norm()", "reads the elements"),
         ("model.generate(batch)", "runs modules outside of forward"),
-        ("model.unknown(batch)", "says what `unknown` of `model` is"),
+        ("model.unknown(batch)", "defines `unknown` of `model`"),
         ("model.save_pretrained(path)", "would save parameters that are sharded"),
         ("f = model.encode", "is passed on"),
         ("model.depth = 4", "assigned on the model"),
@@ -120,7 +120,7 @@ def test_a_method_may_set_attributes_of_its_module() -> None:
     [
         ('if hasattr(model, "set_requires_gradient_sync"):\n    pass', "looks for `set_requires_gradient_sync`"),
         ('f = getattr(model, "parameters")', "looks for `parameters`"),
-        ('getattr(model, "head").weight.sum()', "looks at the elements"),
+        ('getattr(model, "head").weight.sum()', "reads the elements"),
     ],
 )
 def test_what_is_looked_up_by_name(program: str, reason: str) -> None:

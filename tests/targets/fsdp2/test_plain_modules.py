@@ -44,7 +44,7 @@ def test_this_is_fine(tmp_path: Path, program: str) -> None:
     ("program", "reason"),
     [
         ("base = Net(1, 1)\nmodel = FSDP(base)\nx = base.state_dict()\n", "sharded tensors"),
-        ("base = Net(1, 1)\nmodel = FSDP(base)\nx = base.weight.norm().item()\n", "looks at the elements"),
+        ("base = Net(1, 1)\nmodel = FSDP(base)\nx = base.weight.norm().item()\n", "reads the elements"),
         (
             "class T:\n    def build(self):\n        self.base = Net(1, 1)\n        self.model = FSDP(self.base)\n"
             "    def save(self):\n        return self.base.state_dict()\nT().build()\n",
