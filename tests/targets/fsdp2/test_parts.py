@@ -160,4 +160,4 @@ def test_a_module_that_a_registry_makes_is_found_by_its_method() -> None:
     net = NET.replace("FSDP(Net(config)", "FSDP(create(args.model)")
     check_stays(f"{net}model.freeze_head()\n")
     check_wall(f"{net}model.encode(x)\n", "runs `self.head` outside of forward")
-    check_wall(f"{net}model.unknown(x)\n", "says what `unknown` of `model` is")
+    check_wall(f"{net}model.unknown(x)\n", "defines `unknown` of `model`")
