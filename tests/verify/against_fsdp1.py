@@ -269,8 +269,9 @@ def compare(name: str, case: Case, build_old: Any, build_new: Any, module: Any =
 
     Units, dtypes and what is sharded have to be the same. `module` has what FSDP1 has as methods.
     """
+    net = _net(case)
     torch.manual_seed(7)
-    old = build_old(_net(case))
+    old = build_old(net)
     old_losses = _train(old, case, old.no_sync, old.clip_grad_norm_)
     with FullyShardedDataParallel.state_dict_type(
         old, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=False)
