@@ -81,7 +81,8 @@ class _Module:
             node, parent = parent, facts.structure.parents[parent]
         func = parent.func if isinstance(parent, ast.Call) else None
         named = facts.names.qualified(func) if isinstance(func, (ast.Name, ast.Attribute)) else None
-        if self._is_annotation(node):
+        is_cast = isinstance(parent, ast.Call) and named == "typing.cast" and parent.args[:1] == [node]
+        if is_cast or self._is_annotation(node):
             self._annotate(node)
         elif named == "builtins.isinstance":
             convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node)
@@ -110,6 +111,8 @@ class _Module:
             child, parent = parent, self.facts.structure.parents[parent]
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return child is parent.returns
+        if isinstance(parent, ast.Assign) and isinstance(child, ast.Subscript):  # Model = Union[FSDP, DDP]
+            return (self.facts.names.qualified(child.value) or "").startswith("typing.")
         return isinstance(parent, (ast.arg, ast.AnnAssign)) and child is parent.annotation
 
     def _annotate(self, node: ast.expr) -> None:

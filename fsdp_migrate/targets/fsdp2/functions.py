@@ -12,7 +12,7 @@ from fsdp_migrate.targets.fsdp2.gathering import convert_gathering
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.instances import ask_instead, convert_isinstance
 from fsdp_migrate.targets.fsdp2.units import convert_units, see_all
-from fsdp_migrate.targets.fsdp2.unwrapping import convert_looked_up_module
+from fsdp_migrate.targets.fsdp2.unwrapping import convert_given_back
 from fsdp_migrate.targets.fsdp2.use import Use
 
 Handler = Callable[[Use, ast.Call], None]
@@ -80,7 +80,7 @@ def _get(use: Use, call: ast.Call) -> None:
     if name == "no_sync":
         convert_looked_up(use, call)
     elif name in ("module", "_fsdp_wrapped_module") and len(call.args) == _WITH_DEFAULT:
-        convert_looked_up_module(use, call)
+        convert_given_back(use, call)
     elif name is None or name in _OF_EITHER:
         _look_up(use, call, name)
     else:
@@ -168,6 +168,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     "builtins.type": _class_of,
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
     **dict.fromkeys(_ITERATING, _iterate),
+    "typing.cast": convert_given_back,
     "torch.compile": _compile,
     **dict.fromkeys((f"{_STATE_DICT}.{name}" for name in _NEW), _leave),
     "copy.deepcopy": _COPY,

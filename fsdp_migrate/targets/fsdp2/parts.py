@@ -10,7 +10,7 @@ import ast
 from dataclasses import replace
 
 from fsdp_migrate.facts.calls import BindingError
-from fsdp_migrate.facts.objects import Reference
+from fsdp_migrate.facts.objects import EACH, EACH_SECOND, Reference
 from fsdp_migrate.facts.project_code import Class, Function, Origin, Sort, first_parameter
 from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.parameters import look_at
@@ -23,6 +23,7 @@ _PARAMETER = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 _PARAMETERS = frozenset({"weight", "bias"})
 _MODULES = "torch.nn."
 _OF_TENSORS = frozenset({"data", "grad", "requires_grad", "detach"})
+_OF_DICTS = {"values": EACH, "items": EACH_SECOND, "keys": None}
 # Attributes of modules of torch, and of those that many packages build, which are no modules themselves.
 _PLAIN = frozenset(
     """
@@ -198,6 +199,9 @@ def _convert_unknown(use: Use, member: Member) -> None:
     """A member of a module whose class is not known: what is read is followed, what is called is a wall."""
     if member.node.attr in _OF_TENSORS:
         look_at(use, use.reference)
+    elif member.call is not None and member.node.attr in _OF_DICTS:
+        if (path := _OF_DICTS[member.node.attr]) is not None:
+            see_all(use, member.call, path)
     elif member.call is not None:
         step = "call a method of `torch.nn.Module`, or test each class with `isinstance`"
         use.wall(f"it is not known what `{ast.unparse(member.node)}` does with its parameters", step, member.node)

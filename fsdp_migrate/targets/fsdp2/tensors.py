@@ -17,13 +17,14 @@ from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
 from fsdp_migrate.targets.fsdp2.use import Use
 
 SHAPES = "shapes and numbers of elements are those of whole parameters, not of the pieces on a rank"
+_HOOKS = "hooks behind the accumulation of gradients run, which FSDP1 never ran"
 # A norm that only some ranks or one parameter know of.
 _NORM_STEP = "use `torch.nn.utils.get_total_norm` or the result of `clip_grad_norm_`"
 
 _FACTS = frozenset(
     """
     requires_grad is_leaf device dtype grad_fn is_cuda is_meta is_cpu layout name is_floating_point is_complex
-    element_size get_device requires_grad_ retain_grad is_sparse
+    element_size get_device requires_grad_ retain_grad is_sparse register_hook
     """.split()
 )
 _SHAPES = frozenset("shape ndim size dim numel nelement nbytes stride ndimension __len__".split())
@@ -108,6 +109,8 @@ class Tensors:
                 check_unfreezing(self.use, attribute)
         elif name in _SHAPES:
             self.use.differs(SHAPES, attribute)
+        elif name == "register_post_accumulate_grad_hook":
+            self.use.differs(_HOOKS, attribute)
         elif name in ELEMENTWISE and call is not None:
             self._apply(call)
         elif name in _REDUCING:

@@ -27,8 +27,8 @@ def convert_unwrapping(use: Use, member: Member) -> None:
         use.put(member.end, end, "")
 
 
-def convert_looked_up_module(use: Use, call: ast.Call) -> None:
-    """`getattr(model, "module", model)` gives the model, which has no such member, as it stands."""
+def convert_given_back(use: Use, call: ast.Call) -> None:
+    """A call that gives the model: `getattr(model, "module", model)`, which has no such member, or a `cast`."""
     followed = use.follow(call)
     for one in followed.references:
         use.see(use.at(one))

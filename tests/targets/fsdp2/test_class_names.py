@@ -30,6 +30,14 @@ def becomes(root: Path, before: str) -> str:
             "def f(m: 'nn.Module | None'):\n    m.eval()\nf(model)\n",
         ),
         (
+            "from typing import Union\nModel = Union[FSDP, None]\n",
+            "from typing import Union\nModel = Union[nn.Module, None]\n",
+        ),
+        (
+            "from typing import cast\ncast(FSDP, model).eval()\n",
+            "from typing import cast\ncast(nn.Module, model).eval()\n",
+        ),
+        (
             "def f(m: list[FSDP]):\n    m[0].eval()\nf([model])\n",
             "def f(m: list[nn.Module]):\n    m[0].eval()\nf([model])\n",
         ),

@@ -35,6 +35,7 @@ SHAPES = "shapes and numbers of elements are those of whole parameters, not of t
         "for n, p in model.named_parameters():\n    if any(s in n for s in SKIP):\n        p.requires_grad_(False)",
         "for n, p in model.named_parameters():\n    n = n.replace('_fsdp_wrapped_module.', '')\n    ok = n == 'a'",
         "for p in model.parameters():\n    print(p)",
+        "for p in model.parameters():\n    p.register_hook(print)",
         "optimizer.add_param_group({'params': model.parameters()})",
         "x = any(p.requires_grad for p in model.parameters())",
     ],
