@@ -73,6 +73,7 @@ class Conversion:
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
     code: ProjectCode = field(default_factory=ProjectCode)  # what is known of the project
     followed: dict[tuple[ast.expr, Path], Followed] = field(default_factory=dict)  # where parts of models go
+    parts: set[tuple[ast.expr, bool]] = field(default_factory=set)  # uses of parts that have been converted
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
     own: frozenset[ast.AST] | None = None  # the expressions for parameters of the models, once they are looked for

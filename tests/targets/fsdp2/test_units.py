@@ -110,3 +110,14 @@ def test_a_ddp_model_keeps_its_module() -> None:
     check_wall(f"{program}model.module.eval()\n", "also be a DDP model", others=arms)
     guarded = f"{program}plain = model.module if hasattr(model, 'module') else model\n"
     assert Converted(guarded, others=arms).walls == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "while hasattr(model, 'module'):\n    model = model.module",
+        "for block in model.modules():\n    for block in block:\n        block.train()",
+    ],
+)
+def test_a_part_that_leads_back_to_itself_comes_to_an_end(program: str) -> None:
+    assert Converted(f"{BUILT}{program}\n").walls == []
