@@ -685,17 +685,20 @@ class Code:
         around = self.class_of(function)
         return around is not None and around.node is cls.node
 
-    def fields(self, cls: Class) -> list[str]:
+    def fields(self, cls: Class) -> tuple[str, ...]:
         """The fields that the constructor of a dataclass or named tuple takes, in order."""
+        return self._known.of("fields", cls.node, lambda: self._found_fields(cls), ())
+
+    def _found_fields(self, cls: Class) -> tuple[str, ...]:
         decorators = getattr(cls.node, "decorator_list", ())
         bare = [one.func if isinstance(one, ast.Call) else one for one in decorators]
         plain = any(cls.facts.names.qualified(one) in _FIELDS_OF for one in bare)
         plain = plain or any(cls.facts.names.qualified(base) in _NAMED_TUPLES for base in cls.node.bases)
         if not plain or next(iter(self.own_methods(cls, "__init__")), None) is not None:
-            return []
+            return ()
         inherited = [field for base in self.bases(cls)[0] for field in self.fields(base)]
         own = [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-        return list(dict.fromkeys([*inherited, *own]))
+        return tuple(dict.fromkeys([*inherited, *own]))
 
     def constructions(self, cls: Class) -> Iterator[Value]:
         """The calls of a class."""

@@ -615,3 +615,16 @@ def test_a_budget_that_does_not_do_is_an_escape() -> None:
     text = "m0 = OBJECT()\n" + "".join(f"m{n + 1} = m{n}\n" for n in range(100))
     found = followed(text, budget=50)
     assert [one.reason for one in found.escapes] == ["it was followed for 50 steps and is still passed on"]
+
+
+def test_a_class_that_derives_from_a_name_of_its_own_comes_to_an_end() -> None:
+    check(
+        """
+        import dataclasses
+        @dataclasses.dataclass
+        class Holder(Holder):
+            kept: object
+        holder = Holder(OBJECT())
+        holder.kept.use()  # here
+        """
+    )
