@@ -99,19 +99,6 @@ def bound_to(facts: ModuleFacts, home: Scope, name: str, one: Construction, doub
         yield from set_in(facts, use, one, doubt)
 
 
-def returned_by(
-    facts: ModuleFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, one: Construction, doubt: str | None
-) -> Iterator[Given]:
-    """The arguments in a dict that a function makes."""
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Return) or node.value is None or facts.function(node) is not function:
-            continue
-        if not isinstance(node.value, ast.Name):
-            yield from given_in(facts, node.value, one, doubt)
-        elif (home := dict_scope(facts, node.value)) is not None:
-            yield from bound_to(facts, home, node.value.id, one, doubt)
-
-
 def dict_scope(facts: ModuleFacts, name: ast.Name) -> Scope | None:
     """The scope that binds a name, if it is the present one or the module."""
     scope = facts.scope(name)

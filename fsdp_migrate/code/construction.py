@@ -11,14 +11,10 @@ from fsdp_migrate.code.argument_dicts import (
     bound_to,
     dict_scope,
     given_in,
-    is_builtin_dict,
     keywords,
-    returned_by,
-    set_in,
     update_of,
     uses_in,
 )
-from fsdp_migrate.code.exported_arguments import exported
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.fsdp import FSDP
@@ -130,78 +126,23 @@ def _is_inherited_constructor(facts: ModuleFacts, func: ast.expr) -> bool:
 
 
 def _given(facts: ModuleFacts) -> Iterator[Given]:
-    yield from exported(facts, _constructions)
     for one in _constructions(facts):
         yield from keywords(facts, one.call, one, None)
         for keyword in one.call.keywords:
             if keyword.arg is None:
                 yield from _spread(facts, keyword.value, one)
-                yield from _handed_on(facts, keyword.value, one)
-
-
-def _handed_on(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[Given]:
-    """The arguments of calls of a function in this file that takes them as `**kwargs` and passes them to FSDP."""
-    function = facts.function(value)
-    if not isinstance(function, ast.FunctionDef) or not isinstance(value, ast.Name):
-        return
-    if function.args.kwarg is None or function.args.kwarg.arg != value.id:
-        return
-    doubt = f"`{function.name}` passes it on, maybe not only to FSDP"
-    own = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
-    cls = facts.structure.parents[function]
-    for call in facts.structure.calls:
-        if _calls(facts, call, function, cls if isinstance(cls, ast.ClassDef) else None):
-            yield from (argument for argument in keywords(facts, call, one, doubt) if argument.name not in own)
-
-
-def _calls(facts: ModuleFacts, call: ast.Call, function: ast.FunctionDef, cls: ast.ClassDef | None) -> bool:
-    """Whether a call is one of `function`, or of this method of `cls`."""
-    if cls is None or function.name == "__init__":
-        meanings = facts.names.meanings(call.func) if isinstance(call.func, ast.Name) else ()
-        return any(m.binding is not None and m.binding.node is (cls or function) for m in meanings)
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != function.name:
-        return False
-    inner = facts.structure.parents.get(facts.function(call))
-    return inner is cls and isinstance(call.func.value, ast.Name) and call.func.value.id in ("self", "cls")
 
 
 def _spread(facts: ModuleFacts, value: ast.expr, one: Construction) -> Iterator[Given]:
     """The arguments in the value that is unpacked into a call."""
     if isinstance(value, ast.Name):
         yield from _unpacked(facts, value, one)
-    elif isinstance(value, ast.Attribute):
-        yield from _stored(facts, value, one)
-    elif isinstance(value, ast.Call) and not is_builtin_dict(facts, value.func):
-        yield from _returned(facts, value, one)
     else:
         yield from given_in(facts, value, one)
         inner = value.values if isinstance(value, ast.Dict) else []
         for key, part in zip(getattr(value, "keys", ()), inner):
             if key is None and isinstance(part, ast.Name):
                 yield from _unpacked(facts, part, one)
-
-
-def _stored(facts: ModuleFacts, attribute: ast.Attribute, one: Construction) -> Iterator[Given]:
-    """The arguments in a dict that methods of a class keep in an attribute of the instance."""
-    doubt = f"other code can also read `{ast.unparse(attribute)}`"
-    cls = facts.structure.parents.get(facts.function(attribute))
-    for node in facts.structure.attributes if isinstance(cls, ast.ClassDef) else ():
-        same = node.attr == attribute.attr and ast.dump(node.value) == ast.dump(attribute.value)
-        if not same or facts.structure.parents.get(facts.function(node)) is not cls:
-            continue
-        parent = facts.structure.parents[node]
-        if isinstance(parent, (ast.Assign, ast.AnnAssign)) and parent.value is not None:
-            yield from given_in(facts, parent.value, one, doubt)
-        yield from set_in(facts, node, one, doubt)
-
-
-def _returned(facts: ModuleFacts, call: ast.Call, one: Construction) -> Iterator[Given]:
-    """The arguments in a dict that a function of the file makes."""
-    name = getattr(call.func, "attr", getattr(call.func, "id", None))
-    functions = [function for function in facts.structure.functions if function.name == name]
-    if len(functions) != 1:
-        return
-    yield from returned_by(facts, functions[0], one, f"`{name}` may be called for more than building FSDP")
 
 
 def _unpacked(facts: ModuleFacts, name: ast.Name, one: Construction, doubt: str | None = None) -> Iterator[Given]:
