@@ -403,6 +403,30 @@ def test_a_part_casts_inputs_only_where_it_is_told_to() -> None:
     )
 
 
+def test_the_generated_module_is_told_what_is_a_part() -> None:
+    always = Options(helper="always", all_parameters_used=True)
+    text = "model.head = FSDP(model.head, use_orig_params=True)\nmodel = FSDP(model, mixed_precision=mp)\n"
+    assert new(text, options=always) == (
+        "model.head = shard(model.head, outermost=False)\nmodel = shard(model, mixed_precision=mp)\n"
+    )
+
+
+def test_positions_become_names_for_the_generated_module() -> None:
+    text = "model = FSDP(model, group, ShardingStrategy.NO_SHARD, None, rule)\n"
+    expected = (
+        "process_group=group, sharding_strategy=ShardingStrategy.NO_SHARD, cpu_offload=None, auto_wrap_policy=rule"
+    )
+    assert new(text) == f"model = shard(model, {expected})\n"
+    assert (
+        new("model = FSDP(process_group=group, module=model)\n") == "model = shard(process_group=group, module=model)\n"
+    )
+
+
+def test_a_comment_at_an_argument_without_meaning_keeps_it() -> None:
+    text = "model = FSDP(\n    model,\n    process_group=group,\n    limit_all_gathers=True,  # saves memory\n)\n"
+    assert new(text) == text.replace("FSDP", "shard")
+
+
 def test_a_precision_for_the_root_and_parts_takes_to_see_which_is_which() -> None:
     text = (
         "def wrap(m):\n    return FSDP(m, mixed_precision=MixedPrecision(torch.bfloat16))\n\n\n"
