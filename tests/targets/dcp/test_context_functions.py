@@ -256,3 +256,19 @@ def test_a_use_through_the_module_keeps_its_import_where_that_has_others() -> No
     assert "import contexts\n" in Path("one.py").read_text()
     assert "return get_model_state_dict(model)\n" in Path("one.py").read_text()
     assert Path("contexts.py").read_text() == "OTHER = 1\n"
+
+
+def test_each_folder_may_have_a_target_of_its_own() -> None:
+    Path("pyproject.toml").unlink()
+    for folder, target in (("old", "dcp"), ("new", "fsdp2")):
+        Path(folder).mkdir()
+        Path(folder, "pyproject.toml").write_text(f'[tool.fsdp-migrate]\ntarget = "{target}"\ntorch = ">=2.13"\n')
+        Path(folder, "contexts.py").write_text(CONTEXTS)
+        Path(folder, "one.py").write_text(CALLER)
+    Path("new/model.py").write_text(
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\nmodel = FSDP(net)\n"
+    )
+    plan = runner.rewrite(filesystem.discover(["."]), Configuration(Layer(), ConfigFiles()), write=True)
+    assert Path("old/one.py").read_text() == NEW
+    assert Path("new/one.py").read_text() == CALLER
+    assert {(one.path, one.code) for one in plan.fixed} == {("old/contexts.py", "FSDP210"), ("new/model.py", "FSDP900")}
