@@ -1,4 +1,4 @@
-"""Print every text that a rule can give: the cards, then messages and reasons by module, with the codes they belong to.
+"""Print every text that a user can see: first the cards, messages and reasons of rules, then what the commands say.
 
 python -m tools.messages [CODE or part of a path ...]
 
@@ -17,8 +17,9 @@ from typing import NamedTuple
 from fsdp_migrate.rules import RULES
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fsdp_migrate"
+# Where the texts of findings are; they come first.
 ROOMS = ("rules", "targets", "code", "facts")
-_NOT_SHOWN_TO_USERS = frozenset({"index.py", "catalogue.py"})
+_NOT_SHOWN_TO_USERS = frozenset({"index.py", "catalogue.py", "data.py", "releases.py"})
 _SKIPPED_CALLS = frozenset({"Example"})
 _SKIPPED_KEYWORDS = frozenset({"leaves", "summary", "explanation"})
 _FEWEST_WORDS = 3
@@ -51,8 +52,9 @@ def sections() -> Iterator[tuple[str, list[str]]]:
 
 
 def modules() -> list[Path]:
-    """The modules whose texts a finding may carry."""
-    paths = (path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")))
+    """The modules of the package, first those whose texts a finding may carry."""
+    first = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+    paths = dict.fromkeys([*first, *sorted(PACKAGE.rglob("*.py"))])
     return [path for path in paths if path.name not in _NOT_SHOWN_TO_USERS]
 
 
