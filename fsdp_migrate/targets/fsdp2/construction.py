@@ -150,7 +150,8 @@ class _Converter:
             step = "write it out in the call, or allow `--fsdp2-helper auto`"
             raise Impossible(call, f"{what} is only known at run time", step)
         keywords = {one.arg: one.value for one in call.keywords}
-        if self.inner is None and not is_literal(keywords.get("mixed_precision", ast.Constant(None)), None):
+        casts = not is_literal(keywords.get("mixed_precision", ast.Constant(None)), None)
+        if self.inner is None and (casts or (None in keywords and _is_written(self.facts, "MixedPrecision"))):
             self._stop_unknown_role()
         arguments, gone = self._kept_arguments()
         if self.inner:

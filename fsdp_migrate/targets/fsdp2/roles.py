@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.project_code import Code, Function
+from fsdp_migrate.facts.project_code import Class, Code, Function
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 
 
@@ -25,7 +25,7 @@ def is_inner(closure: Closure, one: Construction, code: Code) -> bool | None:
     if cls is not None and any(home == "self" for home in homes):
         if any(_builds(other, cls) for other in others):
             return True
-        return None if _is_module(one.facts, cls) else False
+        return None if _may_be_module(Class(one.facts, cls), code) else False
     return False
 
 
@@ -77,8 +77,9 @@ def _builds(other: Construction, cls: ast.ClassDef) -> bool:
 _SAME = ("to", "cuda", "cpu", "train", "eval", "bfloat16", "half", "float")
 
 
-def _is_module(facts: ModuleFacts, cls: ast.ClassDef) -> bool:
-    return bool(cls.bases) and not all(facts.names.qualified(base) == "builtins.object" for base in cls.bases)
+def _may_be_module(cls: Class, code: Code) -> bool:
+    """Whether objects of a class may be modules, which others wrap."""
+    return any(code.bases(one)[1] for one in (cls, *code.ancestors(cls)))
 
 
 def _wraps_parts(one: Construction, code: Code) -> bool:

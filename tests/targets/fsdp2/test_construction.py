@@ -42,6 +42,11 @@ def only_wall(text: str, torch: str = ">=2.6", options: Options = NEVER) -> tupl
     return wall.reason, wall.step
 
 
+def only_walls(text: str) -> list[tuple[str, str]]:
+    """Why the constructions of a program are not converted."""
+    return [(wall.reason, wall.step) for wall in converted({FILE: facts_of(IMPORTS + text)}).walls]
+
+
 def differences(text: str, torch: str = ">=2.6", options: Options = DEFAULT) -> list[str]:
     """What differs."""
     conversion = converted({FILE: facts_of(IMPORTS + text, torch)}, options)
@@ -401,6 +406,17 @@ def test_a_part_casts_inputs_only_where_it_is_told_to() -> None:
         f"fully_shard(model.head, mp_policy=MixedPrecisionPolicy({BF16}, cast_forward_inputs=False))\n"
         f"fully_shard(model, mp_policy=MixedPrecisionPolicy({BF16}))\n"
     )
+
+
+def test_two_models_of_an_object_are_no_parts_of_it() -> None:
+    mp = "mixed_precision=MixedPrecision(torch.bfloat16)"
+    text = (
+        "class Base:\n    pass\n\n\nclass Trainer(Base):\n    def __init__(self, policy, reference):\n"
+        f"        self.policy = FSDP(policy, {mp})\n        self.reference = FSDP(reference, {mp})\n"
+    )
+    assert "cast_forward_inputs" not in new(text)
+    reason, _ = only_walls(text.replace("class Base:", "class Base(nn.Module):"))[0]
+    assert reason.startswith("it is not visible whether another call of FSDP wraps the result")
 
 
 def test_the_generated_module_is_told_what_is_a_part() -> None:
