@@ -98,6 +98,7 @@ class Reading:
         self._owners = {ast.dump(owner) for owner in _owners(model)}
         self.nodes = [node for statement in statements for node in performed(statement)]
         self.inside = frozenset(self.nodes)
+        self._statements = list(statements)
         self.calls: list[StateCall] = []
         self._known: set[ast.AST] = set(known)
         if only is not None:
@@ -314,7 +315,8 @@ class Reading:
         return False
 
     def _sets_type(self, block: ast.With) -> bool:
-        return any(self.facts.fsdp.setting(item.context_expr) is not None for item in block.items)
+        settings = (self.facts.fsdp.setting(item.context_expr) for item in block.items)
+        return block.body == self._statements or any(setting is not None for setting in settings)
 
     def _is_of_no_consequence(self, statement: ast.stmt) -> bool:
         return isinstance(statement, ast.Delete) or self._is_telling(statement)

@@ -54,7 +54,8 @@ class ContextFunction(NamedTuple):
 class Spread(NamedTuple):
     """What becomes of such a function and its callers: the edits by the paths of modules, and their grade.
 
-    The function itself `goes`, unless something may still ask for it.
+    The function itself `goes`, unless something may still ask for it. `blocks` are its callers, each with what becomes
+    of its block.
     """
 
     fixes: Mapping[str, Fix]
@@ -62,6 +63,7 @@ class Spread(NamedTuple):
     floor: str
     functions: tuple[str, ...]
     goes: bool
+    blocks: tuple[tuple[Caller, Rewritten], ...] = ()
 
     def verdict(self, path: str) -> Verdict:
         """The verdict on the setting in the module at `path`."""
@@ -105,7 +107,8 @@ def _only_prepares(facts: ModuleFacts, statement: ast.stmt, setting: TypeSetting
     if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):
         return False
     value = statement.value
-    return value is setting.call or pure(value) or facts.fsdp.config(value) is not None
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return value is setting.call or all(pure(one) or facts.fsdp.config(one) is not None for one in parts)
 
 
 def of_function(one: ContextFunction, manner: Manner = USUAL) -> Spread | str:
@@ -135,6 +138,7 @@ def _spread(one: ContextFunction, manner: Manner) -> Spread:
         max((new.floor for _, new in found), key=Version),
         tuple(dict.fromkeys(name for _, new in found for name in new.functions)),
         goes,
+        tuple(found),
     )
 
 

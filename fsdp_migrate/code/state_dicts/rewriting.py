@@ -74,14 +74,14 @@ class Manner(NamedTuple):
     """How calls are rewritten, where a target has its own way.
 
     `names` spells names at a place where a receiver is FSDP. `takes_compiled` takes models whose keys change, `flags`
-    expressions that decide at run time whether the state leaves the device. `full_loads` is the name of a function
-    that the optimizer state of a full load goes through, asked only where there is one.
+    expressions that decide at run time whether the state leaves the device. `full_loads` gives the name, in a module,
+    of a function that the optimizer state of a full load goes through; it is asked only where there is one.
     """
 
     names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied
     takes_compiled: bool = False
     flags: bool = False
-    full_loads: Callable[[], str] | None = None
+    full_loads: Callable[[ModuleFacts], str] | None = None
 
 
 USUAL = Manner()

@@ -99,22 +99,27 @@ def type_of(facts: ModuleFacts, setting: TypeSetting, follow: Follow = as_writte
 
 
 def _unpacked(facts: ModuleFacts, setting: TypeSetting) -> TypeSetting:
-    """A setting whose last arguments are `*configs()` with the tuple that this function of the file returns."""
-    if not setting.call.args:
+    """A setting whose last arguments are `*configs`, a tuple that is written out, or that a function returns."""
+    if not setting.call.args or setting.call.keywords:
         return setting
     *first, last = setting.call.args
-    made = last.value if isinstance(last, ast.Starred) else None
-    if not isinstance(made, ast.Call) or made.args or made.keywords or setting.call.keywords:
+    configs = _tuple(facts, last.value) if isinstance(last, ast.Starred) else None
+    if configs is None:
         return setting
-    function = facts.names.definition(made.func) if isinstance(made.func, ast.Name) else None
-    if not isinstance(function, ast.FunctionDef):
-        return setting
-    returns = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
-    if len(returns) != 1 or not isinstance(returns[0], ast.Tuple):
-        return setting
-    call = ast.Call(setting.call.func, [*first, *returns[0].elts], [])
-    configs = dict(zip(_CONFIGS, call.args[_BEFORE_CONFIGS:]))
-    return setting._replace(call=call, config=configs.get("config"), optim_config=configs.get("optim_config"))
+    call = ast.Call(setting.call.func, [*first, *configs.elts], [])
+    given = dict(zip(_CONFIGS, call.args[_BEFORE_CONFIGS:]))
+    return setting._replace(call=call, config=given.get("config"), optim_config=given.get("optim_config"))
+
+
+def _tuple(facts: ModuleFacts, node: ast.expr) -> ast.Tuple | None:
+    """The tuple that a name or a call of a function of this file stands for."""
+    value = facts.names.value(node) if isinstance(node, ast.Name) else node
+    if isinstance(value, ast.Call) and not value.args and not value.keywords and isinstance(value.func, ast.Name):
+        function = facts.names.definition(value.func)
+        inside = ast.walk(function) if isinstance(function, ast.FunctionDef) else ()
+        returns = [one.value for one in inside if isinstance(one, ast.Return)]
+        value = returns[0] if len(returns) == 1 else None
+    return value if isinstance(value, ast.Tuple) else None
 
 
 # state_dict_type(module, state_dict_type, state_dict_config, optim_state_dict_config)

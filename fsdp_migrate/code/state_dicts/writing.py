@@ -44,7 +44,7 @@ def written(
     spelling: dict[str, str],
     indent: str,
     given: set[str],
-    full_loads: Callable[[], str] | None = None,
+    full_loads: Callable[[ModuleFacts], str] | None = None,
     behind: ast.stmt | None = None,
 ) -> Written:
     """The edits for `calls`, whose statements will be indented by `indent`; `given` are local names that are taken.
@@ -85,7 +85,7 @@ class _Place(NamedTuple):
 
 class _Writer:
     def __init__(
-        self, facts: ModuleFacts, spelling: dict[str, str], indent: str, full_loads: Callable[[], str] | None
+        self, facts: ModuleFacts, spelling: dict[str, str], indent: str, full_loads: Callable[[ModuleFacts], str] | None
     ) -> None:
         self.facts, self.spelling, self.indent = facts, spelling, indent
         self.full_loads = full_loads
@@ -147,7 +147,7 @@ class _Writer:
         if old.state is not None:
             state = self._source(old.state)
             if self.full_loads is not None and old.optimizer is not None and FULL_OPTION in call.row.options:
-                state = f"{self.full_loads()}({state})"
+                state = f"{self.full_loads(self.facts)}({state})"
             parts.append(state if old.optimizer is None else f"{_STATE}={state}")
         parts += [] if options is None else [f"options={options}"]
         return f"{self.spelling[old.function]}({', '.join(parts)})"

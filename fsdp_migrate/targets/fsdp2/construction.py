@@ -54,7 +54,7 @@ class _Converter:
             self._check_nesting()
             module = module_of(call)
             if module is not None:
-                convert_wraps(self.conversion, self.construction, module)
+                convert_wraps(self.conversion, self.closure, self.construction, module)
             try:
                 given = written_out(facts, call)
                 self._check_floor(given)

@@ -8,11 +8,12 @@ on torch 2.13). So each parameter gets its own where files of FSDP1 have to stay
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.code.new_names import spell
+from fsdp_migrate.code.state_dicts.context_functions import Spread, context_function, of_function
 from fsdp_migrate.code.state_dicts.names import MODULE
 from fsdp_migrate.code.state_dicts.rewriting import Manner, Rewritten, of_call, of_setting
 from fsdp_migrate.edits import EditImport, ImportBehind
@@ -35,8 +36,11 @@ def convert_states(conversion: Conversion, closure: Closure, options: Options) -
     references: dict[str, list[Reference]] = {}
     for one in closure.references:
         references.setdefault(one.facts.path, []).append(one)
-    for own in references.values():
-        _Module(conversion, closure, options, own).convert()
+    modules = {path: _Module(conversion, closure, options, own) for path, own in references.items()}
+    for module in modules.values():
+        module.convert_types(modules)
+    for module in modules.values():
+        module.convert_calls()
 
 
 class _Names:
@@ -64,10 +68,31 @@ class _Module:
         needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
         self.manner = Manner(_Names, takes_compiled=True, flags=True, full_loads=self._own_steps if needs else None)
 
-    def convert(self) -> None:
+    def convert_types(self, modules: Mapping[str, _Module]) -> None:
+        """Convert what types are set for, in blocks here and in those that a function here gives the context to."""
         for setting in self._settings():
-            self._take(setting.call, of_setting(self.facts, setting, self.manner), setting.model)
-            self._settle(_region(self.facts, setting.call))
+            function = context_function(self.facts, setting)
+            if function is None:
+                self._take(setting.call, of_setting(self.facts, setting, self.manner), setting.model)
+                self._settle(_region(self.facts, setting.call))
+            else:
+                self._take_function(setting, of_function(function, self.manner), modules)
+
+    def _take_function(self, setting: TypeSetting, new: Spread | str, modules: Mapping[str, _Module]) -> None:
+        self.conversion.settled.add(setting.model)
+        if isinstance(new, str):
+            self.conversion.wall(self.facts, setting.call, new, _STEP)
+            return
+        for path, fix in new.fixes.items():
+            self.conversion.edits.setdefault(path, []).extend(fix.edits)
+            self.conversion.removed.setdefault(path, []).extend(fix.removed_uses)
+        for caller, block in new.blocks:
+            self._note(caller.facts, caller.call, block)
+            if caller.facts.path in modules:
+                modules[caller.facts.path]._settle(_region(caller.facts, caller.call))
+
+    def convert_calls(self) -> None:
+        """Convert the calls that no type is set for."""
         for reference in self.references:
             call = self._state_call(reference)
             if call is not None and reference.node not in self.conversion.settled:
@@ -112,15 +137,24 @@ class _Module:
         assert new.verdict.fix is not None
         conversion.edit(facts, new.verdict.fix.edits)
         conversion.removed.setdefault(facts.path, []).extend(new.verdict.fix.removed_uses)
-        conversion.settled.update({model, *(part for call in new.calls for part in ast.walk(call.module))})
+        conversion.settled.add(model)
+        self._note(facts, node, new)
+
+    def _note(self, facts: ModuleFacts, node: ast.AST, new: Rewritten) -> None:
+        """Note what is settled and what differs where some calls are rewritten."""
+        conversion = self.conversion
+        conversion.settled.update(part for call in new.calls for part in ast.walk(call.module))
         conversion.settled.update(call.load for call in new.calls if call.load is not None)
         for difference in new.differences:
             if not difference.of_load and not difference.of_sharded_tensors:
                 conversion.differs(facts, node, difference.text)
 
-    def _own_steps(self) -> str:
-        """The name of a function that gives each parameter a `step` of its own."""
-        use = Use(self.conversion, self.closure, self.references[0], self.options)
+    def _own_steps(self, facts: ModuleFacts) -> str:
+        """The name in a module of a function that gives each parameter a `step` of its own."""
+        reference = next((one for one in self.closure.references if one.facts is facts), None)
+        if reference is None:
+            raise CannotSupply("the model is not used in that file")
+        use = Use(self.conversion, self.closure, reference, self.options)
         name = helper(use, "own_steps")
         if name is None:
             raise CannotSupply("there is no place for a function in this file")

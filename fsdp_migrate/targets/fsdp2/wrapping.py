@@ -16,7 +16,7 @@ from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.project_code import Sort
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.arguments import PARAMETERS, WITHOUT_MEANING, Given
-from fsdp_migrate.targets.fsdp2.conversion import Construction, Conversion
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
 from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.precision import Impossible
@@ -29,7 +29,7 @@ _CLASS = "wrapper_cls"
 _STEP = "call FSDP's class where the part is made, as `self.part = FSDP(Part())`"
 
 
-def convert_wraps(conversion: Conversion, construction: Construction, module: ast.expr) -> None:
+def convert_wraps(conversion: Conversion, closure: Closure, construction: Construction, module: ast.expr) -> None:
     """Convert what the class of a wrapped module, or others that its file imports from the project, wrap by `wrap`.
 
     Raises:
@@ -39,7 +39,8 @@ def convert_wraps(conversion: Conversion, construction: Construction, module: as
     facts = construction.facts
     project = facts.project
     others = () if project is None or not project.is_written(_WORD) else project.having(_WORD)
-    elsewhere = any(_is(one, call, _ENABLE) for one in others for call in one.structure.calls)
+    near = _near(closure) if others else frozenset()
+    elsewhere = any(_is(one, call, _ENABLE) for one in others if one.path in near for call in one.structure.calls)
     if not elsewhere and _WORD.encode() not in facts.source.data:
         return
     origins = conversion.code.origins(facts, module)
@@ -53,6 +54,13 @@ def convert_wraps(conversion: Conversion, construction: Construction, module: as
     for one in modules.values():
         if b"wrap" in one.source.data:
             _convert(conversion, one)
+
+
+def _near(closure: Closure) -> frozenset[str]:
+    """The files that have a part in building or using the models, and those that they import."""
+    uses = (one.facts for one in (*closure.references, *closure.passed))
+    homes = {one.path: one for one in (*uses, *(one.facts for one in closure.constructions))}
+    return frozenset(one.path for home in homes.values() for one in reachable(home))
 
 
 def _convert(conversion: Conversion, facts: ModuleFacts) -> None:
