@@ -154,9 +154,19 @@ def of_context(
     return _of_region(facts, region, model, settings, receiver, call, manner)
 
 
-def of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner = USUAL) -> Rewritten | str:
-    """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays."""
-    return or_reason(facts, (of_call, call, manner), lambda: _of_call(facts, call, model, manner))
+def of_call(
+    facts: ModuleFacts,
+    call: ast.Call,
+    model: ast.expr,
+    manner: Manner = USUAL,
+    inside: Sequence[tuple[ast.Call, ast.expr]] = (),
+) -> Rewritten | str:
+    """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays.
+
+    `inside` are such calls among its arguments, with their models, which are rewritten with it.
+    """
+    together = ((call, model), *inside)
+    return or_reason(facts, (of_call, together, manner), lambda: _of_calls(facts, together, manner))
 
 
 def or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Result]) -> Result | str:
@@ -213,11 +223,15 @@ def _of_region(
     return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls, leaving, model)))
 
 
-def _of_call(facts: ModuleFacts, call: ast.Call, model: ast.expr, manner: Manner) -> Rewritten:
+def _of_calls(facts: ModuleFacts, together: Sequence[tuple[ast.Call, ast.expr]], manner: Manner) -> Rewritten:
+    call, model = together[0]
     receiver = facts.fsdp.receiver(call.func, model)
-    calls = [anew(facts, one, NEVER_SET) for one in Reading(facts, (), model, call).calls]
-    if not calls:
-        raise NotUnderstood(f"`{ast.unparse(call.func)}` does not belong to the model")
+    calls = []
+    for one, own in together:
+        found = [anew(facts, each, NEVER_SET) for each in Reading(facts, (), own, one).calls]
+        if not found:
+            raise NotUnderstood(f"`{ast.unparse(one.func)}` does not belong to the model")
+        calls += found
     if any(one.old.function in (SAVE_MODEL, LOAD_MODEL) for one in calls):
         check_kind(facts, call)
     check_flow(facts, call, calls, takes_compiled=manner.takes_compiled)

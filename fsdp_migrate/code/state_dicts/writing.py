@@ -65,6 +65,7 @@ def written(
     outer = [call for call in calls if facts.source.span(call.old.call) not in writer.inner]
     edits = [edit for call in outer for edit in writer.edits(call, options)]
     lines = []
+    in_front: dict[_Place, list[str]] = {}
     for text, name in options.items():
         users = [call for call in calls if writer.options(call) == text]
         alone = len(users) == 1 and facts.statement(users[0].old.call) is not behind
@@ -72,7 +73,8 @@ def written(
         if place is None:
             lines.append(f"{name} = {text}")
         else:
-            edits.append(Replace(Span(place.start, place.start), f"{name} = {text}\n{place.indent}"))
+            in_front.setdefault(place, []).append(f"{name} = {text}\n{place.indent}")
+    edits += [Replace(Span(place.start, place.start), "".join(texts)) for place, texts in in_front.items()]
     return Written(tuple(edits), tuple(lines))
 
 

@@ -93,11 +93,16 @@ class _Module:
 
     def convert_calls(self) -> None:
         """Convert the calls that no type is set for."""
+        calls: dict[ast.Call, ast.expr] = {}
         for reference in self.references:
             call = self._state_call(reference)
             if call is not None and reference.node not in self.conversion.settled:
-                self._take(call, of_call(self.facts, call, reference.node, self.manner), reference.node)
-                self.conversion.settled.add(reference.node)
+                calls[call] = reference.node
+        for call, model in calls.items():
+            inside = [(one, calls[one]) for one in calls if one is not call and _holds(call, one)]
+            if not any(one is not call and _holds(one, call) for one in calls):
+                self._take(call, of_call(self.facts, call, model, self.manner, tuple(inside)), model)
+            self.conversion.settled.add(model)
 
     def _settings(self) -> Iterator[TypeSetting]:
         """The places that set a type for models of the closure."""
@@ -159,6 +164,10 @@ class _Module:
         if name is None:
             raise CannotSupply("there is no place for a function in this file")
         return name
+
+
+def _holds(one: ast.AST, other: ast.AST) -> bool:
+    return any(node is other for node in ast.walk(one))
 
 
 def _region(facts: ModuleFacts, call: ast.Call) -> ast.AST:

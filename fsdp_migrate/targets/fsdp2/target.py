@@ -79,7 +79,14 @@ class Model(NamedTuple):
 
     def path(self, path: str) -> str:
         """How findings name a file."""
-        return self.shown.get(path) or printable(os.path.relpath(path))
+        if path in self.shown:
+            return self.shown[path]
+        beside = next(
+            (shown for known, shown in self.shown.items() if os.path.dirname(known) == os.path.dirname(path)), None
+        )
+        return printable(
+            os.path.relpath(path) if beside is None else os.path.join(os.path.dirname(beside), os.path.basename(path))
+        )
 
     @property
     def places(self) -> tuple[Place, ...]:

@@ -50,12 +50,6 @@ def groups(model):
     ]
 
 
-def largest(model):
-    """The largest weight of the head, which every rank looks at."""
-    with fsdp.FullyShardedDataParallel.summon_full_params(model, writeback=False):
-        return model.head.weight.abs().max().item()
-
-
 def trained_state(model):
     weights = model.state_dict()
     return {name: value for name, value in weights.items() if ".base." not in name}
@@ -86,4 +80,4 @@ def main(steps, save=None, resume=None):
         os.makedirs(save, exist_ok=True)
         torch.save(state, f"{save}/trained.pt")
     dist.barrier()
-    return {"losses": losses, "model": model, "optimizer": optimizer, "shown": {"largest": largest(model)}}
+    return {"losses": losses, "model": model, "optimizer": optimizer}

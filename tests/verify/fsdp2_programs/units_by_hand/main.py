@@ -30,6 +30,12 @@ class Chain(nn.Module):
         return self.out(x)
 
 
+def largest(model):
+    """The largest weight of the last layer, which every rank looks at."""
+    with FSDP.summon_full_params(model, writeback=False):
+        return model.out.weight.abs().max().item()
+
+
 def main(steps, save=None, resume=None):
     torch.manual_seed(9)
     device = torch.device("cpu")
@@ -57,4 +63,4 @@ def main(steps, save=None, resume=None):
             os.makedirs(save, exist_ok=True)
             torch.save(weights, os.path.join(save, "chain.pt"))
         dist.barrier()
-    return {"losses": losses, "model": model, "optimizer": optimizer}
+    return {"losses": losses, "model": model, "optimizer": optimizer, "shown": {"largest": largest(model)}}
