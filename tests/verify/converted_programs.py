@@ -40,9 +40,8 @@ def whole(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[dic
         with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT, *configs):
             return model.state_dict(), FullyShardedDataParallel.optim_state_dict(model, optimizer)["state"]
     options = StateDictOptions(full_state_dict=True)
-    return get_model_state_dict(model, options=options), get_optimizer_state_dict(model, optimizer, options=options)[
-        "state"
-    ]
+    state = get_optimizer_state_dict(model, optimizer, options=options)["state"]
+    return get_model_state_dict(model, options=options), state
 
 
 def work(folder: str, path: str, save: str | None, resume: str | None) -> dict[str, Any]:

@@ -81,12 +81,10 @@ class Model(NamedTuple):
         """How findings name a file."""
         if path in self.shown:
             return self.shown[path]
-        beside = next(
-            (shown for known, shown in self.shown.items() if os.path.dirname(known) == os.path.dirname(path)), None
-        )
-        return printable(
-            os.path.relpath(path) if beside is None else os.path.join(os.path.dirname(beside), os.path.basename(path))
-        )
+        folder, name = os.path.split(path)
+        beside = (os.path.dirname(shown) for known, shown in self.shown.items() if os.path.dirname(known) == folder)
+        found = next(beside, None)
+        return printable(os.path.relpath(path) if found is None else os.path.join(found, name))
 
     @property
     def places(self) -> tuple[Place, ...]:
