@@ -46,6 +46,8 @@ def region_of(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Region:
     if isinstance(parent, ast.Return):
         name = facts.function_name(parent)
         raise NotUnderstood(f"{name} returns the context to its callers: call the new functions there")
+    if isinstance(parent, ast.IfExp):
+        raise NotUnderstood("whether the type is set is only known at run time: call the new functions where it is")
     raise NotUnderstood("the context is not entered where it is created: use `with` here")
 
 

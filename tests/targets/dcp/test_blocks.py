@@ -648,3 +648,9 @@ def test_a_context_with_a_name_stays_where_more_is_done_with_it(between: str) ->
     text = IMPORTS + f"def f(model):\n    {NAMED}{between}    with context:\n        return model.state_dict()\n"
     assert only(text).applicability is Applicability.MANUAL
     assert rewritten(text) == text
+
+
+def test_a_context_that_is_chosen_at_run_time_is_told_as_such() -> None:
+    chosen = f"FSDP.state_dict_type(model, {FULL}) if path else nullcontext()"
+    text = IMPORTS + f"def f(model, path):\n    with {chosen}:\n        return model.state_dict()\n"
+    assert "only known at run time: call the new functions where it is" in (only(text).reason or "")
