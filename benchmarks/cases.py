@@ -13,7 +13,7 @@ from benchmarks.environments import tree as released
 from benchmarks.measuring import Command, measured
 
 OURS = "fsdp-migrate"
-# What TorchFix takes minutes for is run once.
+# What takes minutes is run once.
 _SLOW = 1
 
 
@@ -57,7 +57,8 @@ class Cases:
     def rows(self) -> Iterator[tuple[str, Callable[[], Row]]]:
         """The name of each row and how it is made."""
         yield "start", self.start
-        for name, most in (("accelerate", 3.0), ("transformers", 1.0), ("torch", 1.5)):
+        yield "small", self.small
+        for name, most in (("accelerate", 12.0), ("transformers", 2.0), ("torch", 7.0)):
             yield f"lint-{name}", lambda name=name, most=most: self.lint(name, most)  # type: ignore[misc]
             yield f"cached-{name}", lambda name=name: self.cached(name)  # type: ignore[misc]
         for count in (1, 5, 50):
@@ -76,18 +77,56 @@ class Cases:
             "import click": Command([python, "-c", "import click"]),
             "ruff": self._ruff(str(file)),
         }
-        return Row("lint FILE, nothing to report", "1 file", commands, (Target("import click", 2.0),))
+        return Row("lint FILE, nothing to report", "1 file", commands, (Target("import click", 1.15),))
+
+    def small(self) -> Row:
+        """A short file that uses FSDP."""
+        (file, *_) = sorted((ROOT / "fixtures" / "full-optim-state-dict").glob("*/before.py"))
+        python = str(self._bin(OURS) / "python")
+        commands = {
+            OURS: self.ours("lint", "--no-cache", str(file)),
+            "import click": Command([python, "-c", "import click"]),
+        }
+        return Row("lint FILE, a short one with FSDP", "1 file", commands, (Target("import click", 2.5),))
 
     def lint(self, name: str, most: float) -> Row:
         """A whole tree, without a cache and in one process."""
         folder = self.tree(name)
         commands = {OURS: self.ours("lint", "--no-cache", "-j1", str(folder)), "ruff": self._ruff(str(folder))}
+        floor = [str(self._bin(OURS) / "python"), str(ROOT / "benchmarks" / "floor.py"), str(folder)]
+        commands["floor"] = Command(floor)
         commands |= self._scans(folder)
-        targets = [Target("ruff", most)]
+        targets = [Target("ruff", most), Target("floor", 2.5)]
         if name == "accelerate":
-            commands["TorchFix"] = Command([str(self._bin("torchfix") / "torchfix"), str(folder)], most=_SLOW)
-            targets.append(Target("TorchFix", 1 / 200))
+            commands |= self._neighbours(folder)
+            targets += [Target("TorchFix", 1 / 110), Target("pyupgrade", 0.35), Target("django-upgrade", 1.5)]
         return Row(f"lint, sources of {name}", _size(folder), commands, tuple(targets))
+
+    def _neighbours(self, folder: Path) -> dict[str, Command]:
+        """Linters and codemods in Python; what rewrites files works on a copy."""
+        copy = self.work / "copied"
+        files = [str(copy / path.relative_to(folder)) for path in sorted(folder.rglob("*.py"))]
+
+        def afresh() -> None:
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(folder, copy)
+
+        words = {
+            "pyupgrade": ["pyupgrade", "--py39-plus", *files],
+            "django-upgrade": ["django-upgrade", "--target-version", "4.2", *files],
+            "flake8": ["flake8", "--isolated", "-j1", str(folder)],
+            "Fixit": ["fixit", "--quiet", "lint", str(folder)],
+            "TorchFix": ["torchfix", str(folder)],
+        }
+        slow = ("Fixit", "TorchFix")
+        return {
+            name: Command(
+                [str(self._bin(program.lower()) / program), *rest],
+                prepare=afresh if files[0] in rest else lambda: None,
+                most=_SLOW if name in slow else None,
+            )
+            for name, (program, *rest) in words.items()
+        }
 
     def cached(self, name: str) -> Row:
         """The same again, unchanged."""

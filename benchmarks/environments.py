@@ -22,6 +22,10 @@ PROGRAMS = {
     "ast-grep": ("ast-grep-cli==0.51.1",),
     "torchfix": ("torchfix==0.7.0", "libcst<1.6", "setuptools<81"),
     "libcst": ("libcst==1.9.0",),
+    "pyupgrade": ("pyupgrade==3.22.0",),
+    "django-upgrade": ("django-upgrade==1.33.0",),
+    "flake8": ("flake8==7.5.0",),
+    "fixit": ("fixit==2.2.1",),
 }
 
 
