@@ -52,8 +52,7 @@ class Vocabulary:
         # What may still lead to one of the names: their owners, wherever a class was imported from.
         self._leads: set[bytes] = set()
         for name in self._names:
-            while name:
-                name = name.rpartition(b".")[0]
+            while name and (name := name.rpartition(b".")[0]) not in self._leads:
                 self._leads.add(name)
 
     def __bool__(self) -> bool:

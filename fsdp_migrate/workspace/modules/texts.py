@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.disk import digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
-from fsdp_migrate.workspace.modules.carried import Carried
 from fsdp_migrate.workspace.modules.finder import Finder
 from fsdp_migrate.workspace.modules.sketch import Sketch, exported, split
+
+if TYPE_CHECKING:
+    from fsdp_migrate.workspace.modules.carried import Carried
 
 _MOST_READ = 12_000_000
 
