@@ -7,7 +7,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts import ModuleFacts, ProjectModules
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.names import Meaning
 from fsdp_migrate.facts.scopes import Binding, Kind
@@ -234,13 +234,23 @@ def _find_names(facts: ModuleFacts) -> _Names:
     imported = [(name, binding.target or "") for name, binding in bound if binding.kind is Kind.IMPORT]
     project = facts.project
     own = {
-        name for name, target in imported if target.startswith(".") or (project is not None and project.is_own(target))
+        name
+        for name, target in imported
+        if (target.startswith(".") if project is None else project.may_pass_on(target))
     }
-    if any(scope.star_imports for scope in scopes):
-        own.update(name for scope in scopes for name in scope.uses if scope.lookup(name) is None)
+    stars = {star for scope in scopes for star in scope.star_imports}
+    unbound = {name for scope in scopes if stars for name in scope.uses if scope.lookup(name) is None}
+    own |= {name for name in unbound if any(_may_bring(project, star, name) for star in stars)}
     names = own.union(name for name, target in imported if target.split(".")[0] == "torch")
     aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
     return _Names(_with_aliases(names, aliases), _with_aliases(own, aliases))
+
+
+def _may_bring(project: ProjectModules | None, star: str, name: str) -> bool:
+    """Whether a star import may bring a name of torch."""
+    if project is None or star.split(".")[0] == "torch":
+        return True
+    return project.may_pass_on(star + name if star.endswith(".") else f"{star}.{name}")
 
 
 def _with_aliases(names: set[str], aliases: Sequence[tuple[str, str]]) -> frozenset[str]:

@@ -210,6 +210,9 @@ class ProjectModules(ImportedNames, Protocol):
     def is_own(self, name: str) -> bool:
         """Whether `name` is a module of the project, or is reached through one."""
 
+    def may_pass_on(self, name: str) -> bool:
+        """Whether `name` is a module of the project, or one has something of torch under it that rules look for."""
+
     def is_optional(self, name: str) -> bool:
         """Whether a module of the project that provides `name` binds something else without torch."""
 

@@ -301,6 +301,17 @@ class View:
             return False
         return self.texts.finder.find(name, self.path) is not None or self.module_of(name) is not None
 
+    def may_pass_on(self, name: str) -> bool:
+        """See `ProjectModules.may_pass_on`."""
+        if is_torch(name):
+            return False
+        carried = None if self.texts.is_in_part(self.path) else self.texts.carried
+        if carried is None:
+            return self.is_own(name)
+        if split(name)[1] in carried.words or self._is_beyond(name, carried):
+            return True
+        return self._file_of(name) is not None
+
     def defines(self, name: str) -> bool | None:
         """See `ProjectModules.defines`."""
         found = self.module_of(name)
