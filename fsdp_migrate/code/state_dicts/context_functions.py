@@ -258,11 +258,15 @@ def _following(one: ContextFunction, given: Mapping[str, Given]) -> Follow:
         node = asked.node
         if asked.facts is not one.facts or not isinstance(node, ast.Name) or one.facts.function(node) is not one.node:
             return asked
-        bindings = one.facts.names.bindings(node)
-        is_parameter = len(bindings) == 1 and bindings[0].kind is Kind.PARAMETER
-        return given.get(node.id, asked) if is_parameter else asked
+        return given.get(node.id, asked) if _is_parameter(one, node) else asked
 
     return follow
+
+
+def _is_parameter(one: ContextFunction, node: ast.Name) -> bool:
+    """Whether a name in the function is what a call passes, not something that is assigned to it."""
+    bindings = one.facts.names.bindings(node)
+    return len(bindings) == 1 and bindings[0].kind is Kind.PARAMETER
 
 
 def _model(one: ContextFunction, caller: Caller, given: Mapping[str, Given]) -> ast.expr:
@@ -289,7 +293,7 @@ def _text_of_model(one: ContextFunction, caller: Caller, given: Mapping[str, Giv
     if not isinstance(root, ast.Name):
         raise NotUnderstood(f"`{text}` is made where the context is")
     rest = text[len(root.id) :]
-    argument = given.get(root.id)
+    argument = given.get(root.id) if _is_parameter(one, root) else None
     if argument is not None:
         if argument.facts is not caller.facts or not pure(argument.node):
             raise NotUnderstood(f"which model `{text}` is there is not visible")

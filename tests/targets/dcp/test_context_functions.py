@@ -142,6 +142,7 @@ def test_a_public_function_stays_without_its_callers_where_nobody_knows_who_else
         ),
         (RETURNED, SAVE.replace("_typed(model)", "_typed(make())"), "which model `model` is there is not visible"),
         (RETURNED, SAVE.replace("_typed(model)", "_typed(*model)"), "which stays: "),
+        (RETURNED.replace("    return", "    model = model.module\n    return"), SAVE, "is there is not visible"),
         (RETURNED.replace(SHARDED, "kind").replace("model)", "model, kind)"), SAVE, "which stays: "),
         (
             RETURNED.replace(SHARDED, "kind").replace("(model):", "(model, kind):"),
