@@ -36,7 +36,7 @@ def test_answer_has_everything_about_a_method() -> None:
     ("name", "codes"),
     [
         ("torch.load", ["FSDP841"]),
-        ("torch.save", []),
+        ("torch.save", ["FSDP906"]),
         ("dcp.load", ["FSDP702", "FSDP714", "FSDP715"]),
         ("torch.utils.checkpoint.checkpoint", ["FSDP834"]),
         ("FSDP.full_optim_state_dict", ["FSDP101"]),

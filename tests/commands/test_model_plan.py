@@ -63,7 +63,7 @@ def test_what_stops_a_program_has_its_place_and_what_frees_it(run: Run) -> None:
     assert result.exit_code == 1
     assert ": open" in result.stdout.splitlines()[0]
     assert "[with you]  train.py:8" in result.stdout
-    assert "`model.register_comm_hook` changes how gradients travel" in result.stdout
+    assert "`model.register_comm_hook` changes how gradients are communicated" in result.stdout
 
 
 def test_the_document_has_the_same_content(run: Run) -> None:

@@ -36,7 +36,7 @@ def test_a_finding_is_a_failed_case_in_the_suite_of_its_file() -> None:
 
 
 def test_files_that_fail_are_errors() -> None:
-    plan = linted({"a.py": HEAD + BROKEN, "b.py": b"# FullyShardedDataParallel \xff"})
+    plan = linted({"a.py": HEAD + BROKEN, "b.py": HEAD.encode() + b"# \xff"})
     assert plan.failures
     root = suites(plan)
     assert (root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == ("2", "0", "2")
