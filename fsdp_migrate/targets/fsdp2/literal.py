@@ -19,6 +19,8 @@ from fsdp_migrate.targets.fsdp2.precision import Precision, read_precision
 _KEEPS_PARAMETERS = ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")
 _ON_ONE_MESH = ("FULL_SHARD", "SHARD_GRAD_OP")
 _ON_MESHES = ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
+# How files write that modules get no values yet.
+_META = ('"meta"', "'meta'", "init_empty_weights", "deferred_init")
 _INIT_MESH = "torch.distributed.device_mesh.init_device_mesh"
 
 
@@ -53,6 +55,8 @@ def read_literal(facts: ModuleFacts, call: ast.Call, given: Given, users: Contai
             raise AtRunTime(f"`{name}`")
     if not is_literal(values.get("sync_module_states", ast.Constant(False)), False):
         raise AtRunTime("`sync_module_states`")
+    if _may_be_on_meta(facts):
+        raise AtRunTime("whether the model is on the meta device")
     device = read_device(facts, values.get("device_id"), call, code)
     if device is Device.OTHER:
         raise AtRunTime(f"whether `{ast.unparse(values['device_id'])}` is the current device")
@@ -109,6 +113,13 @@ def _read_offload(facts: ModuleFacts, call: ast.Call, given: Given, found: Liter
     if not is_literal(value, True):
         raise AtRunTime(f"`cpu_offload={ast.unparse(offload)}`")
     found.offloads = offload
+
+
+def _may_be_on_meta(facts: ModuleFacts) -> bool:
+    """Whether the program makes modules without values, which FSDP1 initialises."""
+    if any(word.encode() in facts.source.data for word in _META):
+        return True
+    return facts.project is not None and any(facts.project.is_written(word) for word in _META)
 
 
 def _has_names(facts: ModuleFacts, mesh: ast.expr) -> bool:

@@ -18,6 +18,7 @@ _PARTIAL = "functools.partial"
 _BOOLS = frozenset(
     f"builtins.{name}" for name in ("isinstance", "issubclass", "hasattr", "callable", "any", "all", "bool")
 )
+_CONTAINERS = ("ModuleList", "ModuleDict", "Module")
 _MODULE = "\0"  # the module in the text of a condition
 
 
@@ -128,13 +129,17 @@ class _Reader:
     def _classes(self, given: ast.expr) -> Test:
         """Modules of some classes."""
         classes, source = followed(self.facts, given, self.at), self.facts.source
-        if isinstance(classes, (ast.Set, ast.List, ast.Tuple)) and all(pure(one) for one in classes.elts):
-            texts = [source.segment(one) for one in classes.elts]
+        items = classes.elts if isinstance(classes, (ast.Set, ast.List, ast.Tuple)) else []
+        if items and all(pure(one) and not self._holds_only(one) for one in items):
+            texts = [source.segment(one) for one in items]
             text = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-            return Test(f"isinstance({_MODULE}, {text})", tuple(classes.elts))
-        if pure(given):
-            return Test(f"isinstance({_MODULE}, tuple({source.segment(given)}))", (given,))
+            return Test(f"isinstance({_MODULE}, {text})", tuple(items))
         raise AtRunTime(f"the classes `{ast.unparse(given)}` of the policy")
+
+    def _holds_only(self, cls: ast.expr) -> bool:
+        """Whether a class may be one of containers, which FSDP2 does not shard by themselves."""
+        name = self.facts.names.qualified(cls) or ""
+        return name.startswith("torch.nn.") and name.rpartition(".")[2] in _CONTAINERS
 
     def _function(self, given: ast.expr, *, only_bool: bool) -> Test:
         """Modules for which a function is true; only a `bool` counts where a dict would have a meaning of its own."""

@@ -135,7 +135,7 @@ def test_a_call_inside_another_is_a_wall() -> None:
     [
         ("ModuleWrapPolicy({A})", "isinstance(module, A)"),
         ("ModuleWrapPolicy([A, nn.Linear])", "isinstance(module, (A, nn.Linear))"),
-        ("ModuleWrapPolicy(module_classes=classes)", "isinstance(module, tuple(classes))"),
+        ("ModuleWrapPolicy(module_classes={module.A})", "isinstance(submodule, module.A)"),
         (
             "functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={A, B})",
             "isinstance(module, (A, B))",
@@ -152,6 +152,9 @@ def test_a_call_inside_another_is_a_wall() -> None:
 )
 def test_a_policy_becomes_the_test_of_a_loop(policy: str, test: str) -> None:
     loop = f"{LOOP}    if module is not model and {test}:\n        fully_shard(module)\nfully_shard(model)\n"
+    if "submodule" in test:  # the name is taken
+        loop = loop.replace("for module", "for submodule").replace("if module", "if submodule")
+        loop = loop.replace("shard(module", "shard(submodule")
     assert new(f"model = FSDP(model, auto_wrap_policy={policy})\n") == loop
     assert new(f"policy = {policy}\nmodel = FSDP(model, auto_wrap_policy=policy)\n") == loop
 
@@ -182,6 +185,8 @@ def test_imports_go_with_what_needed_them() -> None:
         "functools.partial(size_based_auto_wrap_policy, min_num_params=100)",
         "make_policy()",
         "ModuleWrapPolicy(find_classes(model))",
+        "ModuleWrapPolicy(classes)",
+        "ModuleWrapPolicy({A, nn.ModuleList})",
         "policies[name]",
     ],
 )
@@ -302,6 +307,11 @@ def test_offloading_differs() -> None:
 
 def test_an_argument_with_an_effect_is_not_dropped() -> None:
     assert new("model = FSDP(model, use_orig_params=ask())\n") == "model = shard(model, use_orig_params=ask())\n"
+
+
+@pytest.mark.parametrize("meta", ["with torch.device('meta'):\n    model = Net()\n", 'model = Net(device="meta")\n'])
+def test_a_model_that_may_be_without_values_is_for_the_generated_module(meta: str) -> None:
+    assert new(f"{meta}model = FSDP(model)\n") == f"{meta}model = shard(model)\n"
 
 
 def test_a_dict_that_is_written_for_the_call_is_read() -> None:
