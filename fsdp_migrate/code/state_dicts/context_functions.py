@@ -276,6 +276,8 @@ def _model(one: ContextFunction, caller: Caller, given: Mapping[str, Given]) -> 
         NotUnderstood: it is not plain to see.
     """
     text = _text_of_model(one, caller, given)
+    if isinstance(one.setting.model, ast.Name) and one.setting.model.id in given:
+        return given[one.setting.model.id].node
     around = caller.facts.function(caller.call)
     inside = (node for node in ast.walk(around) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)))
     nodes = (node for node in inside if isinstance(node.ctx, ast.Load) and ast.unparse(node) == text)
