@@ -12,6 +12,8 @@ from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Path, ProjectCode, Reference
 
+Test = tuple[str, bool]  # a condition as it prints, and how it comes out
+
 
 class Closure(NamedTuple):
     """Models that are converted together, and all that the project does with them.
@@ -76,6 +78,7 @@ class Conversion:
     parts: set[tuple[ast.expr, bool]] = field(default_factory=set)  # uses of parts that have been converted
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
+    tests: tuple[list[frozenset[Test]], frozenset[Test]] | None = None  # under which models are built, and passed on
     own: frozenset[ast.AST] | None = None  # the expressions for parameters of the models, once they are looked for
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:

@@ -9,11 +9,11 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import Value
 from fsdp_migrate.facts.scopes import FunctionNode, Kind
+from fsdp_migrate.targets.fsdp2.conversion import Test
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _PARALLEL = "torch.nn.parallel."
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-Test = tuple[str, bool]
 
 
 def also_ddp(use: Use, member: str) -> bool:
@@ -30,7 +30,8 @@ def is_guarded(use: Use) -> bool:
     facts, node = use.facts, use.node
     if isinstance(node, (ast.Name, ast.Attribute)) and facts.fsdp.is_tested(node):
         return True
-    return not _known(use).isdisjoint(_tests(facts, node))
+    built, passed = _known(use)
+    return not passed.union(*built).isdisjoint(_tests(facts, node))
 
 
 def is_excluded(use: Use) -> bool:
@@ -38,15 +39,17 @@ def is_excluded(use: Use) -> bool:
     if not use.reference.others:
         return False
     other = {(test, not outcome) for test, outcome in _tests(use.facts, use.node) if _is_setting(test)}
-    built = [set(_tests(one.facts, one.call)) for one in use.closure.constructions]
-    passed = {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
-    return all(not other.isdisjoint(tests | passed) for tests in built)
+    built, passed = _known(use)
+    return bool(other) and all(not other.isdisjoint(tests | passed) for tests in built)
 
 
-def _known(use: Use) -> set[Test]:
-    """The tests that models are built under, or passed on."""
-    known = {test for one in use.closure.constructions for test in _tests(one.facts, one.call)}
-    return known | {test for one in use.closure.passed for test in _tests(one.facts, one.node)}
+def _known(use: Use) -> tuple[list[frozenset[Test]], frozenset[Test]]:
+    """The tests that each model is built under, and those that models are passed on under."""
+    if use.conversion.tests is None:
+        built = [frozenset(_tests(one.facts, one.call)) for one in use.closure.constructions]
+        passed = frozenset(test for one in use.closure.passed for test in _tests(one.facts, one.node))
+        use.conversion.tests = built, passed
+    return use.conversion.tests
 
 
 def _is_setting(test: str) -> bool:
