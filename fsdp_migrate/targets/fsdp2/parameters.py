@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Mapping
 
 from fsdp_migrate.facts.objects import EACH_FIRST, Escape, Reference
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
@@ -14,6 +16,8 @@ from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
 
 PREFIX = "_fsdp_wrapped_module"
 _NAMES = "names of parameters are those of the module, not of flat parameters"
+_ACROSS = "parts of names that go across a wrapped module are found, which a prefix of FSDP1 kept apart"
+_ELEMENT = re.compile(r"\d\.\w")
 _CLIPPED = (
     "`clip_grad_norm_` of torch.nn.utils clips by the norm of all gradients; with FSDP1 it is the norm of one rank's"
 )
@@ -72,8 +76,20 @@ def _convert_name(use: Use, flat: bool) -> None:
     if is_part or method in _ENDINGS:
         if flat:
             use.differs(_NAMES, parent)
+        elif any(_goes_across(one) for one in ast.walk(_asked(facts.structure.parents, parent))):
+            use.differs(_ACROSS, parent)
     elif method in _TELLING or isinstance(parent, (ast.Compare, ast.BinOp)) or _is_indexed(parent, node):
         use.wall(f"`{ast.unparse(parent)}` looks at a name that has a prefix of FSDP1", _TAKE_AWAY)
+
+
+def _asked(parents: Mapping[ast.AST, ast.AST], parent: ast.AST) -> ast.AST:
+    """The comparison, or the call of a method, that looks at a name."""
+    return parents[parent] if isinstance(parent, ast.Attribute) else parent
+
+
+def _goes_across(node: ast.AST) -> bool:
+    """Whether a text has an element of a list in front of what is in it, which a wrapped module would be."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_ELEMENT.search(node.value))
 
 
 def _asks_in(comparison: ast.Compare) -> bool:

@@ -90,6 +90,15 @@ def test_names_are_declared_where_fsdp1_had_flat_parameters(test: str) -> None:
     assert [what.partition(",")[0] for what in found.differences] == ["names of parameters are those of the module"]
 
 
+@pytest.mark.parametrize("test", ["'layers.0.fc1' in n", "n.endswith('blocks.3.bias')"])
+def test_a_part_of_a_name_that_goes_across_a_unit_is_declared(test: str) -> None:
+    found = Converted(
+        f"{BUILT}for n, p in model.named_parameters():\n    if {test}:\n        p.requires_grad = False\n"
+    )
+    assert found.walls == []
+    assert "kept apart" in found.differences[0]
+
+
 def test_the_function_that_clipped_by_a_local_norm_now_does_by_the_global_one() -> None:
     found = Converted(f"{BUILT}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n")
     assert found.walls == []
