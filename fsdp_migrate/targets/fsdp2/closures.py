@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
@@ -50,17 +50,26 @@ MODEL = Nature(_is_class, _is_base, _is_other, _SELF, _SAME)
 WORDS = (b"FullyShardedDataParallel", b"FSDP")
 
 
+# The expressions for models of a closure at which its conversion changes something, or is stopped.
+Changes = Callable[[Closure], frozenset[ast.expr]]
+
+
 def closures(
-    files: Iterable[ModuleFacts], unreadable: Sequence[str] = (), code: ProjectCode | None = None
+    files: Iterable[ModuleFacts],
+    unreadable: Sequence[str] = (),
+    code: ProjectCode | None = None,
+    changes: Changes | None = None,
 ) -> list[Closure]:
     """The closures of the files that may wrap a model, in the order of their first constructions.
 
+    Models that meet in an expression are one closure; with `changes` only if the expression is among those of one of
+    them: a function that does the same with a model of either kind may be shared.
     `unreadable` are files that have one of the `WORDS` and cannot be parsed. `code` shares what is found out. The facts
     in closures are those given, and others of their project: they have to be kept as long as these are looked at.
     """
     code = code or ProjectCode()
     parts = [_Part(seed, _followed(seed, code)) for facts in files for seed in seeds_of(facts)]
-    parts = _with_inner(_united(parts, code), code)
+    parts = _with_inner(_united(parts, code, changes), code)
     return [closure for part in parts if (closure := _closure(part, unreadable)) is not None]
 
 
@@ -80,14 +89,24 @@ def _followed(seed: Seed, code: ProjectCode) -> Followed:
     return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
 
 
-def _united(parts: Iterable[_Part], code: ProjectCode) -> list[_Part]:
+def _united(parts: Sequence[_Part], code: ProjectCode, changes: Changes | None) -> list[_Part]:
     """The parts, those that share an expression as one."""
-    groups: list[tuple[list[_Part], frozenset[ast.expr]]] = []
-    for part in parts:
-        met = [group for group in groups if not group[1].isdisjoint(part.nodes)]
-        groups = [group for group in groups if group not in met]
-        groups.append(([*(one for group in met for one in group[0]), part], part.nodes.union(*(g[1] for g in met))))
-    return [_as_one(group, code) for group, _ in groups]
+    users: dict[ast.expr, list[int]] = {}
+    for number, part in enumerate(parts):
+        for node in part.nodes:
+            users.setdefault(node, []).append(number)
+    shared = {node: numbers for node, numbers in users.items() if len(numbers) > 1}
+    if changes is not None:
+        sharing = {number for numbers in shared.values() for number in numbers}
+        closures = [_closure(parts[number], ()) for number in sorted(sharing)]
+        changed = frozenset[ast.expr]().union(*(changes(one) for one in closures if one is not None))
+        shared = {node: numbers for node, numbers in shared.items() if node in changed}
+    groups = {number: {number} for number in range(len(parts))}
+    for numbers in shared.values():
+        joined = set[int]().union(*(groups[number] for number in numbers))
+        groups.update(dict.fromkeys(joined, joined))
+    chosen = {frozenset(group): None for group in groups.values()}
+    return [_as_one([parts[number] for number in sorted(group)], code) for group in chosen]
 
 
 def _as_one(group: Sequence[_Part], code: ProjectCode) -> _Part:

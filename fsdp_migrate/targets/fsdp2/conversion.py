@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fsdp_migrate.code.unused_imports import removed_use, removed_value
-from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap
+from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Path, ProjectCode, Reference
+from fsdp_migrate.source import Span
 
 Test = tuple[str, bool]  # a condition as it prints, and how it comes out
 
@@ -116,3 +117,31 @@ def composed(edits: Iterable[Edit]) -> tuple[Edit, ...]:
         every = [one for one in every if one not in inner]
         every[every.index(outer)] = outer._replace(inner=(*outer.inner, *inner))
     return tuple(every)
+
+
+def changed(closure: Closure, conversion: Conversion) -> frozenset[ast.expr]:
+    """The expressions for models of a closure at which a conversion changes something, or is stopped."""
+    spans: dict[str, list[Span]] = {
+        path: [span for edit in edits for span in touched(edit)] for path, edits in conversion.edits.items()
+    }
+    places = [(one.facts, one.node) for one in conversion.walls]
+    places += [(one.facts, one.node) for one in conversion.differences]
+    for facts, node in places:
+        spans.setdefault(facts.path, []).append(facts.source.span(node))
+    found = []
+    for reference in (*closure.references, *closure.passed):
+        source, zone = reference.facts.source, reference.facts.source.span(_use(reference))
+        own = source.span(reference.node)
+        if any(zone.overlaps(span) or span.contains(own) for span in spans.get(reference.facts.path, ())):
+            found.append(reference.node)
+    return frozenset(found)
+
+
+def _use(reference: Reference) -> ast.expr:
+    """The expression in which something is done with a model: a member of it, a call."""
+    parents, node = reference.facts.structure.parents, reference.node
+    while isinstance(parent := parents.get(node), (ast.Attribute, ast.keyword, ast.Call)):
+        if isinstance(parent, ast.Call):
+            return parent
+        node = parent  # type: ignore[assignment]
+    return node

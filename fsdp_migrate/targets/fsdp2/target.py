@@ -18,7 +18,7 @@ from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
-from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, composed
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.optimizers import convert_early_uses
@@ -172,8 +172,15 @@ def models(workspace: Workspace) -> Iterator[Model]:
                 modules.append(facts)
                 options[facts.path] = _options(settings)
         code = ProjectCode()
-        for closure in closures(modules, unreadable, code):
-            yield Model(closure, _converted(closure, options[closure.constructions[0].facts.path], code), shown)
+
+        def converted(closure: Closure) -> Conversion:
+            return _converted(closure, options[closure.constructions[0].facts.path], code)
+
+        def changes(closure: Closure) -> frozenset[ast.expr]:
+            return changed(closure, converted(closure))
+
+        for closure in closures(modules, unreadable, code, changes):
+            yield Model(closure, converted(closure), shown)
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:

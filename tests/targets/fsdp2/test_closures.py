@@ -9,6 +9,7 @@ from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.conversion import Closure
 from fsdp_migrate.workspace.filesystem import discover
 from fsdp_migrate.workspace.workspace import Workspace
+from tests.targets.fsdp2.programs import plan
 
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 
@@ -109,3 +110,28 @@ def test_an_arm_for_another_wrapper(tmp_path: Path) -> None:
 def test_a_file_that_names_fsdp_and_cannot_be_parsed(tmp_path: Path) -> None:
     (one,) = found_in(tmp_path, {"main.py": program("model = FSDP(a())\n"), "bad.py": program("def (\n")})
     assert [escape.reason for escape in one.escapes] == [f"{tmp_path}/bad.py names FSDP, and cannot be parsed"]
+
+
+def test_models_that_share_a_function_which_stays_are_converted_apart(tmp_path: Path) -> None:
+    program = {
+        "steps.py": "def step(model, batch):\n    model(batch).sum().backward()\n",
+        "one.py": f"{IMPORT}from steps import step\n\nmodel = FSDP(net())\nstep(model, batch)\n",
+        "two.py": f"{IMPORT}from steps import step\n\nmodel = FSDP(net())\nmodel.register_comm_hook(None, hook)\n"
+        "step(model, batch)\n",
+    }
+    done = plan(tmp_path, program)
+    assert "fully_shard" in done.texts["one.py"]
+    assert done.texts["two.py"] == program["two.py"]
+    assert [one.path.endswith("two.py") for one in done.left] == [True]
+
+
+def test_models_that_share_a_function_which_changes_are_converted_together(tmp_path: Path) -> None:
+    program = {
+        "steps.py": "def clip(model):\n    model.clip_grad_norm_(1.0)\n",
+        "one.py": f"{IMPORT}from steps import clip\n\nmodel = FSDP(net())\nclip(model)\n",
+        "two.py": f"{IMPORT}from steps import clip\n\nmodel = FSDP(net())\nmodel.register_comm_hook(None, hook)\n"
+        "clip(model)\n",
+    }
+    done = plan(tmp_path, program)
+    assert done.texts == program
+    assert len(done.left) == 1
