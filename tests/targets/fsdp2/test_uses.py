@@ -1,0 +1,156 @@
+"""Uses of a model through a whole project: each file afterwards, and what belongs to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.targets.fsdp2.rewritten import models_of, rewritten
+
+WRAP = """\
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def wrap(module: nn.Module) -> FSDP:
+    return FSDP(module, use_orig_params=True)
+"""
+
+
+def test_a_trainer_that_keeps_the_model_of_another_file(tmp_path: Path) -> None:
+    trainer = """\
+import contextlib
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn as nn
+
+from wrapping import wrap
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+class Trainer:
+    model: "FSDP"
+
+    def __init__(self):
+        self.model = wrap(nn.Linear(3, 3))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+
+class Loop:
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+
+    def micro_batch(self, batch, last):
+        with contextlib.ExitStack() as stack:
+            if not last:
+                stack.enter_context(self.trainer.model.no_sync())
+            self.trainer.model(batch).sum().backward()
+
+    def step(self):
+        norm = self.trainer.model.clip_grad_norm_(1.0)
+        self.trainer.optimizer.step()
+        return norm.item()
+
+
+loop = Loop(Trainer())
+loop.micro_batch(torch.ones(3), last=False)
+loop.step()
+"""
+    after = rewritten(tmp_path, {"wrapping.py": WRAP, "main.py": trainer})
+    assert "def wrap(module: nn.Module) -> nn.Module:" in after["wrapping.py"]
+    new = after["main.py"]
+    assert "stack.enter_context(no_sync(self.trainer.model))" in new
+    assert "norm = nn.utils.clip_grad_norm_(self.trainer.model.parameters(), 1.0).full_tensor()" in new
+    assert 'model: "nn.Module"' in new
+    assert "FullyShardedDataParallel" not in "".join(after.values())
+
+
+def test_an_arm_for_ddp_stays_as_it_is(tmp_path: Path) -> None:
+    program = """\
+import contextlib
+
+import torch
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def build(args):
+    model = nn.Linear(3, 3)
+    if args.fsdp:
+        model = FSDP(model, use_orig_params=True)
+    else:
+        model = DDP(model)
+    return model
+
+
+def train(model, args, batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches:
+        if args.fsdp:
+            with model.no_sync():
+                model(batch).sum().backward()
+        else:
+            with model.no_sync():
+                model(batch).sum().backward()
+        if isinstance(model, FSDP):
+            model.clip_grad_norm_(1.0)
+        else:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.module if isinstance(model, DDP) else model
+
+
+def main(args, batches):
+    train(build(args), args, batches).eval()
+"""
+    new = rewritten(tmp_path, {"main.py": program + "\n\nmain(None, [])\n"})["main.py"]
+    assert new.count("with no_sync(model):") == 1
+    assert new.count("with model.no_sync():") == 1
+    assert "if isinstance(model, FSDPModule):\n            nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in new
+    assert "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in new
+    assert "return model.module if isinstance(model, DDP) else model" in new
+
+
+def test_what_is_done_with_other_objects_stays(tmp_path: Path) -> None:
+    program = """\
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Clipper:
+    def clip_grad_norm_(self, value):
+        return value
+
+
+teacher = DDP(nn.Linear(1, 1))
+with teacher.no_sync():
+    teacher.module.train()
+for p in teacher.parameters():
+    print(p.norm().item())
+Clipper().clip_grad_norm_(1.0)
+model = FSDP(nn.Linear(1, 1), use_orig_params=True)
+"""
+    new = rewritten(tmp_path, {"main.py": program})["main.py"]
+    kept = program.partition("class Clipper")[2].partition("model = FSDP")[0]
+    assert kept in new
+
+
+def test_a_model_that_goes_to_a_package_is_told(tmp_path: Path) -> None:
+    program = WRAP + "\nimport deepspeed\n\nengine = deepspeed.initialize(model=wrap(nn.Linear(1, 1)))\n"
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert [wall.reason for wall in model.conversion.walls] == ["`deepspeed.initialize` passes the model to deepspeed"]
+
+
+def test_two_models_in_one_average(tmp_path: Path) -> None:
+    program = WRAP + (
+        "\n\ndef update(average, model, decay):\n"
+        "    for a, p in zip(average.parameters(), model.parameters()):\n"
+        "        a.data.mul_(decay).add_(p.data, alpha=1 - decay)\n\n\n"
+        "student, average = wrap(nn.Linear(1, 1)), wrap(nn.Linear(1, 1))\nupdate(average, student, 0.9)\n"
+    )
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert model.conversion.walls == model.conversion.differences == []
