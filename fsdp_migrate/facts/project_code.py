@@ -318,10 +318,20 @@ class Code:
         found: Sequence[Value] | None = None
         if isinstance(parent, (ast.For, ast.comprehension)) and node is parent.target:
             found = self._turns(facts, parent.iter, place)
+        elif isinstance(parent, ast.Assign) and node in parent.targets and place is not None:
+            found = self._unpacked(facts, parent.value, place)
         for value in found or ():
             yield from self.origins(value.facts, value.node)
         if not found:
             yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _unpacked(self, facts: ModuleFacts, value: ast.expr, place: int) -> Sequence[Value] | None:
+        """What stands at a place of the tuples that a call of functions of the project returns."""
+        callees = self.origins(facts, value.func) if isinstance(value, ast.Call) else ()
+        functions = [Function(o.facts, o.node) for o in callees if isinstance(o.node, FunctionNode)]
+        rows = [Value(one.facts, row) for one in functions for row in returned(one)]
+        found = [Value(row.facts, row.node.elts[place]) for row in rows if _has_place(row.node, place)]  # type: ignore[attr-defined]
+        return found if len(functions) == len(callees) and len(found) == len(rows) else None
 
     def _turns(self, facts: ModuleFacts, iterated: ast.expr, place: int | None) -> Sequence[Value] | None:
         """What a loop may assign in its turns: to its target, or to the one at a place in that."""

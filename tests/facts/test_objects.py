@@ -628,3 +628,16 @@ def test_a_class_that_derives_from_a_name_of_its_own_comes_to_an_end() -> None:
         holder.kept.use()  # here
         """
     )
+
+
+def test_a_function_that_another_one_returns_among_others() -> None:
+    check(
+        """
+        def use(it, more):
+            it.seen()  # here
+        def tools():
+            return 1, use
+        number, apply = tools()
+        apply(OBJECT(), 1)
+        """
+    )

@@ -16,7 +16,8 @@ from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of
 _SELF = frozenset(
     "train eval to cuda cpu half float double bfloat16 type requires_grad_ to_empty apply share_memory xpu".split()
 )
-_SAME = frozenset({"torch.compile"})
+_CHECKPOINTING = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+_SAME = frozenset({"torch.compile", f"{_CHECKPOINTING}.offload_wrapper", f"{_CHECKPOINTING}.checkpoint_wrapper"})
 # Classes that FSDP derives from.
 _BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "builtins.object"})
 # What may be FSDP under another name, or is a test of what an object has.

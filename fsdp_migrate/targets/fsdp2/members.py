@@ -9,7 +9,7 @@ from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
 from fsdp_migrate.targets.fsdp2.norms import convert_clipping
-from fsdp_migrate.targets.fsdp2.parameters import convert_parameters, look_at, see_names
+from fsdp_migrate.targets.fsdp2.parameters import convert_own_parameters, convert_parameters, look_at, see_names
 from fsdp_migrate.targets.fsdp2.said import gives_no_precision, offloads
 from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
 from fsdp_migrate.targets.fsdp2.units import convert_modules, see_all
@@ -129,7 +129,7 @@ _ALIKE = """
 """.split()
 _CHANGING = """
     add_module register_module register_parameter register_buffer set_submodule to_empty share_memory xpu ipu mtia
-    register_backward_hook _apply _parameters _buffers _modules __dict__ __class__ __setattr__
+    register_backward_hook _apply _buffers _modules __dict__ __class__ __setattr__
 """.split()
 _STATES = """
     state_dict load_state_dict get_extra_state set_extra_state register_state_dict_pre_hook _register_state_dict_hook
@@ -158,6 +158,7 @@ MEMBERS: Mapping[str, Handler] = {
     "module": convert_unwrapping,
     "_fsdp_wrapped_module": convert_unwrapping,
     **dict.fromkeys(("parameters", "named_parameters"), convert_parameters),
+    "_parameters": convert_own_parameters,
     **dict.fromkeys(("modules", "named_modules"), convert_modules),
     **dict.fromkeys(("children", "named_children"), _WRAPPED),
     "clip_grad_norm_": convert_clipping,

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from fsdp_migrate.facts.objects import EACH_FIRST, Escape, Reference
+from fsdp_migrate.facts.objects import EACH, EACH_FIRST, EACH_SECOND, Escape, Reference
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
 from fsdp_migrate.targets.fsdp2.guards import is_guarded
 from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, takes_parameters
@@ -43,6 +43,26 @@ def convert_parameters(use: Use, member: Member) -> None:
         _convert_collection(use, escape)
     if member.node.attr == "named_parameters":
         see_names(use, member.call, flat=not keeps_parameters(use.closure))
+
+
+def convert_own_parameters(use: Use, member: Member) -> None:
+    """`module._parameters`, the dict of a module's own parameters, of which only the values are looked at."""
+    parents = use.facts.structure.parents
+    attribute = parents[member.node]
+    call = parents[attribute]
+    path = _OF_DICT.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
+    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
+        step = "set them before the model is wrapped, or read them by `parameters(recurse=False)`"
+        use.wall(f"`{ast.unparse(attribute)}` may change parameters that are sharded", step, member.node)
+        return
+    followed = use.follow(call, path)
+    for one in followed.references:
+        look_at(use, one)
+    for escape in followed.escapes:
+        _convert_collection(use, escape)
+
+
+_OF_DICT = {"values": EACH, "items": EACH_SECOND}
 
 
 def look_at(use: Use, one: Reference) -> None:

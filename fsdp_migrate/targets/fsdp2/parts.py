@@ -67,15 +67,17 @@ def convert_forwarded(use: Use, member: Member) -> None:
 
 
 def _classes_with(use: Use, name: str) -> list[Class]:
-    """The modules of the project that have a method, one of which a model is whose class is made at run time."""
+    """The modules of the project that have a member, one of which a model is whose class is chosen at run time."""
     project = use.facts.project
-    found = []
+    found: dict[ast.ClassDef, Class] = {}
     for facts in (use.facts, *(project.having(name) if project is not None else ())):
-        for function in facts.structure.functions:
-            cls = use.conversion.code.class_of(Function(facts, function)) if function.name == name else None
-            if cls is not None and _is_module_class(use, cls):
-                found.append(cls)
-    return list(dict.fromkeys(found))
+        named = [one for one in facts.structure.functions if one.name == name]
+        stored = [one for one in facts.structure.stores if one.attr == name and isinstance(one.value, ast.Name)]
+        for node in (*named, *stored):
+            around = facts.class_around(node)
+            if around is not None and _is_module_class(use, Class(facts, around)):
+                found[around] = Class(facts, around)
+    return list(found.values())
 
 
 def _is_module_class(use: Use, cls: Class) -> bool:
