@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fsdp_migrate.code.argument_dicts import is_builtin_dict
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_written_out
+from fsdp_migrate.targets.fsdp2.conversion import Construction
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime, followed
 
 # The order of the constructor's parameters, the same since torch 2.1; `device_mesh` came with 2.2.
@@ -72,6 +73,12 @@ def written_out(facts: ModuleFacts, call: ast.Call) -> Given:
     if "module" not in values:
         raise BindingError("lacks `module`")
     return Given(values, tuple(dicts))
+
+
+def ignored(construction: Construction) -> list[ast.expr]:
+    """The parameters and modules that a construction lists as not to be sharded, as far as they are written there."""
+    lists = [one.value for one in construction.call.keywords if one.arg in ("ignored_states", "ignored_modules")]
+    return [item for one in lists if isinstance(one, (ast.List, ast.Tuple, ast.Set)) for item in one.elts]
 
 
 def _set(values: dict[str, ast.expr], name: str, value: ast.expr) -> None:

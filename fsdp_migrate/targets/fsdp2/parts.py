@@ -132,9 +132,22 @@ def defines(use: Use, name: str) -> bool:
 
 def convert_store(use: Use, attribute: ast.Attribute) -> None:
     """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look."""
-    if use.kinds != () and use.method is None:
+    if use.kinds != () and use.method is None and not _is_made_here(use):
         step = "set it on the module before it is wrapped"
         use.wall(f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", step)
+
+
+def _is_made_here(use: Use) -> bool:
+    """Whether `self.part` is what the same constructor has just made: it is wrapped later, from outside."""
+    facts, node = use.facts, use.node
+    function = facts.function(node)
+    if getattr(function, "name", "") != "__init__" or not isinstance(node, ast.Attribute):
+        return False
+    stores = [one for one in use.conversion.code.stores_in(facts, function) if ast.unparse(one) == ast.unparse(node)]
+    values = [facts.structure.parents[one] for one in stores]
+    made = [one.value if isinstance(one, ast.Assign) else None for one in values]
+    wrapped = {one.call for one in use.closure.constructions} | {one.node for one in use.closure.passed}
+    return bool(made) and all(one is not None and one not in wrapped for one in made)
 
 
 def check_call(use: Use) -> None:

@@ -13,6 +13,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import EACH, EACH_SECOND
 from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.targets.fsdp2.arguments import ignored
 from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
 from fsdp_migrate.targets.fsdp2.use import Use
 
@@ -61,7 +62,7 @@ class Tensors:
 
     def look(self, node: ast.expr) -> None:
         """What is done with a sharded tensor: fine, a difference, or a wall."""
-        if node in self.use.conversion.looked:
+        if node in self.use.conversion.looked or self._is_ignored(node):
             return
         self.use.conversion.looked.add(node)
         parent = self.facts.structure.parents[node]
@@ -78,6 +79,12 @@ class Tensors:
                 self._wall(parent, "indexes a sharded parameter", "use `full_tensor()`, which all ranks call")
         elif not isinstance(parent, (ast.FormattedValue, ast.Expr)) and not self.whole:
             self._follow(node)
+
+    def _is_ignored(self, node: ast.expr) -> bool:
+        """Whether a construction lists this parameter as one that is not sharded."""
+        text = ast.unparse(node)
+        own = (one for one in self.use.closure.constructions if one.facts is self.facts)
+        return any(ast.unparse(one) == text for construction in own for one in ignored(construction))
 
     def _follow(self, node: ast.expr) -> None:
         """A tensor that is computed from a parameter and passed on."""
