@@ -52,19 +52,24 @@ def has_flat_parameters(facts: ModuleFacts) -> bool:
 
 
 def _given(facts: ModuleFacts) -> frozenset[str]:
-    return frozenset(ast.unparse(c.args[0]) for c in facts.structure.calls if c.args and is_fully_shard(facts, c))
+    return frozenset(text for _, text in _shardings(facts))
+
+
+def _shardings(facts: ModuleFacts) -> tuple[tuple[ast.Call, str], ...]:
+    """The calls of `fully_shard` with the model as each writes it; they are looked for once."""
+    made = (call for call in facts.structure.calls if call.args and is_fully_shard(facts, call))
+    return facts.memo(_shardings, lambda: tuple((call, ast.unparse(call.args[0])) for call in made))
 
 
 def is_sharded_by_then(facts: ModuleFacts, model: ast.expr, at: ast.AST) -> bool:
     """Whether a statement above `at`, which runs whenever `at` does, gives `model` to `fully_shard`."""
-    text = ast.unparse(model)
+    shardings = _shardings(facts)
+    text = ast.unparse(model) if shardings else ""
     return any(
-        call.args
-        and is_fully_shard(facts, call)
-        and ast.unparse(call.args[0]) == text
+        given == text
         and comes_later(facts, facts.statement(call), at)
         and not changed_between(facts, model, place_of(facts.statement(call)), place_of(at))
-        for call in facts.structure.calls
+        for call, given in shardings
     )
 
 
