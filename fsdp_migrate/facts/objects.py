@@ -868,6 +868,8 @@ class _Following:
 
     def may_reach(self, facts: ModuleFacts, target: ast.Attribute, read: Value) -> bool:
         """Whether what is stored in an attribute may be there where it is read."""
+        if self._is_in_constructor(read) and facts.class_around(target) is not read.facts.class_around(read.node):
+            return False  # code outside of the class gets an object once its constructor is over
         if read.facts is not facts or not isinstance(read.node, ast.Attribute):
             return True
         if facts.function(read.node) is not facts.function(target):
@@ -878,6 +880,14 @@ class _Following:
         function = facts.function(target)
         stores = [one for one in self.code.stores_in(facts, function) if ast.unparse(one) == text]
         return self.code.reaching(facts).may_reach(target, read.node, text, stores)
+
+    def _is_in_constructor(self, read: Value) -> bool:
+        """Whether an attribute is read of the object that a constructor makes."""
+        function = read.facts.function(read.node)
+        if getattr(function, "name", "") != "__init__" or not isinstance(read.node, ast.Attribute):
+            return False
+        first = first_parameter(function)  # type: ignore[arg-type]
+        return first is not None and isinstance(read.node.value, ast.Name) and first.arg == read.node.value.id
 
     def _is_before(self, facts: ModuleFacts, read: ast.Attribute) -> bool:
         """Whether a constructor that has just assigned an attribute reads it before other code gets the object."""

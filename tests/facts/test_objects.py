@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tests.facts.following import check, followed, others
@@ -641,3 +643,22 @@ def test_a_function_that_another_one_returns_among_others() -> None:
         apply(OBJECT(), 1)
         """
     )
+
+
+def test_a_constructor_is_over_before_code_outside_of_the_class_assigns_an_attribute() -> None:
+    found = followed(
+        """
+        class Net:
+            def __init__(self):
+                self.head = make()
+                self.head.reset()
+
+            def forward(self):
+                return self.head.run()
+
+        net = Net()
+        net.head = OBJECT()
+        """
+    )
+    assert [ast.unparse(one.node) for one in found.references] == ["self.head"]
+    assert [one.node.lineno for one in found.references] == [8]
