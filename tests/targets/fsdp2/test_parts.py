@@ -165,7 +165,8 @@ def test_a_module_that_a_registry_makes_is_found_by_its_method() -> None:
 
 def test_the_own_parameters_of_modules_are_read() -> None:
     check_stays(
-        f"{NET}for m in model.modules():\n    for n, p in m._parameters.items():\n        p.requires_grad = n != 'bias'\n"
+        f"{NET}for m in model.modules():\n    for n, p in m._parameters.items():\n"
+        "        p.requires_grad = n != 'bias'\n"
     )
     check_wall(f"{NET}model.first._parameters['gate'] = other\n", "may change parameters that are sharded")
     check_wall(f"{NET}x = [p.sum() for p in model.first._parameters.values()]\n", "reads the elements")
