@@ -274,6 +274,8 @@ class Code:
 
     def _of_symbol(self, facts: ModuleFacts, node: ast.AST, symbol: str | None) -> Iterator[Origin]:
         """What a full name of another module is."""
+        if symbol is not None and symbol.startswith(f"{STAR}."):
+            symbol = self._starred(facts, node, symbol.removeprefix(f"{STAR}.")) or symbol
         unbound = symbol is not None and symbol.startswith("builtins.") and not hasattr(builtins, symbol[9:])
         if symbol is None or unbound or symbol.startswith((STAR, LOCAL)):
             yield Origin(Sort.UNKNOWN, facts, node)
@@ -288,6 +290,13 @@ class Code:
             yield from self._of_binding(found[0], binding)
         if not found[1]:
             yield Origin(Sort.UNKNOWN, facts, node)
+
+    def _starred(self, facts: ModuleFacts, node: ast.AST, name: str) -> str | None:
+        """The full name of what the one star import that is known to bring a name brings, None if there is none."""
+        modules = [module for scope in facts.scope(node).enclosing() for module in scope.star_imports]
+        paths = [f"{one}{name}" if one.endswith(".") else f"{one}.{name}" for one in modules]
+        known = [one for one in paths if facts.project is not None and facts.project.definition(one) is not None]
+        return known[0] if len(known) == 1 else None
 
     def _of_binding(self, facts: ModuleFacts, binding: Binding) -> Iterator[Origin]:
         node = binding.node
