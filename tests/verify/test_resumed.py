@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import pickle
 import subprocess
 import sys
 from itertools import product
@@ -16,6 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
+from fsdp_migrate.checkpoint import dcp_folder
+from fsdp_migrate.checkpoint.pickles import Opened
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
@@ -100,7 +101,7 @@ def test_old_and_new_train_alike_up_to_the_save(losses: dict[tuple[str, str, boo
 def test_a_folder_has_the_same_files_and_keys(orig: bool, folder: Path, losses: object) -> None:
     folders = [saved_at(folder, "folder", side, orig) for side in SIDES]
     assert len({tuple(sorted(file.name for file in one.iterdir())) for one in folders}) == 1
-    keys = [sorted(pickle.loads((one / ".metadata").read_bytes()).state_dict_metadata) for one in folders]
+    keys = [sorted(dcp_folder.read(str(one), Opened()).flat) for one in folders]
     assert keys[0] == keys[1]
     assert "optim.state.0.0.weight.exp_avg" in keys[0]
 
