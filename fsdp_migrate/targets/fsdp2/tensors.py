@@ -77,7 +77,9 @@ class Tensors:
         elif isinstance(parent, ast.Subscript):
             if not self.whole or isinstance(parent.ctx, ast.Store):
                 self._wall(parent, "indexes a sharded parameter", "use `full_tensor()`, which all ranks call")
-        elif not isinstance(parent, (ast.FormattedValue, ast.Expr)) and not self.whole:
+        elif (
+            not isinstance(parent, (ast.FormattedValue, ast.Expr)) and not self.whole and not _is_own_grad(node, parent)
+        ):
             self._follow(node)
 
     def _is_ignored(self, node: ast.expr) -> bool:
@@ -272,3 +274,12 @@ def _short(node: ast.AST) -> str:
 
 
 _LONG = 60
+
+
+def _is_own_grad(node: ast.expr, parent: ast.AST) -> bool:
+    """Whether a tensor becomes the gradient of the parameter that it is made from: `p.grad = torch.zeros_like(p)`."""
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if not isinstance(target, ast.Attribute) or target.attr != "grad":
+        return False
+    parameter = ast.unparse(target.value)
+    return any(isinstance(one, ast.expr) and ast.unparse(one) == parameter for one in ast.walk(node))

@@ -51,3 +51,10 @@ def test_the_user_may_reduce_what_is_not_sharded(tmp_path: Path, ignored: str) -
     assert walls(tmp_path, f"{program}dist.all_reduce(model.head.weight.grad)\n") == []
     (reason,) = walls(tmp_path, f"{program}dist.all_reduce(model.embed.weight.grad)\n")
     assert "gives a sharded parameter to a collective" in reason
+
+
+def test_a_parameter_may_get_a_gradient_like_itself(tmp_path: Path) -> None:
+    loop = "model = FSDP(model, use_orig_params=True)\nfor p in model.parameters():\n    p.grad = torch.zeros_like("
+    assert walls(tmp_path, f"{loop}p)\n") == []
+    assert walls(tmp_path, f"{loop}p.data)\n") == []
+    assert walls(tmp_path, f"{loop}p).cpu().numpy()\n") != []
