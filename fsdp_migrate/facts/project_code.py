@@ -292,11 +292,11 @@ class Code:
             yield Origin(Sort.UNKNOWN, facts, node)
 
     def _starred(self, facts: ModuleFacts, node: ast.AST, name: str) -> str | None:
-        """The full name of what the one star import that is known to bring a name brings, None if there is none."""
-        modules = [module for scope in facts.scope(node).enclosing() for module in scope.star_imports]
-        paths = [f"{one}{name}" if one.endswith(".") else f"{one}.{name}" for one in modules]
-        known = [one for one in paths if facts.project is not None and facts.project.definition(one) is not None]
-        return known[0] if len(known) == 1 else None
+        """The full name of what the last star import brings, None where it is not known to bring it."""
+        modules = [module for scope in facts.scope(node).enclosing() for module in reversed(scope.star_imports)]
+        last = next(iter(modules), "")
+        path = f"{last}{name}" if last.endswith(".") else f"{last}.{name}"
+        return path if facts.project is not None and last and facts.project.definition(path) is not None else None
 
     def _of_binding(self, facts: ModuleFacts, binding: Binding) -> Iterator[Origin]:
         node = binding.node
