@@ -15,6 +15,7 @@ from fsdp_migrate.facts.objects import ProjectCode
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
+from fsdp_migrate.targets.fsdp2.arms import check_arms
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
@@ -206,6 +207,7 @@ def _converted(closure: Closure, options: Options, code: ProjectCode) -> Convers
     conversion = Conversion(code=code)
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
+    check_arms(conversion, closure)
     convert_states(conversion, closure, options)
     convert_scalers(conversion, closure)
     convert_early_uses(conversion, closure)
