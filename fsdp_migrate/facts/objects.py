@@ -737,10 +737,11 @@ class _Following:
 
     def set_attribute(self, facts: ModuleFacts, node: ast.AST, call: ast.Call, path: Path) -> None:
         """`setattr(owner, name, value)`."""
-        name = call.args[1]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        names = self.code.texts(facts, call.args[1])
+        if names is not None:
             self.pass_on(facts, node, path)
-            self.store(facts, node, call.args[0], name.value, path, None)
+            for name in sorted(names):
+                self.store(facts, node, call.args[0], name, path, None)
         else:
             self.use(facts, node, path)
             self.escape(facts, node, "it becomes an attribute whose name is made at run time")
@@ -858,9 +859,12 @@ class _Following:
             for read in uncertain:
                 self.uncertain.add(read.node)
                 self.flow(read.facts, read.node, path)
-        if self.code.spies(cls):
-            place = self.code.spies(cls)[0]
-            self.escape(place.facts, place.node, f"attributes such as `{name}` are read by names made at run time")
+        for place, names in self.code.spies(cls):
+            if names is None:
+                reason = f"attributes such as `{name}` are read by names made at run time"
+                self.escape(place.facts, place.node, reason)
+            elif name in names:
+                self.flow(place.facts, place.node, path)
 
     def _is_setter(self, method: Function, name: str) -> bool:
         found = getattr(method.node, "decorator_list", ())

@@ -462,15 +462,17 @@ class Code:
             return ()
 
     def _of_attribute(self, facts: ModuleFacts, node: ast.Attribute) -> Iterator[Origin]:
-        symbols = facts.names.symbols(node)
-        if symbols and not any(one is None or one.startswith((LOCAL, STAR)) for one in symbols):
-            for symbol in symbols:
-                yield from self._of_symbol(facts, node, symbol)
-            return
         if is_super(node.value):
             yield from self._of_super(facts, node)
             return
-        for owner in self.owners(facts, node.value):
+        owners = self.owners(facts, node.value)
+        if not any(one.sort in (Sort.INSTANCE, Sort.CLASS) for one in owners):
+            symbols = facts.names.symbols(node)
+            if symbols and not any(one is None or one.startswith((LOCAL, STAR)) for one in symbols):
+                for symbol in symbols:
+                    yield from self._of_symbol(facts, node, symbol)
+                return
+        for owner in owners:
             if owner.sort in (Sort.INSTANCE, Sort.CLASS):
                 assert isinstance(owner.node, ast.ClassDef)
                 yield from self.of_member(Class(owner.facts, owner.node), node.attr, owner.sort, facts, node)
@@ -774,18 +776,27 @@ class Code:
             return True
         return None if not origins or any(one.sort is Sort.UNKNOWN for one in origins) else False
 
-    def spies(self, cls: Class) -> tuple[Value, ...]:
-        """Where attributes of instances of a class are read by names that are made at run time."""
+    def spies(self, cls: Class) -> tuple[tuple[Value, frozenset[str] | None], ...]:
+        """Where attributes of instances of a class are read by names that are not written there, each with the names.
+
+        None where these are made at run time.
+        """
         return self._known.of("spies", cls.node, lambda: tuple(self._found_spies(cls)), ())
 
-    def _found_spies(self, cls: Class) -> Iterator[Value]:
+    def _found_spies(self, cls: Class) -> Iterator[tuple[Value, frozenset[str] | None]]:
         family = self.family(cls)
         for facts in {one.facts: None for one in family.values()}:
             for call in facts.structure.calls:
                 is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1
                 is_made = is_getattr and not isinstance(call.args[1], ast.Constant)
                 if is_made and self.is_instance(facts, call.args[0], family):
-                    yield Value(facts, call)
+                    yield Value(facts, call), self.texts(facts, call.args[1])
+
+    def texts(self, facts: ModuleFacts, node: ast.expr) -> frozenset[str] | None:
+        """The strings that an expression may be, None where these are not all to be seen."""
+        values = [getattr(one.node, "value", None) for one in self.origins(facts, node)]
+        texts = [value for value in values if isinstance(value, str)]
+        return frozenset(texts) if texts and len(texts) == len(values) else None
 
     def stores_in(self, facts: ModuleFacts, function: ast.AST) -> list[ast.Attribute]:
         """The attributes that a function assigns."""

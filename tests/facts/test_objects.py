@@ -436,6 +436,23 @@ ONE_MODULE = {
                 getattr(self, "model").eval()  # here
                 getattr(self, "other").eval()
         """,
+    "by names from a list": """
+        class Trainer:
+            def build(self):
+                self.model = OBJECT()
+            def run(self):
+                for name in ("model", "other"):
+                    getattr(self, name).eval()  # here
+                for name in ("one", "two"):
+                    getattr(self, name).eval()
+        """,
+    "methods of a class by its name": """
+        class Tools:
+            @staticmethod
+            def use(model):
+                model.eval()  # here
+        Tools.use(model=OBJECT())
+        """,
     "what others get": """
         import torch
         m = OBJECT()
