@@ -802,9 +802,8 @@ class _Following:
         name = binding.name
         for call in self.code.spying(facts, home):
             self.escape(facts, call, f"`{ast.unparse(call.func)}` may get at `{name}`")
-        found = home.bindings[name]
         for load in self.code.loads(home, name):
-            if self.code.may_reach(facts, binding, found, load):
+            if binding in self.code.bindings(facts, load):
                 self.flow(facts, load, path)
         if home.is_class:
             assert isinstance(home.node, ast.ClassDef)

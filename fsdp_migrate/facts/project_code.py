@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -23,6 +24,7 @@ FunctionKind = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _MOST_DEPTH = 30
 _MOST_ROUNDS = 4
+_MANY = 10
 PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "abc.abstractproperty"})
 _PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
 # Functions whose result is what their first argument is.
@@ -173,6 +175,7 @@ class Code:
         self._known = Answers()
         self._active_puts: set[ast.AST] = set()
         self._bindings: dict[ast.Name, list[Binding]] = {}
+        self._in_order: dict[tuple[Scope, str], tuple[list[Binding], list[tuple[int, int]], list[Binding]]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
         self._descendants: dict[ast.ClassDef, list[Class]] = {}
@@ -191,8 +194,30 @@ class Code:
         if name not in self._bindings:
             home = facts.scope(name).lookup(name.id)
             found = [] if home is None else home.bindings[name.id]
-            self._bindings[name] = [one for one in found if self.may_reach(facts, one, found, name)]
+            near = found if len(found) < _MANY else self._near(facts, found, name)
+            self._bindings[name] = [one for one in near if self.may_reach(facts, one, near, name)]
         return self._bindings[name]
+
+    def _near(self, facts: ModuleFacts, found: Sequence[Binding], name: ast.Name) -> Sequence[Binding]:
+        """The bindings of a name from the last one that always comes above a place on, and those of loops around it."""
+        home = found[0].scope
+        if not _is_evaluated_in(facts.scope(name), home):
+            return found
+        key = (home, name.id)
+        if key not in self._in_order:
+            inside = [one for one in found if not isinstance(one.node, ast.arg) and _is_in(one, facts)]
+            rest = [one for one in found if isinstance(one.node, ast.arg) or not _is_in(one, facts)]
+            inside.sort(key=lambda one: one.position)
+            self._in_order[key] = inside, [one.position for one in inside], rest
+        inside, places, rest = self._in_order[key]
+        reaching = self.reaching(facts)
+        number = bisect_left(places, (name.lineno, name.col_offset))
+        above = (reaching.start_of(inside[n].node, name, name.id) for n in range(number - 1, -1, -1))
+        first = next((start for start in above if start is not None), None)
+        others = [one for one in rest if first is None or not isinstance(one.node, ast.arg)]
+        end = max((loop.end_lineno or 0 for loop in reaching.loops_around(name)), default=0)
+        last = bisect_left(places, (end + 1, 0), number)
+        return [*others, *inside[bisect_left(places, first or (0, 0)) : last]]
 
     def may_reach(self, facts: ModuleFacts, one: Binding, found: Sequence[Binding], name: ast.Name) -> bool:
         """Whether one of the bindings of a name may be in force where it is read."""

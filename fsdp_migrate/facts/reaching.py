@@ -57,7 +57,8 @@ class Reaching:
         if self.order(store, load) is Order.BEFORE and not self._leaves(store, fork.parent):
             between = (k for k in others if self.order(store, k) is Order.BEFORE)
             between = (k for k in between if self.order(k, load) is Order.BEFORE)
-            if not any(self.dominates(k, load, name) or self.follows(store, k, name) for k in between):
+            whole = not _is_exceptional(fork)
+            if not any(self._ends(k, store, load, name, whole=whole) for k in between):
                 return True
         return any(self._comes_back(store, load, loop, name, others) for loop in self._loops(store, load))
 
@@ -120,7 +121,16 @@ class Reaching:
         if child is not None and binds_inside(loop, child, name):
             return False
         inside = [k for k in others if self._below(loop, k) is not None]
-        return not any(self.dominates(k, load, name) or self.follows(store, k, name) for k in inside)
+        return not any(self._ends(k, store, load, name) for k in inside)
+
+    def _ends(self, other: ast.AST, store: ast.AST, load: ast.AST, name: str, *, whole: bool = True) -> bool:
+        """Whether what `other` assigns always takes the place of what `store` did before it is read.
+
+        The rest of the block around `store` is run as a `whole`.
+        """
+        if whole and self.follows(store, other, name) and self._fork(store, other).other not in self._chain(load):
+            return True
+        return self.dominates(other, load, name) and self._fork(other, load).one not in self._chain(store)
 
     def _below(self, outer: ast.AST, node: ast.AST) -> ast.AST | None:
         """The part of `outer` that `node` is in."""
@@ -138,6 +148,22 @@ class Reaching:
         if binds_inside(fork.parent, fork.other, name):
             return True
         return _in_one_block(fork) and _place(fork.one) < _place(fork.other) and binds(fork.one, name)  # type: ignore[arg-type]
+
+    def start_of(self, store: ast.AST, load: ast.AST, name: str) -> tuple[int, int] | None:
+        """Where the statement begins that always assigns a name above `load` and has `store`; None where none does."""
+        if not self.dominates(store, load, name):
+            return None
+        return _place(self._fork(store, load).one)
+
+    def loops_around(self, node: ast.AST) -> list[Loop]:
+        """The loops in the same function that a node is in."""
+        found: list[Loop] = []
+        for parent in reversed(self._chain(node)):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                break
+            if isinstance(parent, Loop):
+                found.append(parent)
+        return found
 
     def follows(self, store: ast.AST, other: ast.AST, name: str) -> bool:
         """Whether `other` is behind `store` in a block around that, and certainly assigns the name again."""
@@ -162,6 +188,12 @@ class _Fork:
 
     def __init__(self, parent: ast.AST, one: ast.AST | None, other: ast.AST | None) -> None:
         self.parent, self.one, self.other = parent, one, other
+
+
+def _is_exceptional(fork: _Fork) -> bool:
+    """Whether the second place may be got to from the midst of the block that has the first one."""
+    is_handler = isinstance(fork.other, ast.ExceptHandler)
+    return isinstance(fork.parent, TRIES) and (is_handler or fork.other in fork.parent.finalbody)
 
 
 def _in_one_block(fork: _Fork) -> bool:
