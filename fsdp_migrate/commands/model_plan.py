@@ -40,16 +40,16 @@ def plan(request: Request) -> None:
     if request.stdin is not None:
         raise click.UsageError("a plan is about a project: name files or folders instead of '-'")
     with usage_errors(), watched(request.output) as follow:
-        models, failures = runner.models(request.discovery, _with_target(request.configuration), follow)
+        found = runner.models(request.discovery, _with_target(request.configuration), follow)
         as_json = request.output.format == "json"
-        document = fsdp2_plan.document(models, failures) if as_json else "\n".join(fsdp2_plan.lines(models))
+        document = fsdp2_plan.document(found) if as_json else "\n".join(fsdp2_plan.lines(found))
         if request.output.file is None:
             text.print_document(document)
         else:
             write_text(request.output.file, document)
     if not as_json:
-        text.print_notices(plain.failure_line(failure) for failure in failures)
-    request.exit(3 if failures else int(bool(models)))
+        text.print_notices(plain.failure_line(failure) for failure in found.failures)
+    request.exit(3 if found.failures else int(bool(found.models or found.switches)))
 
 
 def _with_target(configuration: Configuration) -> Configuration:

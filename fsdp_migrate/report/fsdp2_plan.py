@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.report import plain
@@ -12,18 +12,39 @@ from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Step, statu
 from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
 
 if TYPE_CHECKING:
+    from fsdp_migrate.targets.fsdp2.frameworks import Framework
     from fsdp_migrate.workspace.filesystem import Failure
 
 SCHEMA_VERSION = 1
 _STATES = (CLOSED, DECLARED, OPEN)
 
 
-def lines(models: Sequence[Model]) -> Iterator[str]:
+class Found(Protocol):
+    """What there is of FSDP1 in a run."""
+
+    @property
+    def models(self) -> Sequence[Model]:
+        """The models."""
+
+    @property
+    def switches(self) -> Sequence[tuple[Place, Framework]]:
+        """The places that leave sharding to a framework."""
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """The files that could not be looked at."""
+
+
+def lines(found: Found) -> Iterator[str]:
     """The plan for people."""
-    for model in models:
+    for model in found.models:
         yield from _of_model(model)
         yield ""
-    yield summary(models)
+    for place, framework in found.switches:
+        yield f"{place}: {framework.name} shards here: {framework.change}"
+    if found.switches:
+        yield ""
+    yield summary(found.models)
 
 
 def summary(models: Sequence[Model]) -> str:
@@ -61,15 +82,18 @@ def _places(places: Sequence[Place]) -> str:
     return " ".join(f"{path}:{','.join(map(str, numbers))}" for path, numbers in by_file.items())
 
 
-def document(models: Sequence[Model], failures: Sequence[Failure]) -> str:
+def document(found: Found) -> str:
     """The plan for programs."""
     whole: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
         "target": NAME,
-        "summary": summary(models),
-        "models": [_model(model) for model in models],
-        "errors": [{"path": one.path, "message": one.message} for one in failures],
+        "summary": summary(found.models),
+        "models": [_model(model) for model in found.models],
+        "frameworks": [
+            {"place": _place(place), "name": one.name, "change": one.change} for place, one in found.switches
+        ],
+        "errors": [{"path": one.path, "message": one.message} for one in found.failures],
     }
     return json.dumps(whole, indent=2)
 

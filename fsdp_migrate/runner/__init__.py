@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.across import Target
     from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
-    from fsdp_migrate.targets.fsdp2.target import Model
+    from fsdp_migrate.targets.fsdp2.frameworks import Framework
+    from fsdp_migrate.targets.fsdp2.target import Model, Place
 
 
 def lint(
@@ -162,14 +163,21 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
     return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
-def models(
-    discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed
-) -> tuple[list[Model], tuple[Failure, ...]]:
-    """The models of FSDP1 with what becomes of them, and the files that could not be looked at."""
+def models(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Fsdp1:
+    """The models of FSDP1 with what becomes of them, and the places that leave sharding to a framework."""
     from fsdp_migrate.targets.fsdp2 import target
 
-    found = follow(target.models(Workspace(discovery, configuration)), "Following", 0)
-    return list(found), discovery.failures
+    workspace = Workspace(discovery, configuration)
+    found = list(follow(target.models(workspace), "Following", 0))
+    return Fsdp1(found, list(target.framework_switches(workspace)), discovery.failures)
+
+
+class Fsdp1(NamedTuple):
+    """What there is of FSDP1, and the files that could not be looked at."""
+
+    models: list[Model]
+    switches: list[tuple[Place, Framework]]
+    failures: tuple[Failure, ...]
 
 
 def torch_ranges(discovery: Discovery, configuration: Configuration) -> Plan:

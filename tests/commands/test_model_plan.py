@@ -122,3 +122,28 @@ def test_verify_compares_with_all_modules_of_the_converted_program(run: Run, mon
     assert seen["train.py"] == Path("train.py").read_text()
     assert "fully_shard(net)" in seen["build.py"]
     assert "FullyShardedDataParallel" in Path("build.py").read_text()
+
+
+FRAMEWORKS = """\
+from accelerate import FullyShardedDataParallelPlugin
+from pytorch_lightning.strategies import FSDPStrategy
+from transformers import TrainingArguments
+
+plugin = FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD")
+strategy = FSDPStrategy()
+arguments = TrainingArguments("out", fsdp="full_shard")
+others = TrainingArguments("out")
+"""
+
+
+def test_a_program_of_a_framework_gets_its_setting(run: Run) -> None:
+    Path("train.py").write_text(FRAMEWORKS)
+    result = run("plan", ".")
+    assert result.exit_code == 1
+    told = result.stdout.splitlines()
+    assert told[0].startswith("train.py:5: accelerate shards here: set `fsdp_version=2`")
+    assert told[1].startswith("train.py:6: lightning shards here: use `ModelParallelStrategy`")
+    assert told[2].startswith("train.py:7: transformers shards here")
+    assert told[3:] == ["", "no model of FSDP1"]
+    document = json.loads(run("plan", "--output-format", "json", ".").stdout)
+    assert [one["name"] for one in document["frameworks"]] == ["accelerate", "lightning", "transformers"]

@@ -20,6 +20,8 @@ from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
+from fsdp_migrate.targets.fsdp2.frameworks import WORDS as FRAMEWORK_WORDS
+from fsdp_migrate.targets.fsdp2.frameworks import Framework, switches
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.optimizers import convert_early_uses
@@ -182,6 +184,21 @@ def models(workspace: Workspace) -> Iterator[Model]:
 
         for closure in closures(modules, unreadable, code, changes):
             yield Model(closure, converted(closure), shown)
+
+
+def framework_switches(workspace: Workspace) -> Iterator[tuple[Place, Framework]]:
+    """The places at which a framework is told to use FSDP1."""
+    for file in workspace.files:
+        try:
+            raw = workspace.read(file)
+        except FileError:
+            continue
+        if any(word in raw for word in FRAMEWORK_WORDS) and not file.shown.endswith(NOTEBOOK_SUFFIX):
+            torch = workspace.settings(file, used=False).torch
+            facts = workspace.modules.facts(os.path.abspath(file.path), torch)
+            for one in () if facts is None else switches(facts):
+                source = one.facts.source
+                yield Place(file.shown, source.location(source.span(one.call).start).line), one.framework
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
