@@ -40,7 +40,7 @@ class Release:
 
 RELEASES = {
     "accelerate": Release("accelerate==1.10.0", ("--no-binary", ":all:", "--no-build-isolation"), "accelerate-1.10.0"),
-    "transformers": Release("transformers==5.17.0", ("--only-binary", ":all:"), "transformers"),
+    "transformers": Release("transformers==4.57.3", ("--only-binary", ":all:"), "transformers"),
     # The smallest wheel; of it only the Python files count.
     "torch": Release(
         "torch==2.13.0",

@@ -23,6 +23,7 @@ _TAKING = re.compile(
 )
 _OF_TORCH = re.compile(r"\s*torch\b")
 _WORD = re.compile(r"\w+")
+_RENAMED = re.compile(r"\bas[ \t]+(\w+)")
 _CHAIN = re.compile(r"[A-Za-z_][\w.]*")
 # Functions and classes at the top level, behind their first line.
 _BODY = re.compile(rb"(\n(?:async[ \t]+def|def|class)[ \t][^\n]*)(?:\n(?:[ \t#)][^\n]*)?(?=\n|\Z))+")
@@ -77,7 +78,7 @@ class Wanted:
 
 
 class Carried:
-    """The map: `words` with the full names of torch behind them, in any of the `files`."""
+    """The map: `words` with the full names of torch behind them, in any of the `files`, and what imports renamed."""
 
     def __init__(
         self, imports: Mapping[str, bytes], near: Set[str], read: Callable[[str], bytes], wanted: Wanted
@@ -89,6 +90,9 @@ class Carried:
         self._origins: dict[str, frozenset[str]] = {}
         self._starred: dict[str, frozenset[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}
+        self.renamed = {
+            name for lines in imports.values() for name in _RENAMED.findall(lines.decode("utf-8", "replace"))
+        }
         for path, lines in imports.items():
             self._origins[path], self._starred[path], self._taken[path] = _words(lines)
         self._givers: dict[str, frozenset[str]] = {}

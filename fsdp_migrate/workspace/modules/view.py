@@ -153,10 +153,16 @@ class View:
         through_module, through_star = not given.isdisjoint(attributes), not given.isdisjoint(used)
         lines = []
         for bound, name in sorted(named):
-            through = through_star if bound == "*" else through_module or split(name)[1] in given
-            if not is_torch(name) and (through or carried is None or self._is_beyond(name, carried)):
+            if is_torch(name):
+                continue
+            through = through_star if bound == "*" else split(name)[1] in given
+            through = through or (through_module and carried is not None and self._may_be_module(name, carried))
+            if through or carried is None or self._is_beyond(name, carried):
                 lines.append(self._direct_import(bound, name, used if bound == "*" else attributes))
         return "".join(lines)
+
+    def _may_be_module(self, name: str, carried: Carried) -> bool:
+        return self.texts.finder.find(name, self.path) is not None or split(name)[1] in carried.renamed
 
     def _is_beyond(self, name: str, carried: Carried) -> bool:
         """Whether what is imported is in a file of the project that is not part of the run."""
