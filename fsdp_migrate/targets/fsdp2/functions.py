@@ -113,7 +113,7 @@ _OF_EITHER = _ONLY_FSDP | frozenset(
     set_requires_gradient_sync set_is_last_backward set_reshard_after_backward
     """.split()
 )
-_LOGGING = frozenset("debug info warning error critical log print write".split())
+_LOGGING = frozenset("debug info warning error critical exception print".split())
 
 _static = _stop("is a method of FSDP1's class that FSDP2 does not have", "remove it")
 

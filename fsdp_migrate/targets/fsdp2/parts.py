@@ -131,8 +131,19 @@ def defines(use: Use, name: str) -> bool:
 
 
 def convert_store(use: Use, attribute: ast.Attribute) -> None:
-    """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look."""
-    if use.kinds != () and use.method is None and not _is_made_here(use):
+    """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look.
+
+    On a module in a model, and in a method of its own, it is set on the same object in both, unless it is a part of it.
+    """
+    statement = use.facts.structure.parents[attribute]
+    value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    given = () if value is None else use.conversion.code.origins(use.facts, value)
+    if _is_made_here(use):
+        return
+    if attribute.attr in _PARAMETERS or any((one.name or "").startswith(_MODULES) for one in given):
+        step = "do that before the model is wrapped"
+        use.wall(f"`{ast.unparse(attribute)}` puts a new part into a model that is sharded", step)
+    elif use.kinds != () and use.method is None:
         step = "set it on the module before it is wrapped"
         use.wall(f"`{ast.unparse(attribute)}` is assigned on the model after it is wrapped", step)
 

@@ -170,3 +170,19 @@ def test_the_own_parameters_of_modules_are_read() -> None:
     )
     check_wall(f"{NET}model.first._parameters['gate'] = other\n", "may change parameters that are sharded")
     check_wall(f"{NET}x = [p.sum() for p in model.first._parameters.values()]\n", "reads the elements")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "for m in model.modules():\n    m.weight = other",
+        "for m in model.modules():\n    m.gate = nn.Parameter(other)",
+        "for m in model.modules():\n    m.linear = nn.Linear(1, 1)",
+    ],
+)
+def test_a_new_part_is_a_wall(program: str) -> None:
+    check_wall(f"{NET}{program}\n", "puts a new part into a model")
+
+
+def test_a_method_that_is_called_like_one_of_a_logger_is_not_known() -> None:
+    check_wall(f"{NET}import tracker\ntracker.log(model)\n", "tracker")
