@@ -74,8 +74,8 @@ _WITHOUT = {
 }
 
 
-def row_for(function: str, settings: InForce) -> Row:
-    """How a call is written anew that is called `function` then.
+def row_for(function: str, settings: InForce, *, nearest: bool = False) -> Row:
+    """How a call is written anew that is called `function` then; `nearest` takes a row with other devices, too.
 
     Raises:
         NotUnderstood: the new functions have nothing for these settings.
@@ -86,6 +86,9 @@ def row_for(function: str, settings: InForce) -> Row:
             row = _ROWS.get((function, settings.type_name, offload, rank0_only))
             if row is not None:
                 return row
+    if nearest and function == SAVE_MODEL and not wanted.rank0_only:
+        told = "every rank gets the full state dict on its device instead of the CPU"
+        return _ROWS[function, settings.type_name, False, False]._replace(unsafe=told)
     raise NotUnderstood(_WITHOUT[function, wanted.offload, wanted.rank0_only])
 
 

@@ -93,10 +93,24 @@ def _set_for_good(facts: ModuleFacts, model: ast.expr, statement: ast.Expr) -> R
         )
     if statement not in body:
         raise NotUnderstood("the type is set under a condition: set it where the model is created")
-    rest = body[body.index(statement) + 1 :]
+    rest = _until_another(facts, model, body[body.index(statement) + 1 :])
     if not rest:
         raise NotUnderstood("no visible code asks the model for state after this")
     return Region(statement, rest, None)
+
+
+def _until_another(facts: ModuleFacts, model: ast.expr, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements in front of one that gives the name of the model to another, or sets its type again."""
+    for number, statement in enumerate(statements):
+        value = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
+        setting = None if not isinstance(statement, ast.Expr) or value is None else facts.fsdp.setting(value)
+        if setting is not None and facts.fsdp.same_object(setting.model, model):
+            return statements[:number]
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == ast.unparse(model)]
+        stored = [node for node in names if isinstance(node.ctx, ast.Store)]
+        if stored and isinstance(statement, ast.Assign) and len(stored) == len(names):
+            return statements[:number]
+    return statements
 
 
 def _is_made(facts: ModuleFacts, binding: Binding) -> bool:

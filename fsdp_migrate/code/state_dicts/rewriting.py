@@ -195,7 +195,7 @@ def _of_region(
     Raises:
         NotUnderstood, CannotSupply: it has to stay.
     """
-    calls = [anew(facts, call, settings) for call in read(facts, region.statements, model)]
+    calls = [anew(facts, call, settings, manner) for call in read(facts, region.statements, model)]
     check_flow(facts, gone, calls, takes_compiled=manner.takes_compiled)
     block = region.block
     outdented = block is not None and len(block.items) == 1
@@ -228,7 +228,7 @@ def _of_calls(facts: ModuleFacts, together: Sequence[tuple[ast.Call, ast.expr]],
     receiver = facts.fsdp.receiver(call.func, model)
     calls = []
     for one, own in together:
-        found = [anew(facts, each, NEVER_SET) for each in Reading(facts, (), own, one).calls]
+        found = [anew(facts, each, NEVER_SET, manner) for each in Reading(facts, (), own, one).calls]
         if not found:
             raise NotUnderstood(f"`{ast.unparse(one.func)}` does not belong to the model")
         calls += found
@@ -261,14 +261,14 @@ def _graded(facts: ModuleFacts, calls: Sequence[Anew], fix: Fix) -> Rewritten:
     return Rewritten(verdict, floor_of(facts, calls), tuple(call.old for call in calls), found)
 
 
-def anew(facts: ModuleFacts, call: StateCall, settings: InForce) -> Anew:
+def anew(facts: ModuleFacts, call: StateCall, settings: InForce, manner: Manner = USUAL) -> Anew:
     """A call with its row.
 
     Raises:
         NotUnderstood: there is none.
     """
     settings = call.own or settings
-    row = row_for(call.function, settings)
+    row = row_for(call.function, settings, nearest=manner.flags)
     use = used_elsewhere(facts, call.call) if row.on_rank_0 else None
     if use is not None and (call.function == SAVE_OPTIMIZER or use.of_groups):
         row = on_every_rank(call.function, settings, use.reason)

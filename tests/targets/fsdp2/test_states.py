@@ -165,3 +165,26 @@ def test_other_edits_in_a_block_that_goes_are_made_too(tmp_path: Path) -> None:
     assert "    if isinstance(model, FSDPModule):\n        return get_model_state_dict(model" in text.replace(
         "FSDPMod", "FSDPMod"
     )
+
+
+def test_a_type_is_set_for_good_until_the_name_gets_another_model(tmp_path: Path) -> None:
+    setter = "FSDP.set_state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig())"
+    program = f"""{HEAD}
+def build():
+    model = FSDP(torch.nn.Linear(2, 2), use_orig_params=True)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+model, optimizer = build()
+{setter}
+weights = model.state_dict()
+model, optimizer = build()
+{setter}
+model.load_state_dict(weights)
+"""
+    done = plan(tmp_path, program)
+    assert done.reasons == []
+    text = done.texts["train.py"]
+    assert "weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))" in text
+    assert "set_model_state_dict(model, weights, options=" in text
+    assert "set_state_dict_type" not in text
