@@ -44,7 +44,6 @@ CASES = {
     "root": build(""),
     "classes": build(f"{POLICY}, "),
     "nested_classes": build("auto_wrap_policy=ModuleWrapPolicy({Half, nn.Conv1d, nn.Sequential}), "),
-    "returned": f"def build(net):\n    return FSDP(net, {POLICY}, device_id=CPU)\n",
     "grad_op": build(f"{POLICY}, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP, "),
     "function": build(
         "auto_wrap_policy=policy, ",
@@ -54,7 +53,6 @@ CASES = {
     "precision": build(f"{POLICY}, {BF16}, "),
     "precision_by_name": build(f"{POLICY}, mixed_precision=mp, ", f"    mp = {BF16.partition('=')[2]}\n"),
     "precision_casts": build(f"{POLICY}, {BF16[:-1]}, cast_forward_inputs=True), "),
-    "precision_of_reduction": build(f"{REDUCES}, "),
     "dict": build("**options, ", f"    options = dict({POLICY}, {BF16})\n"),
     "parts": (
         "def build(net):\n"
