@@ -191,7 +191,7 @@ class _Planner:
         """Arguments that go must do nothing; none may bind a name that another reads."""
         if "optim_input" in bound and has_effect(self.facts, bound["optim_input"].value):
             text = ast.unparse(bound["optim_input"].value)
-            raise _Manual(f"`{text}` would not be evaluated any more: remove it yourself if it has no effect")
+            raise _Manual(f"`{text}` would no longer be evaluated: remove it yourself if it has no effect")
         assigned = {
             part.target.id: name
             for name, argument in bound.items()

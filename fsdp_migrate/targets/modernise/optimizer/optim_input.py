@@ -63,7 +63,7 @@ def _verdict(facts: ModuleFacts, call: ast.Call, parameters: tuple[str, ...], bo
     given = bound["optim_input"]
     if has_effect(facts, given.value):
         return manual(
-            f"`{ast.unparse(given.value)}` would not be evaluated any more: remove it yourself if it has no effect"
+            f"`{ast.unparse(given.value)}` would no longer be evaluated: remove it yourself if it has no effect"
         )
     verdict = without(facts, call, given, parameters)
     if verdict.fix is None or _is_order_of(facts, given.value, bound["optim"].value):

@@ -166,7 +166,7 @@ def test_a_call_that_may_not_run_once_and_first_is_manual(statement: str, reason
         ("model, optim, foo=1", "`foo`"),
         ("model, optim, None, True, None, 1", "more arguments"),
         ("unwrap(model), optim", "twice"),
-        ("model, optim, list(make())", "would not be evaluated any more"),
+        ("model, optim, list(make())", "would no longer be evaluated"),
     ],
 )
 def test_arguments_that_cannot_be_followed_are_manual(arguments: str, reason: str) -> None:

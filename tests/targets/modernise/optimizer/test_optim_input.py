@@ -50,7 +50,7 @@ def test_what_the_optimizer_is_built_from_has_its_order() -> None:
     [
         ("osd, kind, model, params", "torch assumes the order of `model.parameters()`"),
         ("osd, kind, model, params, None", "torch assumes the order of `model.parameters()`"),
-        ("osd, kind, model, build(params), optim", "`build(params)` would not be evaluated any more"),
+        ("osd, kind, model, build(params), optim", "`build(params)` would no longer be evaluated"),
     ],
 )
 def test_what_the_argument_may_be_needed_for_is_manual(arguments: str, reason: str) -> None:
