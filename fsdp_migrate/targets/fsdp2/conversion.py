@@ -79,7 +79,7 @@ class Conversion:
     parts: set[tuple[ast.expr, bool]] = field(default_factory=set)  # uses of parts that have been converted
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
-    tests: tuple[list[frozenset[Test]], frozenset[Test]] | None = None  # under which models are built, and passed on
+    tests: list[frozenset[Test]] | None = None  # under which each model is built
     own: frozenset[ast.AST] | None = None  # the expressions for parameters of the models, once they are looked for
 
     def edit(self, facts: ModuleFacts, edits: Iterable[Edit]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.objects import Value
+from fsdp_migrate.facts.objects import ProjectCode, Value
+from fsdp_migrate.facts.project_code import Function
 from fsdp_migrate.facts.scopes import FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.conversion import Test
 from fsdp_migrate.targets.fsdp2.use import Use
@@ -30,8 +31,9 @@ def is_guarded(use: Use) -> bool:
     facts, node = use.facts, use.node
     if isinstance(node, (ast.Name, ast.Attribute)) and facts.fsdp.is_tested(node):
         return True
-    built, passed = _known(use)
-    return not passed.union(*built).isdisjoint(_tests(facts, node))
+    told = frozenset().union(*_known(use)).intersection(_tests(facts, node))
+    others = [frozenset(_tests(other.facts, other.node)) for other in use.reference.others]
+    return any(not any(test in tests for tests in others) for test in told)
 
 
 def is_excluded(use: Use) -> bool:
@@ -39,17 +41,31 @@ def is_excluded(use: Use) -> bool:
     if not use.reference.others:
         return False
     other = {(test, not outcome) for test, outcome in _tests(use.facts, use.node) if _is_setting(test)}
-    built, passed = _known(use)
-    return bool(other) and all(not other.isdisjoint(tests | passed) for tests in built)
+    return bool(other) and all(not other.isdisjoint(tests) for tests in _known(use))
 
 
-def _known(use: Use) -> tuple[list[frozenset[Test]], frozenset[Test]]:
-    """The tests that each model is built under, and those that models are passed on under."""
+def _known(use: Use) -> list[frozenset[Test]]:
+    """The tests that each model is built under, with those that all calls are under of the function that returns it."""
     if use.conversion.tests is None:
-        built = [frozenset(_tests(one.facts, one.call)) for one in use.closure.constructions]
-        passed = frozenset(test for one in use.closure.passed for test in _tests(one.facts, one.node))
-        use.conversion.tests = built, passed
+        given = frozenset(one.node for one in (*use.closure.passed, *use.closure.references))
+        code = use.conversion.code
+        use.conversion.tests = [_tests_around(code, given, Value(*one), ()) for one in use.closure.constructions]
     return use.conversion.tests
+
+
+def _tests_around(
+    code: ProjectCode, given: frozenset[ast.expr], value: Value, seen: tuple[ast.AST, ...]
+) -> frozenset[Test]:
+    """The tests around an expression for a model, and around all calls that give on what its function returns."""
+    own = frozenset(_tests(value.facts, value.node))
+    function = value.facts.function(value.node)
+    if not isinstance(function, FunctionNode) or function in seen:
+        return own
+    callers = code.callers(Function(value.facts, function))
+    sites = [Value(site.facts, site.call) for site in callers.sites]
+    if callers.elsewhere or callers.hidden or not sites or any(site.node not in given for site in sites):
+        return own
+    return own | frozenset.intersection(*(_tests_around(code, given, site, (*seen, function)) for site in sites))
 
 
 def _is_setting(test: str) -> bool:

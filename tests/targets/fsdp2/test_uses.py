@@ -154,3 +154,74 @@ def test_two_models_in_one_average(tmp_path: Path) -> None:
     )
     (model,) = models_of(tmp_path, {"main.py": program})
     assert model.conversion.walls == model.conversion.differences == []
+
+
+_ONE_ARM_EACH = """\
+import torch
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def train(model, args, batches):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches:
+        model(batch).sum().backward()
+        if args.fsdp:
+            model.clip_grad_norm_(1.0)
+        else:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    if not args.fsdp:
+        show(model)
+
+
+def show(model):
+    print(model)
+
+
+def wrap(module):
+    return FSDP(module, use_orig_params=True)
+
+
+def main(args, batches):
+    model = nn.Linear(3, 3)
+    if args.fsdp:
+        model = wrap(model)
+    train(model, args, batches)
+
+
+main(None, [])
+"""
+
+
+def test_an_arm_that_only_passes_the_model_on_says_nothing_of_others(tmp_path: Path) -> None:
+    (model,) = models_of(tmp_path, {"main.py": _ONE_ARM_EACH})
+    assert not model.conversion.walls
+    assert "by the norm of all gradients" not in "".join(one.what for one in model.conversion.differences)
+    new = rewritten(tmp_path, {"main.py": _ONE_ARM_EACH})["main.py"]
+    assert "if args.fsdp:\n            nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n" in new
+
+
+def test_a_test_that_other_models_are_built_under_too_proves_nothing(tmp_path: Path) -> None:
+    program = """\
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def main(args, batch):
+    model = nn.Linear(3, 3)
+    if args.distributed:
+        if args.fsdp:
+            model = FSDP(model, use_orig_params=True)
+        else:
+            model = DDP(model)
+    if args.distributed:
+        with model.no_sync():
+            model(batch).sum().backward()
+
+
+main(None, None)
+"""
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert [wall.reason for wall in model.conversion.walls] == ["`model` may also be a DDP model here"]
