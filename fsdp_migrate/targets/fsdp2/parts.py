@@ -40,7 +40,8 @@ def convert_forwarded(use: Use, member: Member) -> None:
     name = member.node.attr
     kinds = kinds_of(use)
     classes = [Class(one.facts, one.node) for one in kinds if isinstance(one.node, ast.ClassDef)]
-    if not classes and use.kinds is None and not any(_is_of_package(one) for one in kinds):
+    is_common = name in _PLAIN or name in _OF_PACKAGES
+    if not classes and use.kinds is None and not is_common and not any(_is_of_package(one) for one in kinds):
         classes = _classes_with(use, name)
     methods = [one for cls in classes for one in use.conversion.code.methods(cls, name)]
     found = [one for cls in classes for one in _values(use, cls, name)]

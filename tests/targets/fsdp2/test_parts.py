@@ -186,3 +186,8 @@ def test_a_new_part_is_a_wall(program: str) -> None:
 
 def test_a_method_that_is_called_like_one_of_a_logger_is_not_known() -> None:
     check_wall(f"{NET}import tracker\ntracker.log(model)\n", "tracker")
+
+
+def test_a_config_of_a_module_that_a_registry_makes_is_data() -> None:
+    net = NET.replace("FSDP(Net(config)", "FSDP(create(args.model)")
+    check_stays(f"{net}import tracker\ntracker.config.update({{'width': model.config.width}})\n")
