@@ -51,10 +51,10 @@ def convert_forwarded(use: Use, member: Member) -> None:
             _convert_method(use, member, method, known)
     elif name in _PARAMETERS and not found:
         look_at(use, Reference(use.facts, member.node))
+    elif name in _PLAIN and not any((one.name or "").startswith(_MODULES) for one in found):
+        return
     elif found:
         _convert_values(use, member, tuple(found))
-    elif name in _PLAIN:
-        return
     elif name in _OF_PACKAGES:
         _convert_known(use, member)
     elif kinds and all(_is_of_package(one) for one in kinds):

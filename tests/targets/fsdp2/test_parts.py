@@ -188,6 +188,7 @@ def test_a_method_that_is_called_like_one_of_a_logger_is_not_known() -> None:
     check_wall(f"{NET}import tracker\ntracker.log(model)\n", "tracker")
 
 
-def test_a_config_of_a_module_that_a_registry_makes_is_data() -> None:
-    net = NET.replace("FSDP(Net(config)", "FSDP(create(args.model)")
+@pytest.mark.parametrize("made", ["create(args.model)", "Net(config)"])
+def test_the_config_of_a_module_is_data(made: str) -> None:
+    net = NET.replace("FSDP(Net(config)", f"FSDP({made}")
     check_stays(f"{net}import tracker\ntracker.config.update({{'width': model.config.width}})\n")
