@@ -660,7 +660,8 @@ class _Following:
         if name in ("functools.partial", "functools.lru_cache", "functools.cache", "functools.wraps"):
             self.flow(facts, call, path)
         elif last not in _DROPPING and name not in _LOOKING:
-            self.escape(facts, node, f"a function that returns it is given to `{ast.unparse(call.func)}`")
+            what = "what makes it" if path[0] == _BUILT else "a function that returns it"
+            self.escape(facts, node, f"{what} is given to `{ast.unparse(call.func)}`")
 
     def give_collection(
         self, facts: ModuleFacts, node: ast.AST, call: ast.Call, name: str, last: str, place: int | str, path: Path

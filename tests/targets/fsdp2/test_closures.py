@@ -135,3 +135,137 @@ def test_models_that_share_a_function_which_changes_are_converted_together(tmp_p
     done = plan(tmp_path, program)
     assert done.texts == program
     assert len(done.left) == 1
+
+
+def reasons(closure: Closure) -> list[str]:
+    return sorted(escape.reason for escape in closure.escapes)
+
+
+MODULE = "import torch.nn as nn\n"
+
+
+def test_units_inside_the_model_of_a_function_belong_to_it(tmp_path: Path) -> None:
+    text = """
+        model = Net()
+        for i, layer in enumerate(model.layers):
+            model.layers[i] = FSDP(layer)
+        model.head = FSDP(model.head)
+        model = FSDP(model)
+        model.eval()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert [construction.call.lineno for construction in one.constructions] == [5, 6, 7]
+    assert (uses(one), one.escapes) == (["model.eval"], ())
+
+
+def test_units_in_the_class_of_the_model_belong_to_it(tmp_path: Path) -> None:
+    net = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = FSDP(build())
+            def forward(self, x):
+                return self.body(x)
+        """
+    tree = {
+        "net.py": MODULE + program(net),
+        "main.py": program("from net import Net\nmodel = FSDP(Net())\nmodel.eval()\n"),
+    }
+    (one,) = found_in(tmp_path, tree)
+    assert len(one.constructions) == 2
+    assert uses(one) == ["model.eval", "self.body(x)"]
+    assert one.escapes == ()
+
+
+def test_a_part_of_a_module_that_is_not_wrapped(tmp_path: Path) -> None:
+    text = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = FSDP(build())
+        net = Net()
+        """
+    (one,) = found_in(tmp_path, {"main.py": MODULE + program(text)})
+    assert reasons(one) == ["it becomes a part of `Net`, a module that FSDP does not wrap as a whole"]
+
+
+def test_a_model_in_an_object_that_is_no_module(tmp_path: Path) -> None:
+    text = """
+        class Trainer:
+            def __init__(self):
+                self.model = FSDP(build())
+        Trainer()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert one.escapes == ()
+
+
+WRAP = "from torch.distributed.fsdp.wrap import enable_wrap, wrap\n"
+
+
+def test_units_of_enable_wrap_belong_to_the_model(tmp_path: Path) -> None:
+    text = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                with enable_wrap(wrapper_cls=FSDP):
+                    self.body = wrap(build())
+        model = FSDP(Net())
+        model.eval()
+        """
+    (one,) = found_in(tmp_path, {"main.py": MODULE + WRAP + program(text)})
+    assert ([ast.unparse(part.call) for part in one.constructions], reasons(one)) == (["FSDP(Net())"], [])
+
+
+def test_enable_wrap_around_code_elsewhere(tmp_path: Path) -> None:
+    text = "with enable_wrap(wrapper_cls=FSDP):\n    model = build()\n"
+    (one,) = found_in(tmp_path, {"main.py": WRAP + program(text)})
+    assert "`enable_wrap` reaches the calls of `wrap` in the functions that its block calls" in reasons(one)
+
+
+def test_the_class_in_a_variable(tmp_path: Path) -> None:
+    text = """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        cls = FSDP if args.fsdp else DDP
+        model = cls(build())
+        model.eval()
+        """
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert [ast.unparse(part.call) for part in one.constructions] == ["cls(build())"]
+    assert uses(one) == ["model.eval"]
+    assert reasons(one) == ["FSDP1's class is passed on from here"]
+
+
+def test_partial(tmp_path: Path) -> None:
+    text = "from functools import partial\nshard = partial(FSDP, device_id=0)\nmodel = shard(build())\nmodel.eval()\n"
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert ([ast.unparse(part.call) for part in one.constructions], uses(one)) == (["shard(build())"], ["model.eval"])
+    assert reasons(one) == ["FSDP1's class is passed on from here"]
+
+
+def test_the_class_for_another_package(tmp_path: Path) -> None:
+    (one,) = found_in(tmp_path, {"main.py": program("from lib import build\nmodel = build(wrapper_cls=FSDP)\n")})
+    assert reasons(one) == ["FSDP1's class is passed on from here", "what makes it is given to `build`"]
+
+
+def test_a_class_that_derives_from_it(tmp_path: Path) -> None:
+    (one,) = found_in(tmp_path, {"main.py": program("class Own(FSDP):\n    pass\nmodel = Own(build())\n")})
+    assert reasons(one) == ["`Own` is a class that derives from FSDP"]
+
+
+def test_annotations_and_tests_of_the_class_pass_nothing_on(tmp_path: Path) -> None:
+    text = """
+        from typing import List, Union
+        Models = Union[FSDP, int]
+        def use(model: FSDP, more: "List[FSDP]") -> FSDP:
+            if isinstance(model, (FSDP, int)) or type(model) is FSDP:
+                FSDP.set_state_dict_type(model, 1)
+            return model
+        """
+    assert found_in(tmp_path, {"main.py": program(text)}) == []
+
+
+def test_a_policy_sees_the_model_as_it_was(tmp_path: Path) -> None:
+    text = "model = build()\nmodel = FSDP(model, auto_wrap_policy=lambda m: m in model.layers)\nmodel.eval()\n"
+    (one,) = found_in(tmp_path, {"main.py": program(text)})
+    assert uses(one) == ["model.eval"]
