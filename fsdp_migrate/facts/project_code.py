@@ -179,6 +179,8 @@ class Code:
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
         self._descendants: dict[ast.ClassDef, list[Class]] = {}
+        self._own_methods: dict[ast.ClassDef, dict[str, list[Function]]] = {}
+        self._methods: dict[tuple[ast.ClassDef, str], list[Function]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
 
     # Names.
@@ -677,25 +679,28 @@ class Code:
 
     def own_methods(self, cls: Class, name: str) -> Iterator[Function]:
         """The functions of this name in the body of a class."""
-        bodies = [cls.node.body]
-        while bodies:
-            for statement in bodies.pop():
-                if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name == name:
-                    yield Function(cls.facts, statement)
-                elif isinstance(statement, (ast.If, ast.Try)):
-                    bodies += [statement.body, statement.orelse]
+        if cls.node not in self._own_methods:
+            found: dict[str, list[Function]] = {}
+            bodies = [cls.node.body]
+            while bodies:
+                for statement in bodies.pop():
+                    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                        found.setdefault(statement.name, []).append(Function(cls.facts, statement))
+                    elif isinstance(statement, (ast.If, ast.Try)):
+                        bodies += [statement.body, statement.orelse]
+            self._own_methods[cls.node] = found
+        yield from self._own_methods[cls.node].get(name, ())
 
     def methods(self, cls: Class, name: str) -> list[Function]:
         """The methods that a call on an instance of a class, or of one derived from it, may run."""
-        found = [method for low in self.descendants(cls) for method in self.own_methods(low, name)]
-        for above in self.ancestors(cls)[1:]:
-            if any(True for _ in self.own_methods(cls, name)):
-                break
-            inherited = list(self.own_methods(above, name))
-            found += inherited
-            if inherited:
-                break
-        return list(dict.fromkeys(found))
+        key = cls.node, name
+        if key not in self._methods:
+            found = [method for low in self.descendants(cls) for method in self.own_methods(low, name)]
+            own = any(True for _ in self.own_methods(cls, name))
+            above = () if own else (list(self.own_methods(one, name)) for one in self.ancestors(cls)[1:])
+            found += next((methods for methods in above if methods), [])
+            self._methods[key] = list(dict.fromkeys(found))
+        return self._methods[key]
 
     def stores(self, cls: Class, name: str) -> tuple[Value, ...]:
         """What is assigned to an attribute of the instances of a class, as far as the project says that plainly."""
