@@ -35,6 +35,7 @@ def convert_plain_modules(conversion: Conversion, closure: Closure, options: Opt
     for construction in closure.constructions:
         origin = _Origin(conversion, construction)
         followed = follow(origin.sources, nature=MODEL, code=conversion.code, others=False)
+        origin.passed = {one.node for one in followed.passed}
         for one in followed.references:
             if one.node in known or origin.is_given(one.node):
                 continue
@@ -50,6 +51,7 @@ class _Origin:
         self.code = conversion.code
         self.levels: dict[ast.AST, list[ast.AST]] = {}
         self.given: set[ast.AST] = set()
+        self.passed: set[ast.expr] = set()  # the expressions that give the module to functions, once it is followed
         self.sources: tuple[Value, ...] = ()
         facts, call = construction
         try:
@@ -117,4 +119,9 @@ class _Origin:
         callers = self.code.callers(Function(facts, function))
         if not callers.sites or callers.elsewhere or callers.hidden:
             return False
-        return all(self.is_before(site.facts, site.call, steps - 1) for site in callers.sites)
+        given = [site for site in callers.sites if not self.passed.isdisjoint(_arguments_of(site.call))]
+        return all(self.is_before(site.facts, site.call, steps - 1) for site in given or callers.sites)
+
+
+def _arguments_of(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(one.value for one in call.keywords)]

@@ -56,3 +56,17 @@ def test_this_is_a_wall(tmp_path: Path, program: str, reason: str) -> None:
     found = walls(tmp_path, program)
     assert len(found) == 1, found
     assert reason in found[0]
+
+
+def test_a_function_that_is_also_called_with_other_modules(tmp_path: Path) -> None:
+    program = """
+def policy_of(m):
+    return table.get(m)
+def other():
+    return policy_of(Net(2, 2))
+base = Net(1, 1)
+policy_of(base)
+model = FSDP(base, use_orig_params=True)
+other()
+"""
+    assert walls(tmp_path, program) == []
