@@ -110,7 +110,13 @@ def test_bar_4_a_fix_runs_on_the_old_and_the_new_torch_where_both_are_supported(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bar_5_exit_codes_mean_the_same_for_both_commands(run: Run, arguments: list[str], code: int) -> None:
-    plant({"clean.py": "x = 1\n", "train.py": SAVE, "broken.py": "import torch.distributed.fsdp\nFullyShardedDataParallel(:\n"})
+    plant(
+        {
+            "clean.py": "x = 1\n",
+            "train.py": SAVE,
+            "broken.py": "import torch.distributed.fsdp\nFullyShardedDataParallel(:\n",
+        }
+    )
     assert run(*arguments).exit_code == code
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from fsdp_migrate.code.sharded_models import builds_with_mesh
+from fsdp_migrate.code.sharded_models import builds_with_mesh, has_flat_parameters
 from fsdp_migrate.code.state_dicts.calls import StateCall
 from fsdp_migrate.code.state_dicts.compiled import compiled
 from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
@@ -27,6 +27,8 @@ from fsdp_migrate.facts.rebinding import place_of
 # also take a part of a model by itself [22 22o].
 _CHECKPOINTING = (b"checkpoint_wrapper", b"apply_activation_checkpointing")
 _FLOOR_OF_PARTS = "2.3"
+# Seen on 2.13: `get_model_state_dict(model.head)` asks the unit around for the parameters of a flat one.
+_FLAT_PART = "a part that is not wrapped by itself raises where parameters are flat"
 # Until then `get_model_state_dict` asks each ShardedTensor for its only local shard (seen on 2.2.2 to 2.7.1).
 _ANY_SHARDS = Version("2.8")
 
@@ -34,12 +36,12 @@ _ANY_SHARDS = Version("2.8")
 class Difference(NamedTuple):
     """Something that may be observed after a rewrite.
 
-    It may be about loading an optimizer, or about ShardedTensors, which only FSDP1 makes.
+    It may be about loading an optimizer, or about what only models of FSDP1 have: ShardedTensors, flat parameters.
     """
 
     text: str
     of_load: bool = False
-    of_sharded_tensors: bool = False
+    of_fsdp1: bool = False
 
 
 def check_flow(facts: ModuleFacts, node: ast.AST, calls: Sequence[Anew], *, takes_compiled: bool = False) -> None:
@@ -82,6 +84,8 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
             reasons.append(Difference(row.unsafe, old.function == LOAD_OPTIMIZER))
         if old.reading is not None:
             reasons.append(Difference(REASON, True))
+        if old.is_part and isinstance(old.module, ast.Attribute) and has_flat_parameters(facts):
+            reasons.append(Difference(_FLAT_PART, of_fsdp1=True))
         if not builds_with_mesh(facts):
             reasons += _differences_without_shards(facts, call)
         if row.on_rank_0 and (use := used_elsewhere(facts, old.call)) is not None:
@@ -106,7 +110,7 @@ def _differences_without_shards(facts: ModuleFacts, call: Anew) -> Iterator[Diff
     releases = facts.gates.alive(old.call)
     if old.function == SAVE_MODEL and FULL_OPTION not in row.options and any(one < _ANY_SHARDS for one in releases):
         yield Difference(
-            of_sharded_tensors=True,
+            of_fsdp1=True,
             text="up to torch 2.7 a model without a `device_mesh` raises on a rank that has no part of some parameter, "
             "as where there are fewer rows than ranks",
         )

@@ -151,7 +151,7 @@ class _Module:
         conversion.settled.update(part for call in new.calls for part in ast.walk(call.module))
         conversion.settled.update(call.load for call in new.calls if call.load is not None)
         for difference in new.differences:
-            if not difference.of_load and not difference.of_sharded_tensors:
+            if not difference.of_load and not difference.of_fsdp1:
                 conversion.differs(facts, node, difference.text)
 
     def _own_steps(self, facts: ModuleFacts) -> str:

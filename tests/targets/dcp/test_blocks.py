@@ -486,6 +486,14 @@ def test_a_part_of_a_model_needs_a_newer_torch_than_the_whole() -> None:
     assert "needs torch>=2.3" in (only(text, ">=2.2").reason or "")
 
 
+def test_a_part_of_a_model_with_flat_parameters_may_raise() -> None:
+    text = block(FULL, "return model.head.state_dict()")
+    assert only(text, ">=2.5").applicability is Applicability.SAFE
+    finding = only(f"{text}\n\nmodel = FSDP(net)\n", ">=2.5")
+    assert finding.reason == "a part that is not wrapped by itself raises where parameters are flat"
+    assert only(f"{text}\n\nmodel = FSDP(net, use_orig_params=True)\n", ">=2.5").applicability is Applicability.SAFE
+
+
 def test_the_message_says_that_torch_2_4_still_warns() -> None:
     text = block(FULL, "return model.state_dict()")
     assert only(text, ">=2.4").message.endswith("use `get_model_state_dict` (torch 2.4 warns in them too)")
