@@ -133,6 +133,8 @@ _DROPPING = frozenset({"spawn", "Thread", "Process", "launch", "elastic_launch",
 _TRANSPARENT = frozenset({"record", "rank_zero_only", "wraps", "main_process_only", "beartype", "typechecked"})
 _TRANSPARENT_PACKAGES = ("torch", "functools", "builtins", "abc", "typing", "typing_extensions", "tqdm", "contextlib")
 _MANAGERS = frozenset({"contextlib.contextmanager", "contextlib.asynccontextmanager"})
+# Attributes of functions that call nothing.
+_OF_FUNCTIONS = frozenset({"cache_clear", "cache_info", "func", "args", "keywords"})
 _KEPT = ("item", "entry", "key")
 _LOOPED = ("item", "key")
 _COLLECTING = frozenset({"append", "add", "insert", "appendleft", "extend", "update"})
@@ -303,6 +305,10 @@ class _Following:
         if not path and isinstance(node, ast.expr):
             self.used[node] = facts
 
+    def use_in(self, facts: ModuleFacts, node: ast.AST, _parent: ast.AST, path: Path) -> None:
+        """What is around only looks at a value."""
+        self.use(facts, node, path)
+
     def pass_on(self, facts: ModuleFacts, node: ast.AST, path: Path) -> None:
         if not path and isinstance(node, ast.expr):
             self.passed[node] = facts
@@ -320,6 +326,19 @@ class _Following:
             handler(self, facts, node, parent, path)
         elif path and isinstance(parent, (ast.expr, ast.keyword, ast.match_case)):
             self.escape(facts, node, "it is kept in a collection that is used in another way")
+        else:
+            self.use(facts, node, path)
+
+    def at_augmented(self, facts: ModuleFacts, node: ast.AST, parent: ast.AugAssign, path: Path) -> None:
+        if not path:
+            self.use(facts, node, path)
+        elif not self.put(facts, node, parent.target, _anywhere(path)):
+            self.escape(facts, node, f"it is kept in `{ast.unparse(parent.target)}`")
+
+    def at_operation(self, facts: ModuleFacts, node: ast.AST, parent: ast.BinOp, path: Path) -> None:
+        """Collections that are put together."""
+        if path and path[0].kind in _KEPT:
+            self.flow(facts, parent, _anywhere(path))
         else:
             self.use(facts, node, path)
 
@@ -451,6 +470,10 @@ class _Following:
             return
         if path[0].kind in _KEPT and called is not None:
             self.in_collection(facts, called, parent.attr, path)
+        elif path[0] == _ENTERED and called is not None and parent.attr in ("__enter__", "__aenter__"):
+            self.flow(facts, called, path[1:])
+        elif not parent.attr.startswith("__") and parent.attr not in _OF_FUNCTIONS:
+            self.escape(facts, node, f"`{ast.unparse(parent)}` may get at it")
 
     def in_collection(self, facts: ModuleFacts, call: ast.Call, method: str, path: Path) -> None:
         """A method of a collection that holds the object is called."""
@@ -462,7 +485,8 @@ class _Following:
         elif method == "items":
             self.flow(facts, call, (_ANY, _Step("item", 1), *path[1:]))
         elif method in ("get", "pop", "setdefault", "__getitem__"):
-            if not call.args or _matches(path[0], _key(call.args[0])):
+            shifted = method == "pop" and path[0].kind == "item"
+            if not call.args or shifted or _matches(path[0], _key(call.args[0])):
                 self.flow(facts, call, path[1:])
         elif method == "popitem":
             self.flow(facts, call, (_Step("item", 1), *path[1:]))
@@ -1186,6 +1210,9 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.AnnAssign: _Following.at_annotated,
     ast.NamedExpr: _Following.at_walrus,
     ast.Expr: _Following.at_expression,
+    ast.AugAssign: _Following.at_augmented,
+    ast.BinOp: _Following.at_operation,
+    **dict.fromkeys((ast.UnaryOp, ast.FormattedValue), _Following.use_in),
     ast.Return: _Following.at_return,
     ast.Lambda: _Following.at_lambda,
     ast.arguments: _Following.at_arguments,
@@ -1232,6 +1259,11 @@ def _is_plain_use(read: Value | None) -> bool:
 def _key(node: ast.expr) -> _Step:
     """The step to an item."""
     return _Step("item", node.value) if isinstance(node, ast.Constant) else _ANY
+
+
+def _anywhere(path: Path) -> Path:
+    """The way into a collection that another one is added to: places in a list are others then."""
+    return (_ANY, *path[1:]) if path[0].kind == "item" else path
 
 
 def _entry(node: ast.expr) -> _Step:

@@ -345,6 +345,8 @@ class Code:
         """What a name is that a loop or `with` binds."""
         parents = facts.structure.parents
         parent = parents.get(node)
+        if isinstance(parent, ast.AugAssign):
+            return  # what it was before, with something added
         if isinstance(parent, ast.withitem):
             yield from (one for one in self.origins(facts, parent.context_expr) if one.sort is not Sort.FUNCTION)
             return
@@ -817,10 +819,16 @@ class Code:
         family = self.family(cls)
         for facts in {one.facts: None for one in family.values()}:
             for call in facts.structure.calls:
-                is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) > 1
-                is_made = is_getattr and not isinstance(call.args[1], ast.Constant)
+                name = call.func.id if isinstance(call.func, ast.Name) else ""
+                is_made = name == "getattr" and len(call.args) > 1 and not isinstance(call.args[1], ast.Constant)
                 if is_made and self.is_instance(facts, call.args[0], family):
                     yield Value(facts, call), self.texts(facts, call.args[1])
+                elif name == "vars" and call.args and self.is_instance(facts, call.args[0], family):
+                    yield Value(facts, call), None
+            for node, owner in attribute_reads(facts, "__dict__"):
+                is_filled = getattr(facts.structure.parents[node], "attr", "") == "update"
+                if not is_filled and self.is_instance(facts, owner, family):
+                    yield Value(facts, node), None
 
     def texts(self, facts: ModuleFacts, node: ast.expr) -> frozenset[str] | None:
         """The strings that an expression may be, None where these are not all to be seen."""

@@ -453,6 +453,52 @@ ONE_MODULE = {
                 model.eval()  # here
         Tools.use(model=OBJECT())
         """,
+    "several targets": """
+        class T:
+            def f(self):
+                model = self.model = OBJECT()
+                self.one, self.two = OBJECT(), 1
+                model.eval()  # here
+            def g(self):
+                self.model.eval()  # here
+                self.one.eval()  # here
+                self.two.eval()
+        """,
+    "lists that are put together": """
+        def f():
+            models = [1]
+            models += [OBJECT()]
+            for model in models:
+                model.eval()  # here
+            more = [2] + models
+            more[0].eval()  # here
+            both = {"b": 1} | {"a": OBJECT()}
+            both["a"].eval()  # here
+            both["b"].eval()
+        """,
+    "what is taken out of a list": """
+        models = [1, OBJECT()]
+        models.pop(0)
+        model = models.pop(0)
+        model.eval()  # here
+        """,
+    "looks at a collection": """
+        pair = (OBJECT(), 1)
+        print(f"{pair}", not pair, len(pair))
+        if pair:
+            pass
+        """,
+    "a context that is entered by hand": """
+        from contextlib import contextmanager
+        @contextmanager
+        def making():
+            yield OBJECT()
+        manager = making()
+        model = manager.__enter__()
+        model.eval()  # here
+        with manager as m:
+            m.eval()  # here
+        """,
     "what others get": """
         import torch
         m = OBJECT()
@@ -569,6 +615,34 @@ LOST = {
         def use(model):
             model.eval()  # here
         use(OBJECT())  # lost
+        """,
+    "the dict of an object": """
+        class T:
+            def f(self):
+                self.model = OBJECT()
+                self.__dict__.update(a=1)
+                return self.__dict__["model"]  # lost
+        """,
+    "vars": """
+        class T:
+            def f(self):
+                self.model = OBJECT()
+                return vars(self)  # lost
+        """,
+    "a method of a collection that is passed on": """
+        parts = {"a": OBJECT()}
+        f = parts.get  # lost
+        """,
+    "a function that is called in another way": """
+        def build():
+            return OBJECT()
+        build.remote().eval()  # lost
+        """,
+    "a list of the module": """
+        MODELS = []
+        def f():
+            global MODELS
+            MODELS += [OBJECT()]  # lost
         """,
     "a key": """
         seen = {OBJECT(): 1}  # lost # here
