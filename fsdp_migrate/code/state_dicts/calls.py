@@ -87,13 +87,17 @@ class Reading:
         model: ast.expr,
         only: ast.Call | None = None,
         known: frozenset[ast.AST] = frozenset(),
+        *,
+        own_states: bool = False,
     ) -> None:
         """Take the statements apart, or `only` a call in them that ignores the type; `known` are parts to leave out.
+
+        With `own_states` optimizers may give their states themselves.
 
         Raises:
             NotUnderstood: something among them may use the type in another way.
         """
-        self.facts, self.model = facts, model
+        self.facts, self.model, self._own_states = facts, model, own_states
         self._model_text = ast.dump(facts.fsdp.followed(model))
         self._owners = {ast.dump(owner) for owner in _owners(model)}
         self.nodes = [node for statement in statements for node in performed(statement)]
@@ -413,6 +417,8 @@ class Reading:
             if func.attr not in _MODEL_METHODS:
                 raise NotUnderstood(f"{text} may ask the model for a state dict of this type")
         elif func.attr == "state_dict" and is_called_optimizer(owner):
+            if self._own_states:
+                return
             raise NotUnderstood(
                 f"{text} has parameter numbers and flat shards, whatever the type is, and `get_optimizer_state_dict` "
                 "gives another file: choose by hand"

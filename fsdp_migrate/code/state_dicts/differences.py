@@ -72,7 +72,7 @@ def floor_of(facts: ModuleFacts, calls: Sequence[Anew]) -> str:
     floors += [_FLOOR_OF_PARTS for call in calls if call.old.is_part]
     if any(mark in facts.source.data for mark in _CHECKPOINTING):
         floors.append(_FLOOR_OF_PARTS)
-    return max(floors, key=Version)
+    return max(floors, key=Version, default="0")
 
 
 def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, ...]:

@@ -74,13 +74,15 @@ class Manner(NamedTuple):
     """How calls are rewritten, where a target has its own way.
 
     `names` spells names at a place where a receiver is FSDP. `takes_compiled` takes models whose keys change, `flags`
-    expressions that decide at run time whether the state leaves the device. `full_loads` gives the name, in a module,
-    of a function that the optimizer state of a full load goes through; it is asked only where there is one.
+    expressions that decide at run time whether the state leaves the device, `takes_idle` types of blocks that ask the
+    model for nothing, though optimizers for their own states. `full_loads` gives the name, in a module, of a function that the optimizer state of a full load
+    goes through; it is asked only where there is one.
     """
 
     names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied
     takes_compiled: bool = False
     flags: bool = False
+    takes_idle: bool = False
     full_loads: Callable[[ModuleFacts], str] | None = None
 
 
@@ -139,6 +141,9 @@ def of_context(
         NotUnderstood, CannotSupply: it stays; where the type is chosen at run time, with the calls to choose from.
     """
     region = region_of(facts, call, model)
+    is_idle = manner.takes_idle and region.block is not None
+    if is_idle and not _asked(facts, region.statements, model, own_states=True):
+        return _of_region(facts, region, model, NEVER_SET, receiver, call, manner)
     try:
         flags = manner.flags and setting.follow is as_written
         settings = in_force(setting.facts, setting.setting, setting.follow, flags=flags)
@@ -195,7 +200,11 @@ def _of_region(
     Raises:
         NotUnderstood, CannotSupply: it has to stay.
     """
-    calls = [anew(facts, call, settings, manner) for call in read(facts, region.statements, model)]
+    if manner.takes_idle and region.block is not None:
+        found = _asked(facts, region.statements, model, own_states=True)
+    else:
+        found = read(facts, region.statements, model)
+    calls = [anew(facts, call, settings, manner) for call in found]
     check_flow(facts, gone, calls, takes_compiled=manner.takes_compiled)
     block = region.block
     outdented = block is not None and len(block.items) == 1
@@ -298,10 +307,24 @@ def read(facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr) ->
     Raises:
         NotUnderstood: other things may use it too, or none does in sight.
     """
-    calls = Reading(facts, statements, model, known=_of_inner_types(facts, statements, model)).calls
+    calls = _asked(facts, statements, model)
     if not calls:
         raise NotUnderstood("no visible code asks the model for state here: call the new functions where it does")
-    check_kind(facts, calls[0].call)
+    return calls
+
+
+def _asked(
+    facts: ModuleFacts, statements: Sequence[ast.stmt], model: ast.expr, *, own_states: bool = False
+) -> list[StateCall]:
+    """The calls that a type is set for, if there are some; see `Reading`.
+
+    Raises:
+        NotUnderstood: other things may use it too.
+    """
+    known = _of_inner_types(facts, statements, model)
+    calls = Reading(facts, statements, model, known=known, own_states=own_states).calls
+    if calls:
+        check_kind(facts, calls[0].call)
     return calls
 
 

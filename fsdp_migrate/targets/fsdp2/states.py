@@ -66,7 +66,13 @@ class _Module:
         self.facts = references[0].facts
         self.nodes = {one.node for one in references}
         needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
-        self.manner = Manner(_Names, takes_compiled=True, flags=True, full_loads=self._own_steps if needs else None)
+        self.manner = Manner(
+            _Names,
+            takes_compiled=True,
+            flags=True,
+            takes_idle=True,
+            full_loads=self._own_steps if needs else None,
+        )
 
     def convert_types(self, modules: Mapping[str, _Module]) -> None:
         """Convert what types are set for, in blocks here and in those that a function here gives the context to."""

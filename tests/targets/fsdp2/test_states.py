@@ -138,6 +138,30 @@ def test_local_state_has_no_successor(tmp_path: Path) -> None:
     assert "have no `LOCAL_STATE_DICT`" in reason_of(tmp_path, function, "save(model)")
 
 
+def test_a_type_under_which_the_model_is_not_asked_goes(tmp_path: Path) -> None:
+    function = """\
+    def save(model, optimizer, path):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            name = f"{path}/{torch.distributed.get_rank()}.pt"
+            torch.save(optimizer.state_dict(), name)
+    """
+    assert function_afterwards(tmp_path, function, "save(model, optimizer, 'x')", unsafe=True) == dedent(
+        """\
+        def save(model, optimizer, path):
+            name = f"{path}/{torch.distributed.get_rank()}.pt"
+            torch.save(optimizer.state_dict(), name)"""
+    )
+
+
+def test_a_type_stays_where_others_may_ask_the_model(tmp_path: Path) -> None:
+    function = """\
+    def save(model, keep):
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            keep(model)
+    """
+    assert "may ask it for a state dict of this type" in reason_of(tmp_path, function, "save(model, print)")
+
+
 def test_a_save_before_the_first_step_is_a_difference(tmp_path: Path) -> None:
     save = SAVE.format(configs=CONFIGS.format("offload_to_cpu=True, rank0_only=True"))
     program = (
