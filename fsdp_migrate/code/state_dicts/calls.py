@@ -26,6 +26,7 @@ from fsdp_migrate.facts.rebinding import place_of
 
 _SAVE, _LOAD = "optim_state_dict", "optim_state_dict_to_load"
 _SAVE_PARAMETERS = ("model", "optim", "optim_state_dict", "group")
+_OLD_LOAD_PARAMETERS = ("optim_state_dict", "model", "optim")  # up to torch 2.0; with newer ones the call fails
 _LOAD_PARAMETERS = ("model", "optim", "optim_state_dict", "is_named_optimizer", "load_directly", "group")
 # What asks a model for state, whatever stands in front.
 _STATE_METHODS = frozenset({"state_dict", "load_state_dict"})
@@ -172,6 +173,8 @@ class Reading:
 
     def _of_optimizer(self, call: ast.Call, name: str) -> StateCall | None:
         parameters = _SAVE_PARAMETERS if name == _SAVE else _LOAD_PARAMETERS
+        if name == _LOAD and len(call.args) > 2 and self._is_model(call.args[1]):
+            parameters = (*_OLD_LOAD_PARAMETERS, *_LOAD_PARAMETERS[3:])
         try:
             bound = bind(call, parameters, 2 if name == _SAVE else 3)
         except BindingError as error:

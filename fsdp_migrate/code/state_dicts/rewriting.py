@@ -75,8 +75,8 @@ class Manner(NamedTuple):
 
     `names` spells names at a place where a receiver is FSDP. `takes_compiled` takes models whose keys change, `flags`
     expressions that decide at run time whether the state leaves the device, `takes_idle` types of blocks that ask the
-    model for nothing, though optimizers for their own states. `full_loads` gives the name, in a module, of a function that the optimizer state of a full load
-    goes through; it is asked only where there is one.
+    model for nothing, though optimizers for their own states. `full_loads` gives the name, in a module, of a function
+    that the optimizer state of a full load goes through; it is asked only where there is one.
     """
 
     names: Callable[[ModuleFacts, Iterable[str], ast.AST, Receiver], Names] = Supplied

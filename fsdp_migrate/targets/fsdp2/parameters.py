@@ -17,6 +17,7 @@ from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
 PREFIX = "_fsdp_wrapped_module"
 _NAMES = "names of parameters are those of the module, not of flat parameters"
 _ACROSS = "parts of names that go across a wrapped module are found, which a prefix of FSDP1 kept apart"
+_FIRST = "the first part of names of parameters is read, which is a prefix of FSDP1 where the module itself was wrapped"
 _ELEMENT = re.compile(r"\d\.\w")
 _CLIPPED = (
     "`clip_grad_norm_` of torch.nn.utils clips by the norm of all gradients; with FSDP1 it is the norm of one rank's"
@@ -98,6 +99,8 @@ def _convert_name(use: Use, flat: bool) -> None:
             use.differs(_NAMES, parent)
         elif any(_goes_across(one) for one in ast.walk(_asked(facts.structure.parents, parent))):
             use.differs(_ACROSS, parent)
+    elif use.kinds is not None and method == "split" and _is_first(facts.structure.parents, parent):
+        use.differs(_FIRST, parent)
     elif method in _TELLING or isinstance(parent, (ast.Compare, ast.BinOp)) or _is_indexed(parent, node):
         use.wall(f"`{ast.unparse(parent)}` looks at a name that has a prefix of FSDP1", _TAKE_AWAY)
 
@@ -105,6 +108,14 @@ def _convert_name(use: Use, flat: bool) -> None:
 def _asked(parents: Mapping[ast.AST, ast.AST], parent: ast.AST) -> ast.AST:
     """The comparison, or the call of a method, that looks at a name."""
     return parents[parent] if isinstance(parent, ast.Attribute) else parent
+
+
+def _is_first(parents: Mapping[ast.AST, ast.AST], split: ast.AST) -> bool:
+    """Whether of a name that is split only the first part is read: what is in a module has a name of its own there."""
+    call = parents[split]
+    part = parents[call]
+    number = part.slice if isinstance(part, ast.Subscript) and part.value is call else None
+    return isinstance(number, ast.Constant) and number.value == 0
 
 
 def _goes_across(node: ast.AST) -> bool:

@@ -13,6 +13,7 @@ from fsdp_migrate.facts.calls import BindingError
 from fsdp_migrate.facts.objects import EACH, EACH_SECOND, Reference
 from fsdp_migrate.facts.project_code import Class, Function, Origin, Sort, first_parameter
 from fsdp_migrate.targets.fsdp2.arguments import written_out
+from fsdp_migrate.targets.fsdp2.guards import has_test
 from fsdp_migrate.targets.fsdp2.parameters import look_at
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.tensors import SHAPES
@@ -62,6 +63,8 @@ def convert_forwarded(use: Use, member: Member) -> None:
         see_all(use, member.node, kinds=kinds)
     elif use.kinds is not None and not classes:
         _convert_unknown(use, member)
+    elif has_test(use, f"hasattr({use.text}, {name!r})"):
+        use.differs(_UNSEEN, member.node)
     else:
         step = "define it in the class of the module, or use what `torch.nn.Module` has"
         use.wall(f"no class of the project defines `{name}` of `{use.text}`", step, member.node)
@@ -223,12 +226,20 @@ def is_no_module(use: Use) -> bool:
 
 
 def _convert_unknown(use: Use, member: Member) -> None:
-    """A member of a module whose class is not known: what is read is followed, what is called is a wall."""
+    """A member of a module whose class is not known: what is read is followed.
+
+    What is called is a method of the modules of the project that have it, else a wall.
+    """
+    classes = _classes_with(use, member.node.attr) if member.call is not None else []
     if member.node.attr in _OF_TENSORS:
         look_at(use, use.reference)
     elif member.call is not None and member.node.attr in _OF_DICTS:
         if (path := _OF_DICTS[member.node.attr]) is not None:
             see_all(use, member.call, path)
+    elif methods := [one for cls in classes for one in use.conversion.code.methods(cls, member.node.attr)]:
+        known = tuple(Origin(Sort.INSTANCE, cls.facts, cls.node) for cls in classes)
+        for method in methods:
+            _convert_method(use, member, method, known)
     elif member.call is not None:
         step = "call a method of `torch.nn.Module`, or test each class with `isinstance`"
         use.wall(f"it is not known what `{ast.unparse(member.node)}` does with its parameters", step, member.node)

@@ -24,6 +24,15 @@ def gives_no_precision(closure: Closure) -> bool:
     return all(is_literal(_argument(one, "mixed_precision"), None) for one in closure.constructions)
 
 
+def computes_as_stored(closure: Closure) -> bool:
+    """Whether the models visibly compute in the dtypes of their parameters: without `param_dtype`."""
+    return all(
+        is_literal(policy, None) or (policy is not None and is_literal(_dtypes(facts, policy)[0], None))
+        for facts, given in ((one.facts, _argument(one, "mixed_precision")) for one in closure.constructions)
+        for policy in _values(facts, given)
+    )
+
+
 def offloads(closure: Closure) -> bool:
     """Whether parameters may be kept on the CPU."""
     return not all(is_literal(_argument(one, "cpu_offload"), None) for one in closure.constructions)
@@ -51,14 +60,29 @@ def _argument(construction: Construction, name: str) -> ast.expr | None:
 def _is_even(construction: Construction) -> bool:
     facts, given = construction.facts, _argument(construction, "mixed_precision")
     policy = facts.names.value(given) if isinstance(given, ast.Name) else given
-    return is_literal(given, None) or (isinstance(policy, ast.Call) and _has_one_dtype(facts, policy))
+    return is_literal(given, None) or (policy is not None and _has_one_dtype(facts, policy))
 
 
-def _has_one_dtype(facts: ModuleFacts, policy: ast.Call) -> bool:
-    named = isinstance(policy.func, (ast.Name, ast.Attribute)) and facts.names.qualified(policy.func)
-    if named != f"{PACKAGE}.MixedPrecision" or not is_written_out(policy):
+def _has_one_dtype(facts: ModuleFacts, policy: ast.expr) -> bool:
+    computed, reduced = _dtypes(facts, policy)
+    if computed is None or reduced is None:
         return False
+    return is_literal(reduced, None) or ast.unparse(computed) == ast.unparse(reduced)
+
+
+def _dtypes(facts: ModuleFacts, policy: ast.expr) -> tuple[ast.expr | None, ast.expr | None]:
+    """The dtypes of parameters and of reduced gradients in a policy, None where it is not written out."""
+    if not isinstance(policy, ast.Call) or not isinstance(policy.func, (ast.Name, ast.Attribute)):
+        return None, None
+    if facts.names.qualified(policy.func) != f"{PACKAGE}.MixedPrecision" or not is_written_out(policy):
+        return None, None
     fields = dict(zip(("param_dtype", "reduce_dtype"), policy.args))
     fields.update((one.arg, one.value) for one in policy.keywords if one.arg is not None)
-    reduced, computed = fields.get("reduce_dtype", _NONE), fields.get("param_dtype", _NONE)
-    return is_literal(reduced, None) or ast.unparse(computed) == ast.unparse(reduced)
+    return fields.get("param_dtype", _NONE), fields.get("reduce_dtype", _NONE)
+
+
+def _values(facts: ModuleFacts, given: ast.expr | None) -> list[ast.expr | None]:
+    """The expressions that an argument may stand for, None among them where that is not seen."""
+    if isinstance(given, ast.Name):
+        return [one.value for one in facts.names.bindings(given)] or [None]
+    return [given]

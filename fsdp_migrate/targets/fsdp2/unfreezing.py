@@ -8,15 +8,22 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.targets.fsdp2.said import gives_no_precision
+from fsdp_migrate.targets.fsdp2.said import computes_as_stored, gives_no_precision
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _STEP = "set `requires_grad` before the model is wrapped, or train without mixed precision"
 
+# Source: torch 2.13 _fsdp_param_group.py, `_init_mp_dtypes`: `reduce_dtype` is set where something was trainable.
+_REDUCED = "gradients of what was frozen when the model first ran are reduced in their own dtype, not in `reduce_dtype`"
+
 
 def check_unfreezing(use: Use, node: ast.AST) -> None:
-    """There is a wall where parameters may be unfrozen after the model has run in mixed precision."""
-    if not gives_no_precision(use.closure) and not _comes_first(use, node):
+    """There is a wall where parameters may be unfrozen after the model has run with `param_dtype`."""
+    if gives_no_precision(use.closure) or _comes_first(use, node):
+        return
+    if computes_as_stored(use.closure):
+        use.differs(_REDUCED, node)
+    else:
         use.wall("parameters may be unfrozen after the model ran in mixed precision", _STEP, node)
 
 

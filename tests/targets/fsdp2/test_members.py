@@ -88,3 +88,20 @@ def test_the_class_of_a_model_that_is_saved_is_declared() -> None:
     )
     assert found.walls == []
     assert "begins with `FSDP`" in found.differences[0]
+
+
+def test_unfreezing_without_param_dtype_is_a_difference() -> None:
+    program = """
+    from torch.distributed.fsdp import MixedPrecision
+    if torch.cuda.is_bf16_supported():
+        policy = MixedPrecision(reduce_dtype=torch.bfloat16)
+    else:
+        policy = None
+    model = FSDP(module, mixed_precision=policy)
+    model(x).sum().backward()
+    for p in model.parameters():
+        p.requires_grad = True
+    """
+    done = Converted(program)
+    assert not done.walls
+    assert any("in their own dtype" in what for what in done.differences)

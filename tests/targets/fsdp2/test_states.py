@@ -212,3 +212,15 @@ model.load_state_dict(weights)
     assert "weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))" in text
     assert "set_model_state_dict(model, weights, options=" in text
     assert "set_state_dict_type" not in text
+
+
+def test_arguments_in_the_order_of_torch_2_0(tmp_path: Path) -> None:
+    function = """\
+    def load(model, optimizer, path):
+        with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):
+            state = FSDP.optim_state_dict_to_load(torch.load(path), model, optimizer)
+            optimizer.load_state_dict(state)
+    """
+    text = function_afterwards(tmp_path, function, "load(model, optimizer, 'x')", unsafe=True)
+    assert "set_optimizer_state_dict(model, optimizer, " in text
+    assert "FSDP" not in text

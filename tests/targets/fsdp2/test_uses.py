@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.targets.fsdp2.rewritten import models_of, rewritten
 
 WRAP = """\
@@ -225,3 +227,83 @@ main(None, None)
 """
     (model,) = models_of(tmp_path, {"main.py": program})
     assert [wall.reason for wall in model.conversion.walls] == ["`model` may also be a DDP model here"]
+
+
+_OF_THE_PROJECT = """\
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+class Embedding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 3)
+
+    def undecayed(self):
+        {body}
+
+    def forward(self, x):
+        return self.table(x)
+
+
+class Net(nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = nn.ModuleDict(parts)
+
+    def undecayed(self):
+        found = set()
+        for name, part in self.parts.items():
+            if hasattr(part, "undecayed"):
+                found |= part.undecayed()
+        return found
+
+    def forward(self, x):
+        return x
+
+
+def main(parts):
+    model = FSDP(Net(parts), use_orig_params=True)
+    if hasattr(model, "slow"):
+        print(model.slow())
+    print(model.undecayed())
+
+
+main(None)
+"""
+
+
+def test_methods_of_parts_of_unknown_class_are_those_of_modules_of_the_project(tmp_path: Path) -> None:
+    (model,) = models_of(tmp_path, {"main.py": _OF_THE_PROJECT.format(body="return {'table.weight'}")})
+    assert not model.conversion.walls
+    assert len(model.conversion.differences) == 1
+    (model,) = models_of(tmp_path, {"main.py": _OF_THE_PROJECT.format(body="return {self.table(1)}")})
+    assert ["outside of forward" in wall.reason for wall in model.conversion.walls] == [True]
+
+
+@pytest.mark.parametrize(
+    ("read", "walls"),
+    [("name.split('.')[0]", 0), ("name.split('.')[1]", 1), ("name.split('.', 1)[0]", 0)],
+)
+def test_the_first_part_of_a_name_in_a_part(tmp_path: Path, read: str, walls: int) -> None:
+    program = f"""\
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.ModuleDict()
+
+    def freeze(self, frozen):
+        for name, p in self.part.named_parameters():
+            if {read} in frozen:
+                p.requires_grad = False
+
+
+model = FSDP(Net(), use_orig_params=True)
+model.freeze(["x"])
+"""
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert len(model.conversion.walls) == walls
