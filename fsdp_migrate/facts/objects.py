@@ -825,7 +825,7 @@ class _Following:
     def spread(self, facts: ModuleFacts, home: Scope, binding: Binding, path: Path) -> None:
         """A name of a scope has the value; see where it is read."""
         name = binding.name
-        for call in self.code.spying(facts, home):
+        for call in self.code.spying(facts, home, name):
             self.escape(facts, call, f"`{ast.unparse(call.func)}` may get at `{name}`")
         for load in self.code.loads(home, name):
             if binding in self.code.bindings(facts, load):

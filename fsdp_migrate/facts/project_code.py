@@ -242,14 +242,14 @@ class Code:
             if scope.lookup(name) is home:
                 yield from scope.uses[name]
 
-    def spying(self, facts: ModuleFacts, home: Scope) -> Iterator[ast.Call]:
-        """The calls by which code may get at the names of a scope without writing them."""
-        for name, inside in _SPYING.items():
-            scopes = home.users.get(name, ()) if inside or home.is_module else (home,)
+    def spying(self, facts: ModuleFacts, home: Scope, name: str) -> Iterator[ast.Call]:
+        """The calls by which code may get at a name of a scope without writing it."""
+        for builtin, inside in _SPYING.items():
+            scopes = home.users.get(builtin, ()) if inside or home.is_module else (home,)
             for scope in scopes:
-                for load in scope.uses.get(name, ()) if scope.lookup(name) is None else ():
+                for load in scope.uses.get(builtin, ()) if scope.lookup(builtin) is None else ():
                     call = facts.structure.parents.get(load)
-                    if isinstance(call, ast.Call) and call.func is load and _spies(name, call):
+                    if isinstance(call, ast.Call) and call.func is load and _spies(builtin, call, name):
                         yield call
 
     def readers(self, facts: ModuleFacts, name: str) -> tuple[list[Value], bool]:
@@ -1026,11 +1026,17 @@ def _by_name(facts: ModuleFacts) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
     return found
 
 
-def _spies(name: str, call: ast.Call) -> bool:
-    """Whether a call of a builtin that may get at any name really does."""
-    if name == "vars":
+def _spies(builtin: str, call: ast.Call, name: str) -> bool:
+    """Whether a call of a builtin that may get at any name may get at this one.
+
+    What `eval` is given at run time is taken for a number or a type.
+    """
+    if builtin == "vars":
         return not call.args
-    return name not in ("eval", "exec") or not all(isinstance(one, ast.Constant) for one in call.args[:1])
+    if builtin not in ("eval", "exec"):
+        return True
+    text = call.args[0] if call.args else None
+    return name in str(text.value) if isinstance(text, ast.Constant) else builtin == "exec"
 
 
 def _has_place(node: ast.expr, place: int) -> bool:

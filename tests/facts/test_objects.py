@@ -581,6 +581,12 @@ LOST = {
             model = OBJECT()
             exec(text)  # lost
         """,
+    "eval of its name": """
+        def f(text):
+            model = OBJECT()
+            eval("1 / 3")
+            eval("model.eval()")  # lost
+        """,
     "locals": """
         def f():
             model = OBJECT()
