@@ -472,8 +472,13 @@ class _Following:
             self.in_collection(facts, called, parent.attr, path)
         elif path[0] == _ENTERED and called is not None and parent.attr in ("__enter__", "__aenter__"):
             self.flow(facts, called, path[1:])
-        elif not parent.attr.startswith("__") and parent.attr not in _OF_FUNCTIONS:
+        elif not parent.attr.startswith("__") and parent.attr not in _OF_FUNCTIONS and not self._is_named(facts, node):
             self.escape(facts, node, f"`{ast.unparse(parent)}` may get at it")
+
+    def _is_named(self, facts: ModuleFacts, node: ast.AST) -> bool:
+        """Whether a collection is a named tuple of the project, whose attributes are followed by themselves."""
+        origins = self.code.origins(facts, node) if isinstance(node, ast.expr) else ()
+        return any(one.sort is Sort.INSTANCE for one in origins)
 
     def in_collection(self, facts: ModuleFacts, call: ast.Call, method: str, path: Path) -> None:
         """A method of a collection that holds the object is called."""
@@ -616,7 +621,7 @@ class _Following:
         if named is not None:
             self.bind_parameter(function, named, path)
         elif arguments.kwarg is not None:
-            self.bind_parameter(function, arguments.kwarg, (_Step("item", place), *path))
+            self.bind_parameter(function, arguments.kwarg, (_Step("entry", place), *path))
 
     def construct(
         self, cls: Class, facts: ModuleFacts, node: ast.AST, call: ast.Call, place: int | str, path: Path
@@ -628,6 +633,8 @@ class _Following:
             if isinstance(name, str):
                 self.pass_on(facts, node, path)
                 self.keep(cls, name, facts, node, path, None)
+                if self.code.is_tuple(cls):
+                    self.flow(facts, call, (_Step("item", fields.index(name) if name in fields else ...), *path))
                 return
         for above in self.code.ancestors(cls):
             methods = [*self.code.own_methods(above, "__init__"), *self.code.own_methods(above, "__new__")]

@@ -495,6 +495,9 @@ class Code:
             yield from self._of_super(facts, node)
             return
         owners = self.owners(facts, node.value)
+        if node.attr == "__class__":
+            yield from (one._replace(sort=Sort.CLASS) if one.sort is Sort.INSTANCE else one for one in owners)
+            return
         if not any(one.sort in (Sort.INSTANCE, Sort.CLASS) for one in owners):
             symbols = facts.names.symbols(node)
             if symbols and not any(one is None or one.startswith((LOCAL, STAR)) for one in symbols):
@@ -565,6 +568,10 @@ class Code:
                 if not values:
                     yield Origin(Sort.VALUE, facts, node)
             elif callee.sort is Sort.ELSEWHERE:
+                if callee.name == "builtins.type" and len(node.args) == 1:
+                    found = self.owners(facts, node.args[0])
+                    yield from (one._replace(sort=Sort.CLASS) if one.sort is Sort.INSTANCE else one for one in found)
+                    continue
                 if callee.name in _OF_ITS_ARGUMENT and node.args:
                     yield from self.origins(facts, node.args[0])
                     continue
@@ -738,6 +745,10 @@ class Code:
         around = self.class_of(function)
         return around is not None and around.node is cls.node
 
+    def is_tuple(self, cls: Class) -> bool:
+        """Whether a class is a named tuple."""
+        return any(cls.facts.names.qualified(base) in _NAMED_TUPLES for base in cls.node.bases)
+
     def fields(self, cls: Class) -> tuple[str, ...]:
         """The fields that the constructor of a dataclass or named tuple takes, in order."""
         return self._known.of("fields", cls.node, lambda: self._found_fields(cls), ())
@@ -746,7 +757,7 @@ class Code:
         decorators = getattr(cls.node, "decorator_list", ())
         bare = [one.func if isinstance(one, ast.Call) else one for one in decorators]
         plain = any(cls.facts.names.qualified(one) in _FIELDS_OF for one in bare)
-        plain = plain or any(cls.facts.names.qualified(base) in _NAMED_TUPLES for base in cls.node.bases)
+        plain = plain or self.is_tuple(cls)
         if not plain or next(iter(self.own_methods(cls, "__init__")), None) is not None:
             return ()
         inherited = [field for base in self.bases(cls)[0] for field in self.fields(base)]

@@ -499,6 +499,45 @@ ONE_MODULE = {
         with manager as m:
             m.eval()  # here
         """,
+    "a named tuple": """
+        from typing import NamedTuple
+        class State(NamedTuple):
+            model: object
+            step: int
+        state = State(OBJECT(), 1)
+        state.model.eval()  # here
+        model, step = state
+        model.eval()  # here
+        step.eval()
+        state[0].eval()  # here
+        """,
+    "keywords that are handed on": """
+        def outer(**kwargs):
+            inner(**kwargs)
+        def inner(model=None, other=None):
+            model.eval()  # here
+            other.eval()
+        outer(model=OBJECT(), other=1)
+        """,
+    "an attribute of the class": """
+        class T:
+            def build(self):
+                T.model = OBJECT()
+            def run(self):
+                self.model.eval()  # here
+                type(self).model.eval()  # here
+                self.__class__.model.eval()  # here
+        """,
+    "functions in variables": """
+        def one(model):
+            model.eval()  # here
+        def two(model):
+            model.train()  # here
+        def run(function):
+            function(OBJECT())
+        run(one)
+        {"two": two}["two"](OBJECT())
+        """,
     "what others get": """
         import torch
         m = OBJECT()
