@@ -119,7 +119,9 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
             return f"{package}.{name}"
     here = os.path.dirname(os.path.abspath(facts.path)) == folder
     is_package = facts.project is not None and facts.project.finds(".") is not None
-    if here and (not is_package or _is_script(facts)):
+    if here and is_package and _is_script(facts):
+        raise CannotSupply(_TWO_WAYS)
+    if here and not is_package:
         return name
     if here:
         return f".{name}"
@@ -130,6 +132,12 @@ def _imported(facts: ModuleFacts, wrapping: ModuleFacts, name: str) -> str:
         if facts.project is not None and facts.project.finds(module) == os.path.abspath(wrapping.path):
             return f"{module[: -len(stem)]}{name}"
     raise CannotSupply(f"it is not visible how this file imports modules beside {wrapping.path}: import `{stem}` of it")
+
+
+_TWO_WAYS = (
+    "it is not visible whether this file runs by its path or as a module of its package: import another file of the "
+    "project in it, as the program is run"
+)
 
 
 def _package_at(module: str, path: str, folder: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.source import Span
@@ -11,6 +13,10 @@ from fsdp_migrate.targets.fsdp2.said import ignores
 from fsdp_migrate.targets.fsdp2.use import Member, Use, as_argument, is_result_used
 
 _CLIP = "torch.nn.utils.clip_grad_norm_"
+# Measured on torch 2.13: a rank that holds no row of a parameter raises.
+_LARGEST = (
+    "the largest gradient (norm type `inf`) cannot be computed where a parameter has fewer rows than there are ranks"
+)
 
 
 def convert_clipping(use: Use, member: Member) -> None:
@@ -25,6 +31,8 @@ def convert_clipping(use: Use, member: Member) -> None:
     function = use.spelled(_CLIP)
     if function is None:
         return
+    if _may_be_largest(call):
+        use.differs(_LARGEST, call)
     source, span = use.facts.source, use.facts.source.span(call)
     if source.line_number(span.start) != source.line_number(span.end) and not use.has_others_inside(call):
         model = use.new or source.segment(Span(member.start, member.end))
@@ -35,6 +43,14 @@ def convert_clipping(use: Use, member: Member) -> None:
         as_argument(use, member, function, ".parameters()")
     if is_result_used(use, call):
         use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), ".full_tensor()")])
+
+
+def _may_be_largest(call: ast.Call) -> bool:
+    """Whether the norm may be that of the largest element: its type is given, and is no number that one can see."""
+    types = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "norm_type")]
+    return not all(
+        isinstance(one, (ast.Constant, ast.Starred)) and getattr(one, "value", None) != "inf" for one in types
+    )
 
 
 def _convert_mixed(use: Use, member: Member) -> None:

@@ -230,19 +230,32 @@ def _look_at(conversion: Conversion, closure: Closure, construction: Constructio
 
 def _look_at_rest(conversion: Conversion, construction: Construction, followed: Followed) -> None:
     """Parameters from before that are kept, told apart by `id`, or carry attributes, which new ones lack."""
-    places: list[tuple[ModuleFacts, ast.AST]] = [(one.facts, one.node) for one in followed.references]
-    places += [(one.facts, one.node) for one in followed.escapes]
-    for facts, node in places:
+    for lost in followed.escapes:
+        told = f"parameters from before sharding cannot be followed: {lost.reason}; {_NEW}"
+        conversion.wall(lost.facts, lost.node, told, _STEP)
+    for facts, node in ((one.facts, one.node) for one in followed.references):
         parent = facts.structure.parents.get(node)
         if _is_behind(construction, facts, node):
             conversion.wall(facts, node, f"parameters from before sharding are used here: {_NEW}", _STEP)
         elif isinstance(parent, ast.Call) and facts.names.qualified(parent.func) == "builtins.id":
             conversion.wall(facts, parent, f"`id` identifies parameters that are replaced: {_NEW}", _STEP)
+        elif isinstance(parent, ast.Call) and parent.func is not node and _may_keep(facts, parent):
+            told = f"`{ast.unparse(parent.func)}` may keep parameters from before sharding: {_NEW}"
+            conversion.wall(facts, parent, told, _STEP)
         elif isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Store) and parent.attr not in _OF_TENSORS:
             told = f"`{ast.unparse(parent)}` is lost: {_NEW}"
             conversion.wall(facts, parent, told, "set it after the model is wrapped")
 
 
+def _may_keep(facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a call may put what it is given where it stays: a method of a collection, or another package's code."""
+    package, dot, _ = (facts.names.qualified(call.func) or "").partition(".")
+    is_foreign = bool(dot) and package not in _LOOKING
+    return is_foreign or (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING)
+
+
+_LOOKING = frozenset({"torch", "builtins", "math", "logging"})
+_KEEPING = frozenset({"append", "add", "extend", "insert", "setdefault", "update", "add_param_group"})
 _NEW = "`fully_shard` makes new ones"
 _OF_TENSORS = frozenset({"requires_grad", "data", "grad"})
 _REPLACED = "the optimizer holds parameters from before sharding, which `fully_shard` replaces"

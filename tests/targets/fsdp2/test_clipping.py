@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.targets.fsdp2.converted import check_becomes, check_wall
+from tests.targets.fsdp2.converted import Converted, check_becomes, check_wall
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,9 @@ def test_a_method_of_another_class_is_not_touched() -> None:
 
 def test_a_bound_method_is_a_wall() -> None:
     check_wall("model = FSDP(Net())\nclip = model.clip_grad_norm_\n", "is passed on")
+
+
+@pytest.mark.parametrize("kind", ["float('inf')", "norm_type=kind"])
+def test_the_largest_gradient_is_declared(kind: str) -> None:
+    done = Converted(f"model = FSDP(Net())\nmodel.clip_grad_norm_(1.0, {kind})\n")
+    assert [text for text in done.differences if "fewer rows than there are ranks" in text]

@@ -92,10 +92,13 @@ def test_it_is_imported_as_its_neighbours_are(tmp_path: Path, line: str, module:
     assert f"from {module} import shard\n" in new
 
 
-def test_a_script_takes_it_from_its_own_folder(tmp_path: Path) -> None:
-    files = {"pkg/__init__.py": "", "pkg/train.py": f'{WRAPS}\n\nif __name__ == "__main__":\n    build(net, rule)\n'}
-    modules = project_of(tmp_path, files)
-    assert texts(modules, converted(modules, USED))["pkg/train.py"].startswith("from fsdp2 import shard\n")
+def test_a_script_in_a_package_takes_it_as_it_takes_its_other_modules(tmp_path: Path) -> None:
+    script = f'{WRAPS}\n\nif __name__ == "__main__":\n    build(net, rule)\n'
+    files = {"pkg/__init__.py": "", "pkg/train.py": script, "pkg/data.py": "", "pkg/other.py": ""}
+    alone = converted(project_of(tmp_path, files), USED)
+    assert ["runs by its path or as a module" in f"{wall.reason} {wall.step}" for wall in alone.walls] == [True]
+    modules = project_of(tmp_path, files | {"pkg/train.py": "import data\n" + script})
+    assert "from fsdp2 import shard\n" in texts(modules, converted(modules, USED))["pkg/train.py"]
 
 
 def test_a_name_that_is_taken_gets_another_one(tmp_path: Path) -> None:

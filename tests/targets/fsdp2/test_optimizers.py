@@ -158,6 +158,16 @@ def main(net, batches):
             "`id` identifies parameters that are replaced",
         ),
         ("for p in net.parameters(): p.no_decay = True", "model.parameters()", "`p.no_decay` is lost"),
+        (
+            "one, two = [], []\n    for p in net.parameters(): (one if p.ndim == 1 else two).append(p)",
+            "two",
+            "parameters from before sharding cannot be followed",
+        ),
+        (
+            "import torch_ema\n    average = torch_ema.ExponentialMovingAverage(net.parameters())",
+            "model.parameters()",
+            "is in a collection that is given to `torch_ema",
+        ),
     ],
 )
 def test_parameters_from_before_that_are_needed_afterwards_stop_it(

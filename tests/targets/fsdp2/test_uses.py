@@ -307,3 +307,29 @@ model.freeze(["x"])
 """
     (model,) = models_of(tmp_path, {"main.py": program})
     assert len(model.conversion.walls) == walls
+
+
+TWO_ARMS = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def main(net, world, debug):
+    model = net
+    if world > 1:
+        model = FSDP(net, use_orig_params=True)
+    if debug:
+        probe = model
+        print(probe)
+    plain = model.module if world > 1 else model
+    plain.train()
+    if world > 1 and not debug:
+        {clip}
+"""
+
+
+def test_a_test_under_which_a_model_is_passed_on_excludes_no_use(tmp_path: Path) -> None:
+    before = TWO_ARMS.format(clip="model.clip_grad_norm_(1.0)")
+    after = rewritten(tmp_path, {"main.py": before})["main.py"]
+    assert "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in after
+    assert "plain = model if world > 1 else model" in after
