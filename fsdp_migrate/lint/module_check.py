@@ -59,7 +59,7 @@ class ModuleCheck:
         if may_be_unused(self.source.data, self.rules):
             from fsdp_migrate.rules.unused_suppression import unused
 
-            kept += unused(self.facts, self.suppressions, {entry.code for entry in self._in_force(self.rules)})
+            kept += unused(self.facts, self.suppressions, self._in_force(self.rules))
         if is_notebook(self.path):
             from fsdp_migrate.workspace.notebook.review import reviewed
 

@@ -10,7 +10,8 @@ from fsdp_migrate.edits import EditComment
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import UNUSED_SUPPRESSION, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.rules.entry import Entry
+from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS, entry_of
 from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.rules.unknown_codes import in_words, is_ours, unknown
 from fsdp_migrate.source import Source, Span
@@ -30,8 +31,9 @@ A code that no rule has is a mistake that only you can fix. The comment stays, a
 been meant for; those findings are reported as manual.
 
 Whether a rule finds something depends on the torch range. Code that is checked for several ranges may need the comment
-for one of them. For stdin nothing is reported if the text imports more than torch and the standard library. A plain `#
-noqa`, a plain `ignore-file` and codes of other tools are never reported.""",
+for one of them. A comment that only a target may need (`--target dcp`) stays. For stdin nothing is reported if the
+text imports more than torch and the standard library. A plain `# noqa`, a plain `ignore-file` and codes of other tools
+are never reported.""",
     applicability="safe",
     severity=Severity.DEPRECATED,
     flags=(
@@ -64,20 +66,33 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 RULE = Rule(CARD, (), _check, scope="everywhere")
 
 
-def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[str]) -> Iterator[Finding]:
+def _more(entry: Entry) -> set[bytes]:
+    """The words that the rule of a target looks for, and the rule with its code does not."""
+    return {word.encode() for word in set(entry.words) - set(entry_of(entry.code).words)}
+
+
+_WIDER = [entry for entries in OF_TARGETS.values() for entry in entries if _more(entry)]
+
+
+def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[Entry]) -> Iterator[Finding]:
     """A finding for every comment that silences nothing.
 
     `checked` are the rules about whose findings the comments have been asked. The other rules that they name are
-    checked here: what silences a rule that is not selected is no waste.
+    checked here: what silences a rule that is not selected is no waste. So is what silences a rule of a target that
+    is not set, if that looks for more than the rule with its code and its words are written in the file.
     """
     if any(d.whole_file and (d.codes is None or _names_this(d)) for d in suppressions.directives):
         return
     if facts.project is None and _imports_more_than_torch(facts):
         return
+    codes = {entry.code for entry in checked}
     for entry in ENTRIES:
-        if entry.code not in checked and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
+        if entry.code not in codes and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
             for found in findings_of(facts, entry):
                 suppressions.silences(found)
+    for entry in (entry for entry in _WIDER if entry not in checked and any(w in facts.written for w in _more(entry))):
+        for directive in suppressions.directives:
+            directive.used.update(directive.matching(entry.code, entry.name))
     wanted = {d.line for d in suppressions.directives if _names_this(d)}
     for directive in suppressions.directives:
         if directive.line in wanted:

@@ -28,6 +28,12 @@ def rewritten(text: str) -> str:
     return result.raw.decode()
 
 
+def test_what_silences_a_rule_of_a_target_is_of_use_without_it() -> None:
+    bare = f"{IMPORT}state = FSDP.optim_state_dict(model, optim)  # noqa: FSDP210\n"
+    assert messages(bare) == messages(bare, Settings(TorchRange.parse(">=2.4"), target="dcp")) == []
+    assert messages(f"{IMPORT}x = 1  # noqa: FSDP210\n") == ["`FSDP210` suppresses nothing here"]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
