@@ -371,6 +371,15 @@ class Code:
         found = [Value(row.facts, row.node.elts[place]) for row in rows if _has_place(row.node, place)]  # type: ignore[attr-defined]
         return found if len(functions) == len(callees) and len(found) == len(rows) else None
 
+    def unpacked_to(self, facts: ModuleFacts, target: ast.AST) -> Sequence[Value] | None:
+        """What a call of functions of the project gives to a name among others; None where that is not seen."""
+        parents = facts.structure.parents
+        row = parents.get(target)
+        statement = parents.get(row) if row is not None else None
+        if not isinstance(row, ast.Tuple) or not isinstance(statement, ast.Assign) or target not in row.elts:
+            return None
+        return self._unpacked(facts, statement.value, row.elts.index(target))
+
     def _turns(self, facts: ModuleFacts, iterated: ast.expr, place: int | None) -> Sequence[Value] | None:
         """What a loop may assign in its turns: to its target, or to the one at a place in that."""
         if place is None:

@@ -85,7 +85,7 @@ class _Module:
         if is_cast or self._is_annotation(node):
             self._annotate(node)
         elif named == "builtins.isinstance":
-            convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node)
+            convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node, mixed=True)
         elif not self._is_settled(node, parent):
             around = facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else parent
             text = ast.unparse(around if isinstance(around, ast.expr) else parent)

@@ -74,9 +74,11 @@ class Conversion:
     comments: dict[str, list[str]] = field(default_factory=dict)  # those that the new texts have more
     looked_at: set[object] = field(default_factory=set)  # uses that are converted, or about to be
     settled: set[ast.AST] = field(default_factory=set)  # references of which no more is to be said
+    alone: bool = True  # the project builds no other models of FSDP1
     code: ProjectCode = field(default_factory=ProjectCode)  # what is known of the project
     followed: dict[tuple[ast.expr, Path], Followed] = field(default_factory=dict)  # where parts of models go
     parts: set[tuple[ast.expr, bool]] = field(default_factory=set)  # uses of parts that have been converted
+    optimizers: set[ast.AST] = field(default_factory=set)  # the calls that build those of the models
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
     tests: list[frozenset[Test]] | None = None  # under which each model is built

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from fsdp_migrate.code.argument_roles import is_called_optimizer
 from fsdp_migrate.code.outdent import block_span
 from fsdp_migrate.edits import RemoveStatement, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.objects import Followed, Reference, Value, follow
-from fsdp_migrate.facts.project_code import Class, Code, Function, Sort
+from fsdp_migrate.facts.project_code import Class, Code, Function, Origin, Sort
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
@@ -67,6 +68,7 @@ def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
 
 def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
     """Say what is to be said of an optimizer that `call` builds: of its class, and of its state."""
+    conversion.optimizers.add(call)
     if call in conversion.settled:
         return
     conversion.settled.add(call)
@@ -191,8 +193,10 @@ def _module(construction: Construction) -> ast.expr | None:
 
 
 def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Iterator[Value]:
-    """The expressions that make what is read here."""
-    if isinstance(node, ast.Name) and steps:
+    """The expressions that make what is read here: through names, attributes, and functions that return it."""
+    if steps == 0:
+        return
+    if isinstance(node, ast.Name):
         for binding in code.bindings(facts, node):
             if isinstance(binding.node, ast.arg):
                 function = Function(facts, facts.structure.parents[facts.structure.parents[binding.node]])  # type: ignore[arg-type]
@@ -202,8 +206,22 @@ def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Itera
                         yield from _values(code, given.facts, given.node, steps - 1)
             elif binding.value is not None and binding.value is not node:
                 yield from _values(code, facts, binding.value, steps - 1)
-    elif not isinstance(node, ast.Name):
-        yield Value(facts, node)
+            else:
+                for value in code.unpacked_to(facts, binding.node) or ():
+                    yield from _values(code, value.facts, value.node, steps - 1)
+        return
+    yield Value(facts, node)
+    if isinstance(node, ast.Attribute):
+        for owner in code.origins(facts, node.value):
+            if owner.sort is Sort.INSTANCE and isinstance(owner.node, ast.ClassDef):
+                for store in code.stores(Class(owner.facts, owner.node), node.attr):
+                    yield from _values(code, store.facts, store.node, steps - 1)
+    elif isinstance(node, ast.Call):
+        for callee in code.origins(facts, node.func):
+            if callee.sort is Sort.FUNCTION:
+                function = Function(callee.facts, callee.node)  # type: ignore[arg-type]
+                for returned in code.returned(function):
+                    yield from _values(code, callee.facts, returned, steps - 1)
 
 
 def _look_at(conversion: Conversion, closure: Closure, construction: Construction, one: Reference) -> None:
@@ -318,3 +336,30 @@ def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block
     return []
+
+
+# --- of which it is not seen what they hold
+
+
+def check_optimizers(conversion: Conversion, closure: Closure) -> None:
+    """There is a wall where an optimizer steps beside a model, and none is seen to hold the parameters of that."""
+    if conversion.optimizers or conversion.walls:
+        return
+    functions = {one.facts.function(one.node): one.facts for one in closure.references}
+    for function, facts in functions.items():
+        for call in facts.structure.method_calls.get("step", ()):
+            stepped = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if facts.function(call) is not function or stepped is None or not is_called_optimizer(stepped):
+                continue
+            if not all(_holds_visibly(one) for one in conversion.code.origins(facts, stepped)):
+                step = "build it from `model.parameters()` after the model is wrapped"
+                conversion.wall(facts, call, f"it is not seen which parameters `{ast.unparse(stepped)}` holds", step)
+                return
+
+
+def _holds_visibly(optimizer: Origin) -> bool:
+    """Whether an optimizer is built from the parameters of a model, in so many words."""
+    call = optimizer.node if optimizer.sort is Sort.ELSEWHERE else None
+    given = [*call.args, *(one.value for one in call.keywords)] if isinstance(call, ast.Call) else []
+    parts = (part for one in given for part in ast.walk(one))
+    return any(isinstance(part, ast.Attribute) and part.attr in PATHS for part in parts)

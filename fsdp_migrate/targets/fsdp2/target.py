@@ -24,7 +24,7 @@ from fsdp_migrate.targets.fsdp2.frameworks import WORDS as FRAMEWORK_WORDS
 from fsdp_migrate.targets.fsdp2.frameworks import Framework, switches
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
-from fsdp_migrate.targets.fsdp2.optimizers import convert_early_uses
+from fsdp_migrate.targets.fsdp2.optimizers import check_optimizers, convert_early_uses
 from fsdp_migrate.targets.fsdp2.plain_modules import convert_plain_modules
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
@@ -177,7 +177,9 @@ def models(workspace: Workspace) -> Iterator[Model]:
         code = ProjectCode()
 
         def converted(closure: Closure) -> Conversion:
-            return _converted(closure, options[closure.constructions[0].facts.path], code)
+            own = {one.call for one in closure.constructions}
+            alone = all(call in own for facts in modules for call in facts.fsdp.constructions)
+            return _converted(closure, options[closure.constructions[0].facts.path], code, alone=alone)
 
         def changes(closure: Closure) -> frozenset[ast.expr]:
             return changed(closure, converted(closure))
@@ -220,8 +222,8 @@ def _options(settings: Settings) -> Options:
     return Options(settings.fsdp2_helper, settings.checkpoints == "keep", settings.all_parameters_used)
 
 
-def _converted(closure: Closure, options: Options, code: ProjectCode) -> Conversion:
-    conversion = Conversion(code=code)
+def _converted(closure: Closure, options: Options, code: ProjectCode, *, alone: bool) -> Conversion:
+    conversion = Conversion(code=code, alone=alone)
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
     check_arms(conversion, closure)
@@ -232,6 +234,7 @@ def _converted(closure: Closure, options: Options, code: ProjectCode) -> Convers
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
     convert_plain_modules(conversion, closure, options)
+    check_optimizers(conversion, closure)
     convert_unused_functions(conversion, closure, options)
     convert_names(conversion, closure, options)
     for escape in closure.escapes:

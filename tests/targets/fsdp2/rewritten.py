@@ -28,10 +28,19 @@ def rewritten(root: Path, tree: Mapping[str, str]) -> dict[str, str]:
     """The files that the conversion of the one model of a project changes, with their new texts."""
     (model,) = models_of(root, tree)
     assert model.conversion.walls == []
+    return {str(Path(path).relative_to(root)): text for path, text in _texts(model).items()}
+
+
+def after_transaction(model: Model) -> str:
+    """The new text of the first file of a model."""
+    return _texts(model)[model.facts.path]
+
+
+def _texts(model: Model) -> dict[str, str]:
     found = {}
     for path, edits in model.conversion.edits.items():
         source = Source(Path(path).read_bytes())
         removed, comments = (getattr(model.conversion, name).get(path, ()) for name in ("removed", "comments"))
         fix = Fix(tuple(edits), tuple(removed), comments=tuple(comments))
-        found[str(Path(path).relative_to(root))] = carried_out(source, path, [fix]).raw.decode()
+        found[path] = carried_out(source, path, [fix]).raw.decode()
     return found

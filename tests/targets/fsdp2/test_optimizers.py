@@ -187,3 +187,67 @@ def test_parameters_from_before_that_are_needed_afterwards_stop_it(
 )
 def test_what_is_over_before_the_model_is_wrapped_stays(tmp_path: Path, early: str) -> None:
     assert plan(tmp_path, HEAD + EARLY.format(early=early, given="model.parameters()")).reasons == []
+
+
+BUILT_ELSEWHERE = """\
+from {module} import build
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def main(batches):
+    {targets} = build()
+    model = FSDP(model, use_orig_params=True)
+    for batch in batches:
+        model(batch).sum().backward()
+        optimizer.step()
+
+
+main([])
+"""
+BUILD = """\
+import torch
+
+
+class Keeper:
+    def __init__(self):
+        self.model = torch.nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+
+def build():
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return model, optimizer
+
+
+def wrapped():
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+    keeper = Keeper()
+    keeper.model = FSDP(keeper.model, use_orig_params=True)
+    keeper.optimizer.step()
+
+
+{call}
+"""
+
+
+def test_an_optimizer_that_is_built_with_the_model_stops_it(tmp_path: Path) -> None:
+    (tmp_path / "building.py").write_text(BUILD.format(call=""))
+    program = BUILT_ELSEWHERE.format(module="building", targets="model, optimizer")
+    assert any("holds parameters from before sharding" in one for one in plan(tmp_path, program, unsafe=True).reasons)
+
+
+def test_an_optimizer_from_elsewhere_stops_it(tmp_path: Path) -> None:
+    program = BUILT_ELSEWHERE.format(module="somewhere", targets="model, optimizer")
+    check_stays(tmp_path, program, "it is not seen which parameters `optimizer` holds")
+
+
+def test_an_optimizer_of_another_model_is_none_of_this_one(tmp_path: Path) -> None:
+    program = BUILT_ELSEWHERE.format(module="somewhere", targets="model, other")
+    program = program.replace("    for", "    optimizer = torch.optim.SGD(other.parameters())\n    for", 1)
+    assert plan(tmp_path, "import torch\n" + program).reasons == []
+
+
+def test_an_optimizer_of_a_model_in_an_attribute_stops_it(tmp_path: Path) -> None:
+    check_stays(tmp_path, BUILD.format(call="wrapped()"), "holds parameters from before sharding")

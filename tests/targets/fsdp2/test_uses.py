@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.fsdp2.rewritten import models_of, rewritten
+from tests.targets.fsdp2.rewritten import after_transaction, models_of, rewritten
 
 WRAP = """\
 import torch.nn as nn
@@ -333,3 +333,41 @@ def test_a_test_under_which_a_model_is_passed_on_excludes_no_use(tmp_path: Path)
     after = rewritten(tmp_path, {"main.py": before})["main.py"]
     assert "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in after
     assert "plain = model if world > 1 else model" in after
+
+
+_ONE_THAT_STAYS = WRAP.replace("wrap(", "wrap_one(") + (
+    "\n\ndef is_sharded(module):\n    return isinstance(module, {classes})\n\n\n"
+    "def main(module):\n    model = wrap_one(nn.Linear(1, 1))\n    print(is_sharded(model), is_sharded(module))\n\n\n"
+    "main(None)\n"
+)
+_THAT_STAYS = (
+    "import deepspeed\nimport torch.nn as nn\nfrom main import is_sharded\n"
+    "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+    "def keep(module):\n    other = FSDP(module)\n    for part in other.modules():\n        is_sharded(part)\n"
+    "    return deepspeed.initialize(model=other)\n\n\nkeep(nn.Linear(1, 1))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("classes", "after"),
+    [
+        ("FSDP", "(FSDP, FSDPModule)"),
+        ("(FSDP, nn.Linear)", "(FSDP, FSDPModule, nn.Linear)"),
+        ("nn.Linear | FSDP", "nn.Linear | FSDP | FSDPModule"),
+    ],
+)
+def test_a_test_that_models_of_fsdp1_get_to_as_well_has_both_classes(tmp_path: Path, classes: str, after: str) -> None:
+    tree = {"main.py": _ONE_THAT_STAYS.format(classes=classes), "other.py": _THAT_STAYS}
+    first, second = sorted(models_of(tmp_path, tree), key=lambda one: one.facts.path)
+    assert not first.conversion.walls
+    assert second.conversion.walls
+    assert f"isinstance(module, {after})" in after_transaction(first)
+    (tmp_path / "other.py").unlink()
+    new = rewritten(tmp_path, {"main.py": _ONE_THAT_STAYS.format(classes=classes)})["main.py"]
+    assert f"isinstance(module, {classes.replace('FSDP', 'FSDPModule')})" in new
+
+
+def test_a_test_in_a_file_that_knows_fsdp2_stays(tmp_path: Path) -> None:
+    knowing = _ONE_THAT_STAYS.format(classes="FSDP") + "\n\ndef is_sharded_by_fsdp2(module):\n    return False\n"
+    walls = [one.conversion.walls for one in models_of(tmp_path, {"main.py": knowing, "other.py": _THAT_STAYS})]
+    assert any("tells models of FSDP1 from others" in wall.reason for one in walls for wall in one)
