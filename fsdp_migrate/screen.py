@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.findings import UNUSED_SUPPRESSION
+from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION
 from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Screen:
     """What the files that some rules can find something in have in common."""
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
-        everywhere = ENTRIES if any(entry.scope == "everywhere" for entry in entries) else ()
+        # A file that does not parse is told where a rule that is selected looks; that takes no other words.
+        wide = any(entry.scope == "everywhere" and entry.code != UNPARSABLE for entry in entries)
+        everywhere = ENTRIES if wide else ()
         own = [entry for entry in (*entries, *everywhere) if not entry.is_neighbour]
         self._own = _words(own)
         self._alone = _words((entry for entry in own if entry.scope != "near"), _DISTRIBUTED)
@@ -72,6 +74,8 @@ class Screen:
         self._names = {name for entry in entries for name in entry.names or ()}
         self._changed = any(entry.names is None for entry in entries)
         self._unused = _finds_unused(entries)
+        near = any(entry.is_neighbour or entry.scope == "near" for entry in (*entries, *everywhere))
+        self.asks_near = near or self._changed or bool(self._names)  # Whether it makes a difference to some rule.
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -294,10 +294,11 @@ class Planner:
                     self._near |= {file.path} if is_near else set()
         screens = [screen_of(settings) for settings in {self._shared(file) for file in files.values()}]
         names = {name for screen in screens for name in screen.names}
-        wanted = Wanted(lambda word: any(screen.speaks(word) for screen in screens), names)
+        near = any(screen.asks_near for screen in screens)
+        wanted = Wanted(lambda word: any(screen.speaks(word) for screen in screens), names, near=near)
         imports = {path: self._imports[file.path] for path, file in files.items() if file.path in self._imports}
-        near = {os.path.abspath(path) for path in self._near}
-        carried = Carried(imports, near, lambda path: self.workspace.read(files[path]), wanted)
+        near_paths = {os.path.abspath(path) for path in self._near}
+        carried = Carried(imports, near_paths, lambda path: self.workspace.read(files[path]), wanted)
         self.workspace.modules.texts.carried = carried
         return carried
 

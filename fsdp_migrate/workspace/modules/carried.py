@@ -42,9 +42,13 @@ _MODULES = frozenset(
 class Wanted:
     """What rules look for in torch, as far as names tell."""
 
-    def __init__(self, speaks: Callable[[str], bool], names: Iterable[str]) -> None:
-        """`speaks` says whether a word by itself makes a file worth a look; `names` are the full names."""
+    def __init__(self, speaks: Callable[[str], bool], names: Iterable[str], *, near: bool) -> None:
+        """`speaks` says whether a word by itself makes a file worth a look; `names` are the full names.
+
+        All of torch.distributed is wanted where it makes a difference what is `near` to it.
+        """
         self.speaks = speaks
+        self._near = near
         self._names = frozenset(names)
         self._owners = frozenset(name.rpartition(".")[0] for name in self._names) - {"torch"}
         self._beside = [one for one in self._owners if one.startswith("torch.") and not one.startswith(_DISTRIBUTED)]
@@ -54,7 +58,7 @@ class Wanted:
         """Whether rules may look for a full name of torch, or for something in it."""
         if target not in self._known:
             named = target in self._names or target in self._owners
-            self._known[target] = named or target.startswith(_DISTRIBUTED) or self.speaks(target)
+            self._known[target] = named or (self._near and target.startswith(_DISTRIBUTED)) or self.speaks(target)
         return self._known[target]
 
     def may_be_in(self, imports: bytes) -> bool:
@@ -73,7 +77,7 @@ class Wanted:
     def hides(self, word: str, target: str) -> bool:
         """Whether a word that stands for something of torch does not look like it."""
         package, last = split(target)
-        is_module = f"{package}.".startswith("torch.") and last in _MODULES
+        is_module = self._near and f"{package}.".startswith("torch.") and last in _MODULES
         return (is_module or (word != last and self.speaks(last))) and not self.speaks(word)
 
 
@@ -101,7 +105,8 @@ class Carried:
     def _find_words(self) -> None:
         sources = frozenset[str]().union(*self._origins.values(), *self._taken.values())
         modules = [path for path in self.files if stem(path) in sources]
-        waiting = [path for path in modules if path in self._near or self._wanted.may_be_in(self.imports[path])]
+        near = self._near if _DISTRIBUTED in self._wanted else ()
+        waiting = [path for path in modules if path in near or self._wanted.may_be_in(self.imports[path])]
         while waiting:
             before = frozenset(self.words)
             for path in waiting:
