@@ -15,6 +15,7 @@ from fsdp_migrate.planning import cache, planner
 from fsdp_migrate.planning.parts import CacheError
 from fsdp_migrate.planning.planner import Effort
 from fsdp_migrate.report import Plan
+from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
@@ -297,3 +298,25 @@ def test_what_hangs_on_files_that_the_run_does_not_look_at_is_not_known(
     assert "FSDP301" in [finding.code for finding in first.findings]
     assert project.lint(folder=folder) == first
     assert project.linted == again
+
+
+def test_what_another_module_starts_to_give_counts_where_its_name_is_written(project: Project) -> None:
+    old = TorchRange.parse(">=1.12")
+    project.write(
+        "c.py", "import torch.distributed.fsdp as f\n\nf.FullyShardedDataParallel.full_optim_state_dict(m, *o)\n"
+    )
+    project.write("helper.py", "Wrapper = None\n")
+    project.write("train.py", "from helper import Wrapper\n\nmodel = Wrapper(net)\n")
+    assert "train.py" not in {finding.path for finding in project.lint(hints=True, torch=old).findings}
+    project.write(
+        "helper.py",
+        "from torch.distributed.fsdp import FullyShardedDataParallel\n\nWrapper = FullyShardedDataParallel\n",
+    )
+    assert "train.py" in {finding.path for finding in project.lint(hints=True, torch=old).findings}
+    assert "train.py" in project.linted
+    project.write(
+        "helper.py",
+        "from torch.distributed.fsdp import FullyShardedDataParallel\n\nWrapper = Other = FullyShardedDataParallel\n",
+    )
+    project.lint(hints=True, torch=old)
+    assert "c.py" not in project.linted

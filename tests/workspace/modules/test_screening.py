@@ -145,3 +145,19 @@ def test_a_pipe_in_the_place_of_a_module_is_passed_over(tmp_path: Path) -> None:
     grow(tmp_path, {"train.py": "from dist import FSDP\n\nx = FSDP.full_optim_state_dict(m, o)\n"})
     os.mkfifo(tmp_path / "dist.py")
     assert codes_of(tmp_path, "train.py") == []
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_common_word_counts_where_the_project_gives_what_it_belongs_to(alone: bool, tmp_path: Path) -> None:
+    giver = "from torch.distributed.fsdp import FullyShardedDataParallel as W, ShardingStrategy as S\n"
+    grow(tmp_path, {"lib/__init__.py": "", "lib/kinds.py": giver, "lib/other.py": "S = W = None\n"})
+    for name in ("kinds", "other"):
+        (tmp_path / f"of_{name}.py").write_text(
+            f"from lib.{name} import S, W\n\nmodel = W(net, sharding_strategy=S.NO_SHARD)\n"
+        )
+    paths = [str(tmp_path / f"of_{name}.py") for name in ("kinds", "other")] if alone else [str(tmp_path)]
+    configuration = Configuration(Layer(torch=TorchRange.parse(">=1.12"), hints=True))
+    plan = runner.lint(filesystem.discover(paths), configuration)
+    found = {(Path(finding.path).name, finding.code) for finding in plan.findings}
+    assert ("of_kinds.py", "FSDP506") in found
+    assert {name for name, _ in found} == {"of_kinds.py"}
