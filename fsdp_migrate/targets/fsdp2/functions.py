@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.objects import EACH
+from fsdp_migrate.facts.project_code import Origin, Sort
 from fsdp_migrate.targets.fsdp2.accumulation import convert_looked_up
 from fsdp_migrate.targets.fsdp2.gathering import convert_gathering
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
@@ -133,6 +134,25 @@ def _class_of(use: Use, call: ast.Call) -> None:
         use.wall("`type` asks for the class of a model, which `fully_shard` changes", "use `isinstance`", call)
 
 
+def _checkpoint(use: Use, call: ast.Call) -> None:
+    """Checkpointing of modules that a function chooses, which may ask for their class."""
+    given = [*call.args[1:], *(one.value for one in call.keywords)]
+    functions = {one.node: one for value in given for one in _functions(use, value)}
+    for origin in functions.values():
+        for node in ast.walk(origin.node):
+            is_type = isinstance(node, ast.Call) and origin.facts.names.qualified(node.func) == "builtins.type"
+            if is_type or (isinstance(node, ast.Attribute) and node.attr == "__class__"):
+                told = f"`{ast.unparse(node)}` asks for the class of a module, which `fully_shard` changes"
+                use.conversion.wall(origin.facts, node, told, "use `isinstance`")
+
+
+def _functions(use: Use, value: ast.expr) -> list[Origin]:
+    """The functions of the project that an argument may be, alone or in a `partial`."""
+    parts = [value, *value.args, *(one.value for one in value.keywords)] if isinstance(value, ast.Call) else [value]
+    origins = (one for part in parts for one in use.conversion.code.origins(use.facts, part))
+    return [one for one in origins if one.sort is Sort.FUNCTION]
+
+
 def _compile(use: Use, call: ast.Call) -> None:
     """A compiled model, whose state dict FSDP1 gave with a prefix that the new functions leave out."""
     if use.conversion.settled:
@@ -182,5 +202,5 @@ FUNCTIONS: Mapping[str, Handler] = {
     "torch.nn.parallel.DistributedDataParallel": _WRAPPED,
     "torch.nn.parallel.distributed.DistributedDataParallel": _WRAPPED,
     "torch.nn.DataParallel": _WRAPPED,
-    **dict.fromkeys((f"{_CHECKPOINTING}.{name}" for name in _WRAPPERS), _leave),
+    **dict.fromkeys((f"{_CHECKPOINTING}.{name}" for name in _WRAPPERS), _checkpoint),
 }

@@ -13,12 +13,14 @@ from fsdp_migrate.code.argument_roles import is_called_optimizer
 from fsdp_migrate.code.outdent import block_span
 from fsdp_migrate.edits import RemoveStatement, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.objects import Followed, Reference, Value, follow
 from fsdp_migrate.facts.project_code import Class, Code, Function, Origin, Sort
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
+from fsdp_migrate.targets.fsdp2.running import comes_first, ran_to_evaluate
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS
 
@@ -55,6 +57,8 @@ _PLAIN = frozenset(
     """.split()
 )
 _MOST_STEPS = 8
+# Seen on torch 2.13: `parameters()` gives whole tensors of the root there, which no step moves.
+_EVALUATED = "the model may have run without gradients, and FSDP2 reshards its root in backward only"
 
 
 def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
@@ -72,6 +76,9 @@ def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFac
     if call in conversion.settled:
         return
     conversion.settled.add(call)
+    if ran_to_evaluate(conversion.code, closure, facts, call):
+        step = "build the optimizer before the model runs without gradients"
+        conversion.wall(facts, call, f"the optimizer would hold parameters that are gathered: {_EVALUATED}", step)
     _look_at_class(conversion, closure, facts, call)
     for one in follow([Value(facts, call)], code=conversion.code).references:
         _look_at_state(conversion, one)
@@ -176,6 +183,8 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
         for one in uses.values():
             if one.node not in known and one.node is not module:
                 _look_at(conversion, closure, construction, one)
+    for one in closure.references:
+        _look_at_order(conversion, closure, one)
 
 
 def _namesakes(code: Code, facts: ModuleFacts, module: ast.expr) -> Iterator[Reference]:
@@ -227,10 +236,20 @@ def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Itera
 def _look_at(conversion: Conversion, closure: Closure, construction: Construction, one: Reference) -> None:
     """What a use of the module, under a name that the model does not have, makes of its parameters."""
     facts, parents = one.facts, one.facts.structure.parents
-    attribute = parents[one.node]
-    path = PATHS.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
-    call = parents[attribute]
-    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
+    member: ast.expr = one.node
+    while isinstance(parent := parents[member], (ast.Attribute, ast.Subscript)) and parent.value is member:
+        member = parent
+    call = parents[member]
+    if not isinstance(member, ast.Attribute):
+        return
+    if not isinstance(call, ast.Call) or call.func is not member:
+        if member.attr in _OWN and not _is_behind(construction, facts, member):
+            _look_at_tensor(conversion, construction, facts, member)
+        return
+    path = PATHS.get(member.attr)
+    if path is None:
+        if not _is_behind(construction, facts, call):
+            _look_at_method(conversion, facts, call)
         return
     if _is_behind(construction, facts, call):
         for built, where in _built(conversion.code, follow([Value(facts, call)], code=conversion.code, path=path)):
@@ -244,6 +263,46 @@ def _look_at(conversion: Conversion, closure: Closure, construction: Constructio
             conversion.wall(where, built, _REPLACED, _STEP)
     if not built_by:
         _look_at_rest(conversion, construction, followed)
+
+
+def _look_at_tensor(conversion: Conversion, construction: Construction, facts: ModuleFacts, tensor: ast.expr) -> None:
+    """A parameter from before that is read as an attribute, and used under a name of its own."""
+    followed = follow([Value(facts, tensor)], code=conversion.code)
+    for built, where in _built(conversion.code, followed):
+        conversion.wall(where, built, _REPLACED, _STEP)
+    for one in followed.references:
+        if one.node is not tensor and _is_behind(construction, one.facts, one.node):
+            conversion.wall(one.facts, one.node, f"a parameter from before sharding is used here: {_NEW}", _STEP)
+
+
+def _look_at_method(conversion: Conversion, facts: ModuleFacts, call: ast.Call) -> None:
+    """A method of the module, called before, that builds an optimizer of its parameters or gives them to one."""
+    code = conversion.code
+    parent = facts.structure.parents[call]
+    methods = [one for one in code.origins(facts, call.func) if one.sort is Sort.FUNCTION]
+    nodes = ((one.facts, node) for one in methods for node in ast.walk(one.node))
+    builds = any(isinstance(node, ast.Call) and takes_parameters(code, where, node) for where, node in nodes)
+    built = _built(code, follow([Value(facts, call)], code=code)) if methods else []
+    is_given = isinstance(parent, ast.Call) and bool(methods) and takes_parameters(code, facts, parent)
+    if builds or built or is_given:
+        conversion.wall(facts, call, _REPLACED, _STEP)
+
+
+def _look_at_order(conversion: Conversion, closure: Closure, one: Reference) -> None:
+    """An optimizer of what may still be the plain module there: it has to be built after the model is wrapped."""
+    facts, parents = one.facts, one.facts.structure.parents
+    attribute = parents[one.node]
+    path = PATHS.get(attribute.attr) if isinstance(attribute, ast.Attribute) else None
+    call = parents[attribute]
+    if path is None or not isinstance(call, ast.Call) or call.func is not attribute:
+        return
+    if all(is_literal(other.node, None) for other in one.others) or not keeps_parameters(closure):
+        return
+    code = conversion.code
+    built = _built(code, follow([Value(facts, call)], code=code, path=path))
+    if built and not any(comes_first(code, made, facts, call) for made in closure.constructions):
+        step = "build the optimizer in the function that wraps the model, behind that"
+        conversion.wall(facts, call, f"`{ast.unparse(one.node)}` may not be wrapped yet here", step)
 
 
 def _look_at_rest(conversion: Conversion, construction: Construction, followed: Followed) -> None:
@@ -272,6 +331,7 @@ def _may_keep(facts: ModuleFacts, call: ast.Call) -> bool:
     return is_foreign or (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING)
 
 
+_OWN = frozenset({"weight", "bias"})
 _LOOKING = frozenset({"torch", "builtins", "math", "logging"})
 _KEEPING = frozenset({"append", "add", "extend", "insert", "setdefault", "update", "add_param_group"})
 _NEW = "`fully_shard` makes new ones"

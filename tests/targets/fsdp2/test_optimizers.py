@@ -251,3 +251,85 @@ def test_an_optimizer_of_another_model_is_none_of_this_one(tmp_path: Path) -> No
 
 def test_an_optimizer_of_a_model_in_an_attribute_stops_it(tmp_path: Path) -> None:
     check_stays(tmp_path, BUILD.format(call="wrapped()"), "holds parameters from before sharding")
+
+
+EARLY_CLASS = """
+
+class Net(torch.nn.Linear):
+    def configure(self):
+        return torch.optim.SGD([p for p in self.parameters() if p.ndim > 1], lr=0.1)
+
+
+def main(batches):
+    net = Net(2, 2)
+    {early}
+    model = FSDP(net, use_orig_params=True)
+    optimizer = {late}
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "reason"),
+    [
+        ("built = net.configure()", "built", "the optimizer holds parameters from before"),
+        ("weight = net.weight", "torch.optim.SGD([weight], lr=0.1)", "the optimizer holds parameters from before"),
+        ("weight = net.weight", "print(weight)", "a parameter from before sharding is used here"),
+        ("built = torch.optim.SGD([net.bias], lr=0.1)", "built", "the optimizer holds parameters from before"),
+    ],
+)
+def test_parameters_of_parts_and_methods_from_before_stop_it(
+    tmp_path: Path, early: str, late: str, reason: str
+) -> None:
+    check_stays(tmp_path, HEAD + EARLY_CLASS.format(early=early, late=late), reason)
+
+
+TRAINER = """
+
+class Trainer:
+    def __init__(self):
+        self.model = torch.nn.Linear(2, 2)
+
+    def wrap(self):
+        self.model = FSDP(self.model, use_orig_params=True)
+
+    def build(self):
+        return torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+
+trainer = Trainer()
+{first}
+{second}
+"""
+
+
+def test_methods_that_build_and_wrap_are_called_in_order(tmp_path: Path) -> None:
+    wrap, build = "trainer.wrap()", "optimizer = trainer.build()"
+    check_stays(tmp_path, HEAD + TRAINER.format(first=build, second=wrap), "may not be wrapped yet here")
+    assert plan(tmp_path, HEAD + TRAINER.format(first=wrap, second=build)).left == ()
+
+
+EVALUATED = """
+
+@torch.no_grad()
+def evaluate(model, batch):
+    return model(batch).mean()
+
+
+def train(model, batch):
+    model(batch).mean().backward()
+
+
+def main(net, batch):
+    model = FSDP(net, use_orig_params=True)
+    {first}(model, batch)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, batch)
+    optimizer.step()
+    evaluate(model, batch)
+"""
+
+
+def test_an_optimizer_is_built_before_the_model_is_evaluated(tmp_path: Path) -> None:
+    check_stays(tmp_path, HEAD + EVALUATED.format(first="evaluate"), "may have run without gradients")
+    assert plan(tmp_path, HEAD + EVALUATED.format(first="train")).left == ()

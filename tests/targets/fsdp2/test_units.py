@@ -121,3 +121,21 @@ def test_a_ddp_model_keeps_its_module() -> None:
 )
 def test_a_part_that_leads_back_to_itself_comes_to_an_end(program: str) -> None:
     assert Converted(f"{BUILT}{program}\n").walls == []
+
+
+@pytest.mark.parametrize(
+    "check", ["lambda m: type(m) is Block", "partial(chosen, Block)", "lambda m: m.__class__ == Block"]
+)
+def test_checkpointing_does_not_ask_for_classes(check: str) -> None:
+    program = f"""
+        from functools import partial
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+        def chosen(cls, module):
+            return type(module) is cls
+
+        model = FSDP(Net())
+        apply_activation_checkpointing(model, check_fn={check})
+    """
+    assert ["the class of a module" in wall for wall in Converted(program).walls] == [True]
+    assert Converted(program.replace(check, "lambda m: isinstance(m, Block)")).walls == []
