@@ -112,7 +112,7 @@ def test_a_module_with_nothing_to_fix_is_given_back_as_it_is() -> None:
 
 
 def test_hints_are_no_warnings() -> None:
-    command = MigrateFsdp(CodemodContext(), select=["FSDP210"])
+    command = MigrateFsdp(CodemodContext())
     command.transform_module(parse_module(AFTER))
     assert command.context.warnings == []
 
