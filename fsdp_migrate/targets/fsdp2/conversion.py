@@ -104,11 +104,18 @@ class Conversion:
 
     def wall(self, facts: ModuleFacts, node: ast.AST, reason: str, step: str) -> None:
         """Stop the conversion."""
-        self.walls.append(Wall(facts, node, reason, step))
+        self.walls.append(Wall(facts, _placed(facts, node), reason, step))
 
     def differs(self, facts: ModuleFacts, node: ast.AST, what: str) -> None:
         """Note a change of behaviour."""
-        self.differences.append(Difference(facts, node, what))
+        self.differences.append(Difference(facts, _placed(facts, node), what))
+
+
+def _placed(facts: ModuleFacts, node: ast.AST) -> ast.AST:
+    """The node, or the one around it that has a place in the text: the `for` of a comprehension has none."""
+    while not hasattr(node, "lineno") and node in facts.structure.parents:
+        node = facts.structure.parents[node]
+    return node
 
 
 def composed(edits: Iterable[Edit]) -> tuple[Edit, ...]:

@@ -59,6 +59,7 @@ class Tensors:
         """`whole` says that the parameters are gathered here, and must only be read."""
         self.use, self.whole = use, whole
         self.facts: ModuleFacts = use.facts
+        self._fitting: set[ast.AST] = set()  # the names that are looked at
 
     def look(self, node: ast.expr) -> None:
         """What is done with a sharded tensor: fine, a difference, or a wall."""
@@ -232,7 +233,12 @@ class Tensors:
     def _name_fits(self, name: ast.Name) -> bool:
         bindings = self.facts.names.bindings(name)
         for binding in bindings:
-            if binding.kind is Kind.ASSIGNMENT and binding.value is not None and self.fits(binding.value):
+            if binding.node in self._fitting:
+                continue  # `x = x * 2`
+            self._fitting.add(binding.node)
+            fits = binding.kind is Kind.ASSIGNMENT and binding.value is not None and self.fits(binding.value)
+            self._fitting.discard(binding.node)
+            if fits:
                 continue
             if binding.kind is not Kind.PARAMETER and not self._counts(binding.node):
                 return False

@@ -371,3 +371,18 @@ def test_a_test_in_a_file_that_knows_fsdp2_stays(tmp_path: Path) -> None:
     knowing = _ONE_THAT_STAYS.format(classes="FSDP") + "\n\ndef is_sharded_by_fsdp2(module):\n    return False\n"
     walls = [one.conversion.walls for one in models_of(tmp_path, {"main.py": knowing, "other.py": _THAT_STAYS})]
     assert any("tells models of FSDP1 from others" in wall.reason for one in walls for wall in one)
+
+
+def test_a_wall_within_a_comprehension_has_a_place(tmp_path: Path) -> None:
+    program = WRAP + "\n\nmodel = wrap(nn.Linear(1, 1))\nfor p in model.parameters():\n    print([row for row in p])\n"
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert [model.place(wall.facts, wall.node).line for wall in model.conversion.walls] == [11]
+
+
+def test_a_number_that_is_computed_from_itself(tmp_path: Path) -> None:
+    program = WRAP + (
+        "\n\nmodel = wrap(nn.Linear(1, 1))\nscale = 1.0\nother = 1.0\nfor p in model.parameters():\n"
+        "    scale = other * 0.5\n    other = scale * 0.5\n    p.data.mul_(p.data * scale)\n"
+    )
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert not model.conversion.walls
