@@ -37,6 +37,9 @@ _REFUSING = {
 # Packages whose optimizers write to parameters behind torch's back.
 _KERNELS = frozenset({"apex", "bitsandbytes", "deepspeed", "colossalai", "transformer_engine", "fairscale"})
 _SHAPES = "parameters are no longer flat: an optimizer that is not known to be elementwise may compute other updates"
+_CHOSEN = (
+    "the class of the optimizer is chosen at run time: one that is not elementwise fails, or computes other updates"
+)
 _OWN_FILES = (
     "the state that an optimizer gives by itself is of sharded parameters: each rank reads its own new files only, and "
     "none of FSDP1"
@@ -66,6 +69,8 @@ def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
     if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
         around = facts.class_around(call)
         return around is not None and _is_optimizer(code, Class(facts, around))
+    if _is_chosen(facts, call.func):
+        return True
     names = _classes(code, facts, call)
     return bool(names) and all(isinstance(one, Class) or _sounds_like_one(one) for one in names)
 
@@ -98,7 +103,20 @@ def _look_at_state(conversion: Conversion, one: Reference) -> None:
         conversion.differs(one.facts, call, _OWN_FILES)
 
 
+def _is_chosen(facts: ModuleFacts, func: ast.expr) -> bool:
+    """Whether a class is `getattr(torch.optim, name)`."""
+    made = facts.names.value(func) if isinstance(func, ast.Name) else func
+    if not isinstance(made, ast.Call) or len(made.args) != 2 or isinstance(made.args[1], ast.Constant):
+        return False
+    named = [
+        facts.names.qualified(one) for one in (made.func, made.args[0]) if isinstance(one, (ast.Name, ast.Attribute))
+    ]
+    return named == ["builtins.getattr", "torch.optim"]
+
+
 def _look_at_class(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
+    if _is_chosen(facts, call.func):
+        conversion.differs(facts, call, _CHOSEN)
     for one in _classes(conversion.code, facts, call):
         if isinstance(one, Class):
             if not is_elementwise(conversion.code, one) and not keeps_parameters(closure):

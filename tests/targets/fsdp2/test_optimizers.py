@@ -333,3 +333,33 @@ def main(net, batch):
 def test_an_optimizer_is_built_before_the_model_is_evaluated(tmp_path: Path) -> None:
     check_stays(tmp_path, HEAD + EVALUATED.format(first="evaluate"), "may have run without gradients")
     assert plan(tmp_path, HEAD + EVALUATED.format(first="train")).left == ()
+
+
+CHOSEN = """\
+import sys
+
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+{lines}
+for batch in ():
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+WRAP_LINE = "model = FSDP(module, use_orig_params=True)\n"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        "optimizer = getattr(torch.optim, sys.argv[1])({0}.parameters(), lr=0.1)\n",
+        "cls = getattr(torch.optim, sys.argv[1])\noptimizer = cls({0}.parameters(), lr=0.1)\n",
+    ],
+)
+def test_a_class_of_torch_that_is_chosen_at_run_time_is_a_difference(tmp_path: Path, build: str) -> None:
+    module = "module = torch.nn.Linear(2, 2)\n"
+    behind = CHOSEN.format(lines=module + WRAP_LINE + build.format("model"))
+    assert len(plan(tmp_path, behind).reasons) == 1
+    assert plan(tmp_path, behind, unsafe=True).reasons == []
+    early = CHOSEN.format(lines=module + build.format("module") + "print(optimizer)\n" + WRAP_LINE)
+    check_stays(tmp_path, early, "holds parameters from before sharding")
