@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import click
+from click.core import ParameterSource
 
 from fsdp_migrate import runner
 from fsdp_migrate.commands.options import Request, report_format, shared, usage_errors, watched
@@ -13,6 +14,8 @@ from fsdp_migrate.report.output import write_text
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
 _TARGET = "fsdp2"
+# Shared options about findings, of which a plan has none.
+_OF_FINDINGS = ("select", "ignore", "hints", "baseline", "fail_on", "stdin_filename")
 
 
 @click.command(
@@ -31,7 +34,8 @@ Exit codes: 0 no model of FSDP1 is left, 1 there is one, 2 bad usage,
 def plan(request: Request) -> None:
     """Tell which models of FSDP1 in PATHS can be converted whole, and what stops the others.
 
-    The steps of each model are in an order in which every one leaves a program that works. Nothing is written.
+    The steps of each model are in order, with the one who does them, [you] or [fsdp-migrate]. Each leaves a program
+    that works. Nothing is written.
     """
     from fsdp_migrate.report import fsdp2_plan
 
@@ -39,10 +43,12 @@ def plan(request: Request) -> None:
         raise click.UsageError(f"a plan is for --target {_TARGET}")
     if request.stdin is not None:
         raise click.UsageError("a plan is about a project: name files or folders instead of '-'")
+    _check_options(click.get_current_context())
     with usage_errors(), watched(request.output) as follow:
         found = runner.models(request.discovery, _with_target(request.configuration), follow)
         as_json = request.output.format == "json"
-        document = fsdp2_plan.document(found) if as_json else "\n".join(fsdp2_plan.lines(found))
+        given = request.configuration.options
+        document = fsdp2_plan.document(found, given) if as_json else "\n".join(fsdp2_plan.lines(found, given))
         if request.output.file is None:
             text.print_document(document)
         else:
@@ -50,6 +56,20 @@ def plan(request: Request) -> None:
     if not as_json:
         text.print_notices(plain.failure_line(failure) for failure in found.failures)
     request.exit(3 if found.failures else int(bool(found.models or found.switches)))
+
+
+for _parameter in plan.params:
+    if isinstance(_parameter, click.Option) and _parameter.name in _OF_FINDINGS:
+        _parameter.hidden = True
+
+
+def _check_options(context: click.Context) -> None:
+    for name in _OF_FINDINGS:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(
+                f"{option} is for findings, and a plan has none: use it with `lint --target {_TARGET}`"
+            )
 
 
 def _with_target(configuration: Configuration) -> Configuration:

@@ -31,6 +31,7 @@ Examples:
   fsdp-migrate verify -k FSDP104 --nproc 4
   fsdp-migrate verify my/case/
   fsdp-migrate verify --rewrite my/before.py
+  fsdp-migrate verify --rewrite my/check.py --target fsdp2 --unsafe-fixes
 
 Exit codes: 0 every program that ran did as expected, and one ran at least,
 1 one did not, 2 bad usage or no torch.""",
@@ -150,7 +151,8 @@ def _rewritten_pair(before: Path, folder: Path, layer: Layer) -> Fixture:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(text)
     try:
-        return read_fixture(before, own / before.name, evidence=_EVIDENCE.get(layer.target or ""))
+        evidence = _EVIDENCE.get(layer.target or "")
+        return read_fixture(before, own / before.name, evidence=evidence, target=layer.target)
     except FixtureError as error:
         raise click.UsageError(str(error)) from None
 

@@ -52,7 +52,8 @@ class Plan:
     `sources` holds the text of every file with findings, and `fail_on` the least severe finding in it that makes the
     run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the baselines
     that were used; their findings are not among `findings`. `real_paths` has the path on disk where the shown one
-    differs. `stated` is where the projects of files with findings state what they support.
+    differs. `stated` is where the projects of files with findings state what they support. `target` is the one that
+    the command line names.
     """
 
     torch: str
@@ -72,6 +73,7 @@ class Plan:
     unsafe_fixes: frozenset[str] = frozenset()
     stated: Mapping[str, Statement] = field(default_factory=dict, repr=False)
     across: tuple[Transaction, ...] = ()
+    target: str | None = None
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.report import plain
-from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Step, status, steps
+from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Given, Step, status, steps
 from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
 
 if TYPE_CHECKING:
     from fsdp_migrate.targets.fsdp2.frameworks import Framework
     from fsdp_migrate.workspace.filesystem import Failure
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# So many lines of a file stand in the text; the document has all.
+MOST_LINES = 12
 _STATES = (CLOSED, DECLARED, OPEN)
 
 
@@ -35,10 +37,10 @@ class Found(Protocol):
         """The files that could not be looked at."""
 
 
-def lines(found: Found) -> Iterator[str]:
+def lines(found: Found, given: Given) -> Iterator[str]:
     """The plan for people."""
     for model in found.models:
-        yield from _of_model(model)
+        yield from _of_model(model, given)
         yield ""
     for place, framework in found.switches:
         yield f"{place}: {framework.name} shards here: {framework.change}"
@@ -56,20 +58,22 @@ def summary(models: Sequence[Model]) -> str:
     return f"{plain.counted(len(models), 'model')} of FSDP1: {', '.join(counted)}"
 
 
-def _of_model(model: Model) -> Iterator[str]:
+def _of_model(model: Model, given: Given) -> Iterator[str]:
     first, *more = [model.place(one.facts, one.call) for one in model.closure.constructions]
     files = {place.path for place in model.places}
-    built = f"built at {_places((first, *more))}"
+    built = _places((first, *more))
     size = f"{plain.counted(len(model.places), 'place')} in {plain.counted(len(files), 'file')}"
-    yield f"{model.name} ({built}), {size}: {status(model)}"
-    for number, step in enumerate(steps(model), 1):
+    yield f"`{model.name}`, built at {built} ({size}): {status(model)}"
+    for number, step in enumerate(steps(model, given), 1):
         yield from _of_step(number, step)
 
 
 def _of_step(number: int, step: Step) -> Iterator[str]:
-    places = f"  {_places(step.places)}" if step.places else ""
-    yield f"  {number}. {step.title} [{step.by}]{places}"
-    yield f"     {step.text}"
+    yield f"  {number}. [{step.by}] {step.title}: {step.text}"
+    if step.todo is not None:
+        yield f"     to do: {step.todo}"
+    if step.places:
+        yield f"     at {_places(step.places)}"
     if step.command is not None:
         yield f"     $ {step.command}"
 
@@ -79,17 +83,24 @@ def _places(places: Sequence[Place]) -> str:
     by_file: dict[str, list[int]] = {}
     for place in places:
         by_file.setdefault(place.path, []).append(place.line)
-    return " ".join(f"{path}:{','.join(map(str, numbers))}" for path, numbers in by_file.items())
+    return " ".join(f"{path}:{_numbers(numbers)}" for path, numbers in by_file.items())
 
 
-def document(found: Found) -> str:
+def _numbers(numbers: Sequence[int]) -> str:
+    """The first lines of a file, and how many more there are."""
+    more = len(numbers) - MOST_LINES
+    told = ",".join(map(str, numbers[:MOST_LINES]))
+    return f"{told} (and {more} more)" if more > 0 else told
+
+
+def document(found: Found, given: Given) -> str:
     """The plan for programs."""
     whole: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
         "target": NAME,
         "summary": summary(found.models),
-        "models": [_model(model) for model in found.models],
+        "models": [_model(model, given) for model in found.models],
         "frameworks": [
             {"place": _place(place), "name": one.name, "change": one.change} for place, one in found.switches
         ],
@@ -98,7 +109,7 @@ def document(found: Found) -> str:
     return json.dumps(whole, indent=2)
 
 
-def _model(model: Model) -> dict[str, Any]:
+def _model(model: Model, given: Given) -> dict[str, Any]:
     return {
         "name": model.name,
         "status": status(model),
@@ -109,10 +120,11 @@ def _model(model: Model) -> dict[str, Any]:
                 "title": step.title,
                 "by": step.by,
                 "text": step.text,
+                "todo": step.todo,
                 "places": [_place(place) for place in step.places],
                 "command": step.command,
             }
-            for step in steps(model)
+            for step in steps(model, given)
         ],
     }
 

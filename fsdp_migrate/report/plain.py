@@ -105,7 +105,7 @@ def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
         head += f"; {counted(tally.findings, 'finding')} left: {_by_kind(plan)}"
     lines = [_sentence(head, plan)]
     if tally.unsafe:
-        lines.append(f"{_unsafe_advice(tally.unsafe)} more.")
+        lines.append(f"{_unsafe_advice(plan, tally.unsafe, shown=done)} more.")
     return [*lines, *notes(plan)]
 
 
@@ -158,13 +158,19 @@ def _advice(plan: Plan) -> str:
     tally, agreed = plan.tally, plan.agreed_unsafe
     fixed, on_request = tally.safe + agreed, tally.unsafe - agreed
     if not fixed:
-        return f"{_unsafe_advice(on_request)}."
+        return f"{_unsafe_advice(plan, on_request)}."
     more = f", with --unsafe-fixes {on_request} more" if on_request else ""
-    return f"`fsdp-migrate rewrite` fixes {fixed}{more}; add --diff for a preview."
+    return f"`fsdp-migrate rewrite{_target(plan)}` fixes {fixed}{more}; add --diff for a preview."
 
 
-def _unsafe_advice(number: int) -> str:
-    return f"Read the reasons of the unsafe fixes; `fsdp-migrate rewrite --unsafe-fixes` fixes {number}"
+def _unsafe_advice(plan: Plan, number: int, *, shown: bool = True) -> str:
+    target = _target(plan)
+    where = "" if shown else f" (`fsdp-migrate lint{target}` prints them)"
+    return f"Read the reasons of the unsafe fixes{where}; `fsdp-migrate rewrite{target} --unsafe-fixes` fixes {number}"
+
+
+def _target(plan: Plan) -> str:
+    return "" if plan.target is None else f" --target {plan.target}"
 
 
 def _by_kind(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -13,6 +14,7 @@ from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
 from fsdp_migrate.report import Plan
 from fsdp_migrate.runner.gathering import Gathered
+from fsdp_migrate.source import is_notebook
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.workspace import Workspace
@@ -169,7 +171,30 @@ def models(discovery: Discovery, configuration: Configuration, follow: Follow = 
 
     workspace = Workspace(discovery, configuration)
     found = list(follow(target.models(workspace), "Following", 0))
-    return Fsdp1(found, list(target.framework_switches(workspace)), discovery.failures)
+    failures = (*discovery.failures, *_unread(workspace))
+    return Fsdp1(found, list(target.framework_switches(workspace)), failures)
+
+
+def _unread(workspace: Workspace) -> Iterator[Failure]:
+    """The files with names of FSDP1 that cannot be read or do not parse."""
+    from fsdp_migrate.lint import lint_bytes
+    from fsdp_migrate.targets.fsdp2.closures import WORDS
+
+    for file in workspace.files:
+        try:
+            raw = workspace.read(file)
+        except FileError as error:
+            yield Failure(file.shown, str(error))
+            continue
+        if is_notebook(file.shown) or not any(word in raw for word in WORDS):
+            continue
+        settings = workspace.settings(file, used=False)
+        if workspace.modules.facts(os.path.abspath(file.path), settings.torch) is None:
+            report = lint_bytes(raw, file.shown, settings)
+            if report.error is not None:
+                yield Failure(file.shown, report.error)
+            for finding in report.findings:
+                yield Failure(f"{file.shown}:{finding.line}", finding.message)
 
 
 class Fsdp1(NamedTuple):

@@ -119,4 +119,5 @@ class Gathered:
             unsafe_fixes=frozenset(self.unsafe_fixes),
             stated=self.stated,
             across=tuple(self.across),
+            target=configuration.options.target,
         )

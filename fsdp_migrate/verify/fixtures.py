@@ -190,10 +190,12 @@ def read_fixture(
     name: str | None = None,
     strict: bool = False,
     evidence: str | None = None,
+    target: str | None = None,
 ) -> Fixture:
     """One fixture from its files; `after` defaults to the `after.py` beside `before`, if there is one.
 
     `evidence` is what a program without any in its header is held to, as in a header; a deprecation warning if None.
+    `target` is what it was rewritten for, where its header does not say.
 
     Raises:
         FixtureError: `before` cannot be read, or its header is bad (`strict`: or missing).
@@ -209,6 +211,7 @@ def read_fixture(
     header = parse_header(text, before, strict=strict)
     if evidence is not None and header.evidence == (Evidence(_WARNING),):
         header = replace(header, evidence=tuple(_evidence(evidence)))
+    header = replace(header, target=header.target or target)
     named = before.parts[-3:-1] if before.name == "before.py" else before.parts[-2:]
     return Fixture(name or "/".join(named), before, after, header)
 

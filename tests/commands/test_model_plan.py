@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,19 @@ def sharded(net):
 """
 
 
+SAVE = """\
+import torch
+from build import sharded
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def main():
+    model = sharded(torch.nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.parameters())
+    return FSDP.optim_state_dict(model, optimizer)
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
@@ -52,8 +67,8 @@ def test_a_program_that_converts_whole(run: Run) -> None:
     result = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".")
     assert result.exit_code == 1
     first, *_ = result.stdout.splitlines()
-    assert first == "net (built at build.py:5), 2 places in 2 files: converts whole"
-    assert "$ fsdp-migrate rewrite --target fsdp2 build.py train.py" in result.stdout
+    assert first == "`net`, built at build.py:5 (2 places in 2 files): converts whole"
+    assert "$ fsdp-migrate rewrite --target fsdp2 --torch='>=2.13' build.py train.py" in result.stdout
     assert result.stdout.splitlines()[-1] == "1 model of FSDP1: 1 converts whole"
 
 
@@ -61,9 +76,11 @@ def test_what_stops_a_program_has_its_place_and_what_frees_it(run: Run) -> None:
     write("model.register_comm_hook(None, print)")
     result = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".")
     assert result.exit_code == 1
-    assert ": open" in result.stdout.splitlines()[0]
-    assert "[with you]  train.py:8" in result.stdout
-    assert "`model.register_comm_hook` changes how gradients are communicated" in result.stdout
+    assert ": stopped" in result.stdout.splitlines()[0]
+    step, todo, place, *_ = (line.strip() for line in result.stdout.splitlines()[1:])
+    assert step.startswith("1. [you] this stops it: `model.register_comm_hook` changes how gradients are communicated")
+    assert todo.startswith("to do: ")
+    assert place == "at train.py:8"
 
 
 def test_the_document_has_the_same_content(run: Run) -> None:
@@ -76,6 +93,7 @@ def test_the_document_has_the_same_content(run: Run) -> None:
     )  # fmt: skip
     for step in model["steps"]:
         assert step["text"] in text
+        assert step["todo"] is None or f"to do: {step['todo']}" in text
         assert step["command"] is None or f"$ {step['command']}" in text
     assert document["summary"] in text
 
@@ -83,9 +101,9 @@ def test_the_document_has_the_same_content(run: Run) -> None:
 def test_the_steps_of_a_plan_can_be_taken(run: Run) -> None:
     write("optimizer.step()")
     document = json.loads(run("plan", "--torch", ">=2.13", "--output-format", "json", ".").stdout)
-    (step,) = [step for step in document["models"][0]["steps"] if step["by"] == "here"]
-    _, *command = step["command"].split()
-    assert run(*command, "--torch", ">=2.13").exit_code == 0
+    (step,) = [step for step in document["models"][0]["steps"] if step["by"] == "fsdp-migrate"]
+    _, *command = shlex.split(step["command"])
+    assert run(*command).exit_code == 0
     assert run("plan", "--torch", ">=2.13", ".").stdout == "no model of FSDP1\n"
 
 
@@ -97,12 +115,65 @@ def test_without_models_nothing_is_left(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--target", "dcp", "."), "a plan is for --target fsdp2"), (("-",), "name files or folders instead of '-'")],
+    [
+        (("--target", "dcp", "."), "a plan is for --target fsdp2"),
+        (("-",), "name files or folders instead of '-'"),
+        (("--select", "FSDP1", "."), "--select is for findings"),
+        (("--baseline", "known.json", "."), "--baseline is for findings"),
+        (("--no-hints", "."), "--hints is for findings"),
+    ],
 )
 def test_what_a_plan_is_not_for(run: Run, arguments: tuple[str, ...], told: str) -> None:
     result = run("plan", *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_the_commands_of_a_plan_have_its_options(run: Run) -> None:
+    write("optimizer.step()")
+    options = ("--torch=>=2.7", "--fsdp2-helper=never", "--checkpoints=new", "--all-parameters-used")
+    text = run("plan", *options, ".").stdout
+    (command,) = [line.strip() for line in text.splitlines() if "rewrite --target" in line]
+    assert shlex.split(command)[5:-2] == list(options)
+
+
+def test_a_program_is_compared_before_it_is_converted(run: Run) -> None:
+    write("optimizer.step()")
+    document = json.loads(run("plan", "--torch", ">=2.6", "--output-format", "json", ".").stdout)
+    check, convert = document["models"][0]["steps"][-2:]
+    assert (check["title"], convert["title"]) == ("compare", "convert")
+    # Without them there would be nothing to compare.
+    assert "--unsafe-fixes" in check["command"]
+    assert "--unsafe-fixes" in convert["command"]
+
+
+def test_state_dicts_go_first_where_something_stops_the_model(run: Run) -> None:
+    write("model.register_comm_hook(None, print)")
+    Path("save.py").write_text(SAVE)
+    step, *_ = json.loads(run("plan", "--torch", ">=2.2", "--output-format", "json", ".").stdout)["models"][0]["steps"]
+    assert (step["title"], step["by"]) == ("already now", "fsdp-migrate")
+    assert step["command"] == "fsdp-migrate rewrite --target dcp --torch='>=2.4' save.py"
+
+
+def test_many_places_of_a_file_are_cut_short_in_the_text_alone(run: Run) -> None:
+    write("\n    ".join(["model.train()"] * 50))
+    text = run("plan", "--torch", ">=2.13", ".").stdout
+    (shown, more) = re.findall(r" train\.py:([\d,]+) \(and (\d+) more\)", text)[0]
+    assert len(shown.split(",")) + int(more) == 51
+    assert int(more) > 0
+    document = json.loads(run("plan", "--torch", ">=2.13", "--output-format", "json", ".").stdout)
+    assert len(document["models"][0]["places"]) > 50
+
+
+def test_a_file_that_does_not_parse_is_named(run: Run) -> None:
+    write("optimizer.step()")
+    Path("broken.py").write_text("from torch.distributed.fsdp import FullyShardedDataParallel\nx = (\n")
+    result = run("plan", "broken.py")
+    assert (result.exit_code, result.stdout) == (3, "no model of FSDP1\n")
+    assert result.stderr == "error: broken.py:2: the file does not parse: '(' was never closed\n"
+    result = run("plan", ".")
+    assert result.exit_code == 3
+    assert "1 stopped" in result.stdout
 
 
 def test_verify_compares_with_all_modules_of_the_converted_program(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,13 +39,21 @@ class Old(metaclass=Meta):
 
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
-    """Whether a program, given as text, shows the evidence; it can import the library above."""
+    """Whether a program, given as text, shows the evidence; it can import the library above and a module beside it."""
     (tmp_path / "evidence_library.py").write_text(LIBRARY)
     monkeypatch.syspath_prepend(str(tmp_path))
+    own = tmp_path / "own"
+    (own / "site-packages").mkdir(parents=True)
+    (own / "evidence_beside.py").write_text("import evidence_library\ndef build(): return evidence_library.old(1)\n")
+    (own / "site-packages" / "evidence_theirs.py").write_text((own / "evidence_beside.py").read_text())
+    monkeypatch.syspath_prepend(str(own))
+    monkeypatch.syspath_prepend(str(own / "site-packages"))
     importlib.invalidate_caches()
 
     def run(program: str, look: Look, *, fails: bool = False) -> bool:
-        path = str(tmp_path / "program.py")
+        for name in ("evidence_beside", "evidence_theirs"):
+            sys.modules.pop(name, None)
+        path = str(own / "program.py")
         code = compile(f"import warnings, evidence_library as lib\n{program}", path, "exec")
         seen = Watch((look,), path)
         with seen():
@@ -60,6 +69,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool
         ("lib.old(1)", Look("call", "evidence_library.old"), True),
         ("f = lib.old\nf(1)", Look("call", "evidence_library.old"), True),
         ("lib.calls_old(1)", Look("call", "evidence_library.old"), False),
+        ("import evidence_beside as own; own.build()", Look("call", "evidence_library.old"), True),
+        ("import evidence_theirs as theirs; theirs.build()", Look("call", "evidence_library.old"), False),
         ("lib.old", Look("call", "evidence_library.old"), False),
         ("lib.Old(3)", Look("call", "evidence_library.Old"), True),
         ("lib.Old.static(3)", Look("call", "evidence_library.Old.static"), True),

@@ -105,6 +105,15 @@ def test_what_torch_was_asked_for_counts_unless_a_difference_is_declared() -> No
     assert told(report(record(0, *asked, "osd"), record(1, *asked, "osd"), header=header))[0] == "AS DECLARED"
 
 
+def test_what_fsdp1_was_asked_for_does_not_count_for_a_program_that_leaves_it() -> None:
+    asked = [
+        replace(side, placements=placements) for side, placements in ((SEEN, ("osd(rank0_only=1)",)), (UNSEEN, ()))
+    ]
+    header = replace(WARNING, target="fsdp2")
+    assert told(report(record(0, *asked), record(1, *asked), header=header))[0] == "SAME"
+    assert told(report(record(0, *asked), record(1, *asked), header=WARNING))[0] == "DIFFERS"
+
+
 def test_what_torch_was_asked_for_may_be_declared_to_differ_and_then_has_to() -> None:
     asked = [replace(side, placements=(f"osd(rank0_only={only})",)) for side, only in ((SEEN, 0), (UNSEEN, 1))]
     header = replace(WARNING, differs=(Differs("what torch was asked for"),))

@@ -30,7 +30,10 @@ from fsdp_migrate.targets.fsdp2.wrapping import convert_wraps
 _FLOOR = Version("2.6")
 _IGNORES = Version("2.7")
 _FILLS_GRADIENTS = Version("2.13")
-_NO_GRADIENT = "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient"
+_NO_GRADIENT = (
+    "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient "
+    "(--torch '>=2.13' or --all-parameters-used avoids it)"
+)
 _OFFLOADED = "parameters on the CPU: gradients are clipped there, and buffers stay on the device"
 
 

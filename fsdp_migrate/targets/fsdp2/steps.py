@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.targets.fsdp2.conversion import Wall
 from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
+from fsdp_migrate.workspace.settings.settings import default_range
 
-HERE, WITH_YOU, WALL, NOTE = "here", "with you", "wall", "note"
-CLOSED, DECLARED, OPEN = "converts whole", "converts whole, with differences to accept", "open"
+if TYPE_CHECKING:
+    from fsdp_migrate.torch_api import TorchRange
+
+TOOL, YOU = "fsdp-migrate", "you"
+CLOSED, DECLARED, OPEN = "converts whole", "converts whole, with differences to accept", "stopped"
+# The target of state dicts alone.
+_STATES = "dcp"
 # What sets a state-dict type, and what FSDP's class does with the state of an optimizer.
 _SETTERS = frozenset({"state_dict_type", "set_state_dict_type"})
 _OPTIMIZER_STATE = frozenset(
@@ -24,16 +30,36 @@ _OPTIMIZER_STATE = frozenset(
 _STATE = _SETTERS | _OPTIMIZER_STATE
 
 
+class Given(Protocol):
+    """The options of a plan."""
+
+    @property
+    def torch(self) -> TorchRange | None:
+        """The releases to support."""
+
+    @property
+    def fsdp2_helper(self) -> str | None:
+        """Whether there may be a generated module."""
+
+    @property
+    def checkpoints(self) -> str | None:
+        """Whether old files have to stay readable."""
+
+    @property
+    def all_parameters_used(self) -> bool | None:
+        """Whether every parameter gets a gradient."""
+
+
 class Step(NamedTuple):
     """One thing to do.
 
-    `by` says who does it: this tool now (`HERE`), it with an edit of yours (`WITH_YOU`), nobody before something
-    changes (`WALL`), or nobody (`NOTE`).
+    `by` says who does it, this tool or you. `text` says what is the case, and `todo` what to do about it.
     """
 
     title: str
     by: str
     text: str
+    todo: str | None = None
     places: tuple[Place, ...] = ()
     command: str | None = None
 
@@ -45,25 +71,44 @@ def status(model: Model) -> str:
     return DECLARED if model.conversion.differences else CLOSED
 
 
-def steps(model: Model) -> Iterator[Step]:
+def steps(model: Model, given: Given) -> Iterator[Step]:
     """What to do, in order."""
     files = shlex.join(sorted({place.path for place in model.places}))
-    yield from _state_dicts(model, files)
+    yield from _state_dicts(model)
     yield from _walls(model)
     yield from _differences(model)
-    yield _together(model, files)
-    yield Step("check", NOTE, _CHECK, command=f"fsdp-migrate verify --rewrite PROGRAM --target {NAME} --nproc 2")
+    unsafe = " --unsafe-fixes" if model.conversion.differences else ""
+    # A check takes no range of releases: without one there may be differences.
+    assumed = " --unsafe-fixes" if given.torch is not None else unsafe
+    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{assumed} --nproc 2"
+    yield Step("compare", YOU, _CHECK, command=check)
+    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{_options(given)} {files}"
+    yield Step("convert", TOOL, "all places of the model change together", places=model.places, command=command)
 
 
-_CHECK = "PROGRAM defines `scenario(trial)`, which trains some steps and saves: docs/verify.md"
+_CHECK = "PROGRAM has a function `scenario(trial)` that trains, saves and loads (docs/verify.md); nothing is written"
 
 
-def _state_dicts(model: Model, files: str) -> Iterator[Step]:
+def _options(given: Given) -> str:
+    """The options of a plan, for the commands in it."""
+    told = [] if given.torch is None else [f"--torch={shlex.quote(str(given.torch))}"]
+    told += [] if given.fsdp2_helper is None else [f"--fsdp2-helper={given.fsdp2_helper}"]
+    told += [] if given.checkpoints is None else [f"--checkpoints={given.checkpoints}"]
+    told += ["--all-parameters-used"] if given.all_parameters_used else []
+    return "".join(f" {one}" for one in told)
+
+
+def _state_dicts(model: Model) -> Iterator[Step]:
     """State dicts can go first: the new functions work on FSDP1 too."""
     places = tuple(sorted({model.place(facts, node) for facts, node in _state_calls(model)}))
     if places and model.conversion.walls:
-        text = "state dicts through `torch.distributed.checkpoint.state_dict` work on FSDP1 and on FSDP2"
-        yield Step("now, still FSDP1", HERE, text, places, f"fsdp-migrate rewrite --target dcp {files}")
+        floor = default_range(_STATES)
+        late = model.facts.torch.oldest < floor.oldest
+        needs, torch = (f" (torch{floor})", f" --torch={shlex.quote(str(floor))}") if late else ("", "")
+        text = f"the new functions for state dicts work on FSDP1 and on FSDP2{needs}"
+        files = shlex.join(sorted({place.path for place in places}))
+        command = f"fsdp-migrate rewrite --target {_STATES}{torch} {files}"
+        yield Step("already now", TOOL, text, places=places, command=command)
 
 
 def _state_calls(model: Model) -> Iterator[tuple[ModuleFacts, ast.AST]]:
@@ -77,11 +122,9 @@ def _state_calls(model: Model) -> Iterator[tuple[ModuleFacts, ast.AST]]:
 
 
 def _walls(model: Model) -> Iterator[Step]:
-    escapes = {id(one.node) for one in model.closure.escapes}
     for (reason, step), walls in _grouped(model.conversion.walls):
         places = tuple(sorted({model.place(one.facts, one.node) for one in walls}))
-        by = WALL if any(id(one.node) in escapes for one in walls) else WITH_YOU
-        yield Step("remove what stops it", by, f"{reason}: {step}", places)
+        yield Step("this stops it", YOU, reason, step, places)
 
 
 def _grouped(walls: Iterable[Wall]) -> list[tuple[tuple[str, str], list[Wall]]]:
@@ -96,12 +139,4 @@ def _differences(model: Model) -> Iterator[Step]:
     whats = dict.fromkeys(one.what for one in model.conversion.differences)
     for what in whats:
         places = (model.place(one.facts, one.node) for one in model.conversion.differences if one.what == what)
-        yield Step("accept", NOTE, what, tuple(sorted(set(places))))
-
-
-def _together(model: Model, files: str) -> Step:
-    unsafe = " --unsafe-fixes" if model.conversion.differences else ""
-    command = f"fsdp-migrate rewrite --target {NAME}{unsafe} {files}"
-    if model.conversion.walls:
-        return Step("then together", WITH_YOU, "all places of the model change at once", model.places, command)
-    return Step("together", HERE, "all places of the model change at once", model.places, command)
+        yield Step("accept or avoid", YOU, what, places=tuple(sorted(set(places))))

@@ -1,9 +1,10 @@
-"""Seeing what a program used: its warnings, and the functions called from its own file."""
+"""Seeing what a program used: its warnings, and the functions called from its file and the modules beside it."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import warnings
@@ -74,13 +75,13 @@ def _is_torch(caught: warnings.WarningMessage) -> bool:
 
 
 class _Profile:
-    """A profile function that notes calls of some functions from one file.
+    """A profile function that notes calls of some functions from one file and the modules beside it.
 
     Nothing is patched: a program that took a reference to the function before, or compares it, sees no difference.
     """
 
     def __init__(self, looks: dict[int, Look], path: str, called: set[int]) -> None:
-        self._path = path
+        self._folder = os.path.join(os.path.dirname(path), "")
         self._called = called
         self._python: dict[CodeType, list[tuple[int, Look]]] = {}
         self._native: dict[int, int] = {}
@@ -93,10 +94,14 @@ class _Profile:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code in self._python:
-            if _caller(frame) == self._path:
+            if self._is_own(_caller(frame)):
                 self._called.update(number for number, look in self._python[frame.f_code] if _fits(frame, look))
-        elif event == "c_call" and id(argument) in self._native and frame.f_code.co_filename == self._path:
+        elif event == "c_call" and id(argument) in self._native and self._is_own(frame.f_code.co_filename):
             self._called.add(self._native[id(argument)])
+
+    def _is_own(self, path: str) -> bool:
+        """Whether a file is of the program; an environment in its folder is not."""
+        return path.startswith(self._folder) and "site-packages" not in path[len(self._folder) :]
 
 
 def _caller(frame: FrameType) -> str:

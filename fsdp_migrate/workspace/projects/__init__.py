@@ -84,7 +84,9 @@ def _for_target(project: Project, target: str | None) -> Project:
         return project
     torch, asked = default_range(target), f"--target {target}"
     if project.torch.assumed:
-        note = f"torch{torch} is assumed for {asked}: {project.root} states no torch range"
+        nowhere = project.root == NO_PROJECT.root
+        states = "no project file states a" if nowhere else f"{project.root} states no"
+        note = f"torch{torch} is assumed for {asked}: {states} torch range"
         return project._replace(torch=torch, source=f"{asked}; {project.source}", note=note)
     if project.torch.oldest < torch.oldest:
         note = f"{project.source}, and {asked} is for torch{torch}: pass --torch '{torch}' to see what it fixes"

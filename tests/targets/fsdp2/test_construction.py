@@ -514,7 +514,8 @@ def test_no_gradient_counts_as_zero_where_torch_can_be_told() -> None:
         "model.set_reduce_scatter_unused_params(True)  # as in FSDP1, no gradient counts as zero\n"
     )
     assert differences(text, ">=2.6") == [
-        "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient"
+        "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient "
+        "(--torch '>=2.13' or --all-parameters-used avoids it)"
     ]
     assert differences(text, ">=2.6", Options(all_parameters_used=True)) == []
 
