@@ -105,7 +105,7 @@ def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
         head += f"; {counted(tally.findings, 'finding')} left: {_by_kind(plan)}"
     lines = [_sentence(head, plan)]
     if tally.unsafe:
-        lines.append(f"{_unsafe_advice(plan, tally.unsafe, shown=done)} more.")
+        lines.append(f"{_unsafe_advice(plan, tally.unsafe)} more.")
     return [*lines, *notes(plan)]
 
 
@@ -163,10 +163,9 @@ def _advice(plan: Plan) -> str:
     return f"`fsdp-migrate rewrite{_target(plan)}` fixes {fixed}{more}; add --diff for a preview."
 
 
-def _unsafe_advice(plan: Plan, number: int, *, shown: bool = True) -> str:
-    target = _target(plan)
-    where = "" if shown else f" (`fsdp-migrate lint{target}` prints them)"
-    return f"Read the reasons of the unsafe fixes{where}; `fsdp-migrate rewrite{target} --unsafe-fixes` fixes {number}"
+def _unsafe_advice(plan: Plan, number: int) -> str:
+    command = f"fsdp-migrate rewrite{_target(plan)} --unsafe-fixes"
+    return f"Read the reasons of the unsafe fixes; `{command}` fixes {number}"
 
 
 def _target(plan: Plan) -> str:

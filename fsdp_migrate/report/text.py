@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.findings import UNPARSABLE
+from fsdp_migrate.findings import UNPARSABLE, Applicability, Severity
 from fsdp_migrate.report import Plan, plain
 
 if TYPE_CHECKING:
@@ -120,8 +120,10 @@ def print_unparsable(plan: Plan) -> None:
 
 
 def print_preview_summary(plan: Plan) -> None:
-    """Print to stderr what a rewrite would do, for runs that print a diff to stdout."""
+    """Print to stderr what a rewrite would do, and why not more, for runs that print a diff to stdout."""
     print_warnings(plan)
+    unsafe = (f for f in plan.findings if f.applicability is Applicability.UNSAFE and f.severity is not Severity.HINT)
+    _print(map(plain.finding_line, unsafe), error=True)
     _print(plain.rewrite_summary(plan, done=False), error=True)
 
 

@@ -79,7 +79,7 @@ def told(
         verdict = manual("the project supports releases that are too old for it")
     message = f"`FSDP.{name}` is deprecated since torch {card.deprecated}: use {calls}"
     if verdict.fix is not None and any(release < _QUIET for release in facts.gates.alive(setting.call)):
-        message = f"{message} (torch 2.4 warns in them too)"
+        message = f"{message} (on torch 2.4 these warn too)"
     card = card._replace(floor=floor)
     return finding(facts, card, setting.call.func, facts.statement(setting.call), message, verdict)
 

@@ -496,7 +496,7 @@ def test_a_part_of_a_model_with_flat_parameters_may_raise() -> None:
 
 def test_the_message_says_that_torch_2_4_still_warns() -> None:
     text = block(FULL, "return model.state_dict()")
-    assert only(text, ">=2.4").message.endswith("use `get_model_state_dict` (torch 2.4 warns in them too)")
+    assert only(text, ">=2.4").message.endswith("use `get_model_state_dict` (on torch 2.4 these warn too)")
     assert only(text, ">=2.5").message.endswith("use `get_model_state_dict`")
 
 
