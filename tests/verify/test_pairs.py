@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from fsdp_migrate.commands.cli import cli
 from fsdp_migrate.verify import Fixture, RunSettings, read_fixture, run
 
 if importlib.util.find_spec("torch") is None:
@@ -97,3 +99,52 @@ def test_nothing_is_written_beside_the_programs(told: object, tmp_path_factory: 
     pairs = list(folder.glob("pairs*"))
     assert pairs
     assert [cache for pair in pairs for cache in pair.rglob("__pycache__")] == []
+
+
+BUILD = """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def build(device):
+    model = FSDP(torch.nn.Linear(4, 4), device_id=device, use_orig_params=True)
+    return model, torch.optim.AdamW(model.parameters())
+"""
+SAVE = """
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def state_of(model, optimizer):
+    return FSDP.full_optim_state_dict(model, optimizer)
+"""
+CHECK = """
+import torch
+from build import build
+from save import state_of
+
+def scenario(trial):
+    model, optimizer = build(trial.device)
+    losses = []
+    for step in range(3):
+        loss = model(torch.ones(2, 4) * (trial.rank + step)).square().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    trial.observe("losses", losses)
+    state = state_of(model, optimizer)
+    if trial.rank == 0:
+        trial.observe("steps", [float(one["step"]) for one in state["state"].values()])
+"""
+
+
+def test_a_program_of_several_files_is_compared_with_its_conversion_to_fsdp2(tmp_path: Path) -> None:
+    for name, text in (("build", BUILD), ("save", SAVE), ("check", CHECK)):
+        (tmp_path / f"{name}.py").write_text(text)
+    check = str(tmp_path / "check.py")
+    result = CliRunner().invoke(cli, ["verify", "--rewrite", check, "--target", "fsdp2", "--unsafe-fixes"])
+    assert result.exit_code == 0, result.output
+    assert "1 SAME" in result.output
+    # Without the fix the model stays as it is, which is no comparison.
+    result = CliRunner().invoke(cli, ["verify", "--rewrite", check, "--target", "fsdp2"])
+    assert result.exit_code == 1
+    assert "STILL LEGACY" in result.output
+    assert (tmp_path / "build.py").read_text() == BUILD
