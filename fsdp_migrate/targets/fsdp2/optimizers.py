@@ -20,6 +20,7 @@ from fsdp_migrate.facts.project_code import Class, Code, Function, Origin, Sort
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
+from fsdp_migrate.targets.fsdp2.gathering import is_gathered
 from fsdp_migrate.targets.fsdp2.running import comes_first, ran_to_evaluate
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS
@@ -60,7 +61,7 @@ _PLAIN = frozenset(
     """.split()
 )
 _MOST_STEPS = 8
-# Seen on torch 2.13: `parameters()` gives whole tensors of the root there, which no step moves.
+# Seen on torch 2.13: what is made of the root's parameters then is lost, and state of optimizers cannot be had.
 _EVALUATED = "the model may have run without gradients, and FSDP2 reshards its root in backward only"
 
 
@@ -81,9 +82,6 @@ def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFac
     if call in conversion.settled:
         return
     conversion.settled.add(call)
-    if ran_to_evaluate(conversion.code, closure, facts, call):
-        step = "build the optimizer before the model runs without gradients"
-        conversion.wall(facts, call, f"the optimizer would hold parameters that are gathered: {_EVALUATED}", step)
     _look_at_class(conversion, closure, facts, call)
     for one in follow([Value(facts, call)], code=conversion.code).references:
         _look_at_state(conversion, one)
@@ -203,6 +201,7 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
                 _look_at(conversion, closure, construction, one)
     for one in closure.references:
         _look_at_order(conversion, closure, one)
+        _look_at_evaluation(conversion, closure, one)
 
 
 def _namesakes(code: Code, facts: ModuleFacts, module: ast.expr) -> Iterator[Reference]:
@@ -321,6 +320,24 @@ def _look_at_order(conversion: Conversion, closure: Closure, one: Reference) -> 
     if built and not any(comes_first(code, made, facts, call) for made in closure.constructions):
         step = "build the optimizer in the function that wraps the model, behind that"
         conversion.wall(facts, call, f"`{ast.unparse(one.node)}` may not be wrapped yet here", step)
+
+
+def _look_at_evaluation(conversion: Conversion, closure: Closure, one: Reference) -> None:
+    """What needs sharded parameters, where those of the root may be gathered still."""
+    facts, parents = one.facts, one.facts.structure.parents
+    member = parents[one.node]
+    call = parents.get(member) if isinstance(member, (ast.Attribute, ast.keyword)) else member
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return
+    is_method = call.func is member and call.func.attr in _ON_SHARDED
+    is_state = call.func is not member and "optim_state_dict" in call.func.attr
+    is_apart = is_gathered(facts, one.node, one.node)
+    if (is_method or is_state) and not is_apart and ran_to_evaluate(conversion.code, closure, facts, call):
+        step = "do that before the model runs without gradients, or behind `state_dict` of the model"
+        conversion.wall(facts, call, f"`{ast.unparse(call.func)}` gets gathered parameters: {_EVALUATED}", step)
+
+
+_ON_SHARDED = frozenset({*PATHS, "clip_grad_norm_", "load_state_dict"})
 
 
 def _look_at_rest(conversion: Conversion, construction: Construction, followed: Followed) -> None:

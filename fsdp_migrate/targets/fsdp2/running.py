@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import Enum
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.facts.project_code import Code, Function, Sort, own_nodes
+from fsdp_migrate.facts.project_code import Code, Function, Sort
 from fsdp_migrate.facts.reaching import Order
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
@@ -48,8 +49,15 @@ def _upwards(code: Code, facts: ModuleFacts, node: ast.AST, steps: int) -> Itera
 
 
 def ran_to_evaluate(code: Code, closure: Closure, facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether a model may have run without gradients, and not with them since, when a place is reached."""
+    """Whether a model may have run without gradients, and nothing shards its root again until a place is reached."""
     return _Evaluated(code, closure).before(facts, node, _DEEPEST)
+
+
+class _State(Enum):
+    """How some code leaves the root of a model."""
+
+    GATHERED = "gathered"
+    SHARDED = "sharded"
 
 
 class _Evaluated:
@@ -57,49 +65,90 @@ class _Evaluated:
         self.code = code
         self.models = {one.node for one in closure.references}
         self.built = {one.call for one in closure.constructions}
+        self.known: dict[tuple[ast.AST, bool], _State | None] = {}
 
     def before(self, facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
         function = facts.function(node)
-        body = own_nodes(function) if isinstance(function, (*FunctionNode, ast.Module)) else ()
-        calls = [one for one in body if isinstance(one, ast.Call)]
-        reaching = self.code.reaching(facts)
-        earlier = [one for one in calls if reaching.may_follow(one, node)]
-        if any(self._runs(facts, one, facts.function(one), free=False, steps=_DEEPEST) for one in earlier):
-            return True
-        if steps == 0 or not isinstance(function, FunctionNode) or self.built.intersection(calls):
+        while node is not function:
+            parent = facts.structure.parents[node]
+            block = _block(parent, node)
+            found = self._left_by(facts, block[: block.index(node)] if block else (), free=False)
+            if found is None and isinstance(parent, _LOOPS) and node in parent.body:
+                again = self._left_by(facts, parent.body[parent.body.index(node) :], free=False)
+                found = again if again is _State.GATHERED else None
+            if found is not None:
+                return found is _State.GATHERED
+            node = parent
+        if steps == 0 or not isinstance(function, FunctionNode):
             return False
         sites = self.code.callers(Function(facts, function)).sites
         return any(self.before(site.facts, site.call, steps - 1) for site in sites)
 
-    def _runs(self, facts: ModuleFacts, call: ast.Call, function: ast.AST, *, free: bool, steps: int) -> bool:
-        """Whether a call runs the model without gradients; `free` says that it is made without."""
-        free = free or _is_free(facts, call)
-        if call.func in self.models:
-            return free
-        if steps == 0 or not isinstance(call.func, (ast.Name, ast.Attribute)):
-            return False
-        for one in self.code.origins(facts, call.func):
-            if one.sort is Sort.FUNCTION and one.node is not function and isinstance(one.node, FunctionNode):
-                inside = [node for node in own_nodes(one.node) if isinstance(node, ast.Call)]
-                if any(self._runs(one.facts, node, one.node, free=free, steps=steps - 1) for node in inside):
-                    return True
-        return False
+    def _left_by(self, facts: ModuleFacts, statements: Sequence[ast.AST], *, free: bool) -> _State | None:
+        """How statements leave the model, None if they do nothing with it; `free` of gradients if around them is so."""
+        states = (self._left_by_one(facts, one, free=free) for one in reversed(statements))
+        return next((state for state in states if state is not None), None)
 
-
-def _is_free(facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether no gradients are recorded at a node, by what is written around it."""
-    while node in facts.structure.parents:
-        node = facts.structure.parents[node]
-        given: list[ast.expr] = []
+    def _left_by_one(self, facts: ModuleFacts, node: ast.AST, *, free: bool) -> _State | None:
+        if isinstance(node, (*FunctionNode, ast.ClassDef)):
+            return None
         if isinstance(node, (ast.With, ast.AsyncWith)):
-            given = [one.context_expr for one in node.items]
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            given = node.decorator_list
-        if any(_names(one).intersection(_WITHOUT_GRADIENTS) for one in given):
-            return True
-        if isinstance(node, FunctionNode):
-            return False
-    return False
+            if any("summon_full_params" in _names(one.context_expr) for one in node.items):
+                return _State.SHARDED
+            free = free or any(_is_free(one.context_expr) for one in node.items)
+            return self._left_by(facts, node.body, free=free)
+        parts = [getattr(node, name, ()) for name in ("body", "handlers", "orelse", "finalbody")]
+        if isinstance(node, ast.stmt) and any(isinstance(part, list) and part for part in parts):
+            states = {self._left_by(facts, part, free=free) for part in parts}
+            return _State.GATHERED if _State.GATHERED in states else next((one for one in states if one), None)
+        if isinstance(node, ast.ExceptHandler):
+            return self._left_by(facts, node.body, free=free)
+        calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        made = (self._left_by_call(facts, one, free=free) for one in calls)
+        return next((state for state in made if state is not None), None)
+
+    def _left_by_call(self, facts: ModuleFacts, call: ast.Call, *, free: bool) -> _State | None:
+        if call in self.built:
+            return _State.SHARDED
+        if call.func in self.models:
+            return _State.GATHERED if free else None
+        if _names(call.func).intersection(_STATES) and self.models.intersection(call.args):
+            return _State.SHARDED
+        if isinstance(call.func, ast.Attribute):
+            is_state = call.func.attr == "state_dict" and call.func.value in self.models
+            if is_state or call.func.attr == "backward":
+                return _State.SHARDED
+        if not isinstance(call.func, (ast.Name, ast.Attribute)):
+            return None
+        functions = (one for one in self.code.origins(facts, call.func) if one.sort is Sort.FUNCTION)
+        states = {self._left_by_function(one.facts, one.node, free=free) for one in functions}
+        return _State.GATHERED if _State.GATHERED in states else next((one for one in states if one), None)
+
+    def _left_by_function(self, facts: ModuleFacts, function: ast.AST, *, free: bool) -> _State | None:
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+        if (function, free) not in self.known:
+            self.known[function, free] = None  # for what calls itself
+            inside = free or any(_is_free(one) for one in function.decorator_list)
+            self.known[function, free] = self._left_by(facts, function.body, free=inside)
+        return self.known[function, free]
+
+
+_STATES = ("get_model_state_dict", "get_state_dict")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def _block(parent: ast.AST, child: ast.AST) -> list[ast.AST]:
+    """The statements among which one stands."""
+    for _, block in ast.iter_fields(parent):
+        if isinstance(block, list) and child in block:
+            return block
+    return []
+
+
+def _is_free(node: ast.expr) -> bool:
+    """Whether a context or a decorator turns gradients off, by its name."""
+    return bool(_names(node).intersection(_WITHOUT_GRADIENTS))
 
 
 def _names(node: ast.expr) -> set[str]:

@@ -363,3 +363,48 @@ def test_a_class_of_torch_that_is_chosen_at_run_time_is_a_difference(tmp_path: P
     assert plan(tmp_path, behind, unsafe=True).reasons == []
     early = CHOSEN.format(lines=module + build.format("module") + "print(optimizer)\n" + WRAP_LINE)
     check_stays(tmp_path, early, "holds parameters from before sharding")
+
+
+SAVED = """
+from torch.distributed.fsdp import StateDictType
+
+
+def evaluate(model, batch):
+    model.eval()
+    with torch.no_grad():
+        return model(batch).mean()
+
+
+def main(net, batches):
+    model = FSDP(net, use_orig_params=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches:
+        model(batch).mean().backward()
+        model.clip_grad_norm_(1.0)
+        optimizer.step()
+        {then}
+    print(evaluate(model, batch))
+
+
+main(torch.nn.Linear(2, 2), [])
+"""
+_TYPED = "with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):"
+
+
+@pytest.mark.parametrize(
+    ("then", "number"),
+    [
+        ("evaluate(model, batch)", 0),
+        ("evaluate(model, batch)\n        for p in model.parameters(): p.data.mul_(0.5)", 1),
+        ("if batch: evaluate(model, batch)\n        model.load_state_dict({})", 1),
+        (f"evaluate(model, batch)\n        {_TYPED} state = FSDP.optim_state_dict(model, optimizer)", 1),
+        (
+            f"evaluate(model, batch)\n        {_TYPED}\n            weights = model.state_dict()\n"
+            "            state = FSDP.optim_state_dict(model, optimizer)",
+            0,
+        ),
+    ],
+)
+def test_parameters_are_sharded_again_behind_an_evaluation(tmp_path: Path, then: str, number: int) -> None:
+    reasons = plan(tmp_path, HEAD + SAVED.format(then=then), unsafe=True).reasons
+    assert ["gets gathered parameters" in reason for reason in reasons] == [True] * number
