@@ -242,12 +242,14 @@ def _complaints(text: str, mentioned: frozenset[str] = frozenset()) -> _Complain
 
 
 def _mentioned(text: str) -> frozenset[str]:
-    """Names whose imports stay: the words in strings and comments, what is imported as itself or twice, `import a.b`."""
+    """Names whose imports stay: the words in strings and comments, what is imported as itself or twice, `import a.b`, `global a`."""
     words: set[str] = set()
     for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
         if token.type == tokenize.COMMENT or tokenize.tok_name[token.type] in ("STRING", "FSTRING_MIDDLE"):
             words.update(re.findall(r"\w+", token.string))
-    aliases = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.alias)]
+    nodes = list(ast.walk(ast.parse(text)))
+    words.update(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
+    aliases = [node for node in nodes if isinstance(node, ast.alias)]
     times = Counter(alias.asname or alias.name for alias in aliases)
     words.update(name for name, count in times.items() if count > 1)
     words.update(alias.name for alias in aliases if alias.asname in (alias.name, None) and "." in alias.name)
