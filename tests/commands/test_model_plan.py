@@ -137,6 +137,15 @@ def test_the_commands_of_a_plan_have_its_options(run: Run) -> None:
     assert shlex.split(command)[5:-2] == list(options)
 
 
+@pytest.mark.parametrize("option", ["--all-parameters-used", "--torch=>=2.13"])
+def test_a_comparison_accepts_what_only_an_option_rules_out(run: Run, option: str) -> None:
+    write("optimizer.step()")
+    document = json.loads(run("plan", option, "--output-format", "json", ".").stdout)
+    check, convert = document["models"][0]["steps"]
+    assert "--unsafe-fixes" in check["command"]
+    assert "--unsafe-fixes" not in convert["command"]
+
+
 def test_a_program_is_compared_before_it_is_converted(run: Run) -> None:
     write("optimizer.step()")
     document = json.loads(run("plan", "--torch", ">=2.6", "--output-format", "json", ".").stdout)

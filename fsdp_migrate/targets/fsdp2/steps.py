@@ -78,11 +78,12 @@ def steps(model: Model, given: Given) -> Iterator[Step]:
     yield from _walls(model)
     yield from _differences(model)
     unsafe = " --unsafe-fixes" if model.conversion.differences else ""
-    # A check takes no range of releases: without one there may be differences.
-    assumed = " --unsafe-fixes" if given.torch is not None else unsafe
-    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{assumed} --nproc 2"
+    options = _options(given)
+    # `verify` has no such options, and without them there may be differences.
+    accepting = " --unsafe-fixes" if options else unsafe
+    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{accepting} --nproc 2"
     yield Step("compare", YOU, _CHECK, command=check)
-    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{_options(given)} {files}"
+    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{options} {files}"
     yield Step("convert", TOOL, "all places of the model change together", places=model.places, command=command)
 
 
