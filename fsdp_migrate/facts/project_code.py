@@ -174,6 +174,7 @@ class Code:
         self._reaching: dict[ModuleFacts, Reaching] = {}
         self._known = Answers()
         self._active_puts: set[ast.AST] = set()
+        self._active_elements: set[ast.AST] = set()
         self._bindings: dict[ast.Name, list[Binding]] = {}
         self._in_order: dict[tuple[Scope, str], tuple[list[Binding], list[tuple[int, int]], list[Binding]]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
@@ -398,6 +399,15 @@ class Code:
 
     def elements(self, facts: ModuleFacts, node: ast.expr) -> Sequence[Value] | None:
         """What a collection may hold (of a dict its values), None where that is not to be seen."""
+        if node in self._active_elements:
+            return ()  # `found = dict(found)` adds nothing
+        self._active_elements.add(node)
+        try:
+            return self._found_elements(facts, node)
+        finally:
+            self._active_elements.discard(node)
+
+    def _found_elements(self, facts: ModuleFacts, node: ast.expr) -> Sequence[Value] | None:
         if isinstance(node, ast.Call):
             copied = facts.names.qualified(node.func) in _COPYING and node.args
             is_dict = isinstance(node.func, ast.Attribute) and node.func.attr == "values"

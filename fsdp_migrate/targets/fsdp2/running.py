@@ -64,7 +64,9 @@ class _Evaluated:
     def __init__(self, code: Code, closure: Closure) -> None:
         self.code = code
         self.models = {one.node for one in closure.references}
-        self.built = {one.call for one in closure.constructions}
+        built = closure.constructions
+        self.built = {one.call for one in built}
+        self.building = {function for one in built for _, function in _upwards(code, one.facts, one.call, _DEEPEST)}
         self.known: dict[tuple[ast.AST, bool], _State | None] = {}
 
     def before(self, facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
@@ -79,7 +81,7 @@ class _Evaluated:
             if found is not None:
                 return found is _State.GATHERED
             node = parent
-        if steps == 0 or not isinstance(function, FunctionNode):
+        if steps == 0 or not isinstance(function, FunctionNode) or function in self.building:
             return False
         sites = self.code.callers(Function(facts, function)).sites
         return any(self.before(site.facts, site.call, steps - 1) for site in sites)

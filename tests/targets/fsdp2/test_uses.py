@@ -386,3 +386,42 @@ def test_a_number_that_is_computed_from_itself(tmp_path: Path) -> None:
     )
     (model,) = models_of(tmp_path, {"main.py": program})
     assert not model.conversion.walls
+
+
+def test_a_collection_that_is_copied_from_itself(tmp_path: Path) -> None:
+    program = WRAP + (
+        "\n\ndef parts(found):\n    found = list(found)\n    while True:\n        found = list(found)\n"
+        "        for run in found:\n            run()\n\n\n"
+        "with torch.no_grad():\n    parts([])\n"
+        "model = wrap(nn.Linear(1, 1))\noptimizer = torch.optim.SGD(model.parameters())\n"
+    )
+    (model,) = models_of(tmp_path, {"main.py": "import torch\n" + program})
+    assert not model.conversion.walls
+
+
+def test_a_loop_below_that_evaluates_comes_after_the_optimizer(tmp_path: Path) -> None:
+    program = """\
+import torch
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+class Trainer:
+    def build(self):
+        return FSDP(nn.Linear(3, 3), use_orig_params=True)
+
+    def train(self, batches):
+        self.model = self.build()
+        optimizer = torch.optim.SGD(self.model.parameters())
+        for batch in batches:
+            self.model(batch).sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                self.model(batch)
+            self.model.train()
+
+
+Trainer().train([])
+"""
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert not model.conversion.walls
