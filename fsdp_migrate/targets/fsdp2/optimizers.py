@@ -317,7 +317,7 @@ def _look_at_order(conversion: Conversion, closure: Closure, one: Reference) -> 
         return
     code = conversion.code
     built = _built(code, follow([Value(facts, call)], code=code, path=path))
-    if built and not any(comes_first(code, made, facts, call) for made in closure.constructions):
+    if built and not any(comes_first(code, closure, made, facts, call) for made in closure.constructions):
         step = "build the optimizer in the function that wraps the model, behind that"
         conversion.wall(facts, call, f"`{ast.unparse(one.node)}` may not be wrapped yet here", step)
 

@@ -16,22 +16,31 @@ _DEEPEST = 5
 _WITHOUT_GRADIENTS = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
-def comes_first(code: Code, construction: Construction, facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether a model is built before a place is reached, as far as the calls in the project tell."""
+def comes_first(code: Code, closure: Closure, construction: Construction, facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether a model is built before a place is reached, as far as the calls in the project tell that pass it on."""
+    ours = frozenset(one.node for one in (*closure.references, *closure.passed))
     levels: dict[ast.AST, list[ast.AST]] = {}
     for level, function in _upwards(code, construction.facts, construction.call, _DEEPEST):
         levels.setdefault(function, []).append(level)
-    return _is_behind(code, levels, facts, node, _DEEPEST)
+    return _is_behind(code, levels, ours, facts, node, _DEEPEST)
 
 
-def _is_behind(code: Code, levels: dict[ast.AST, list[ast.AST]], facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
+def _is_behind(
+    code: Code,
+    levels: dict[ast.AST, list[ast.AST]],
+    ours: frozenset[ast.AST],
+    facts: ModuleFacts,
+    node: ast.AST,
+    steps: int,
+) -> bool:
     function = facts.function(node)
     if function in levels:
         return any(_is_over(code, facts, one, node) for one in levels[function] if one is not node)
     if steps == 0 or not isinstance(function, FunctionNode):
         return False
     sites = code.callers(Function(facts, function)).sites
-    return bool(sites) and all(_is_behind(code, levels, site.facts, site.call, steps - 1) for site in sites)
+    given = tuple(site for site in sites if not ours.isdisjoint(ast.walk(site.call))) or sites
+    return bool(given) and all(_is_behind(code, levels, ours, site.facts, site.call, steps - 1) for site in given)
 
 
 def _is_over(code: Code, facts: ModuleFacts, one: ast.AST, node: ast.AST) -> bool:

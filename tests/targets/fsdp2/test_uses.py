@@ -425,3 +425,32 @@ Trainer().train([])
 """
     (model,) = models_of(tmp_path, {"main.py": program})
     assert not model.conversion.walls
+
+
+def test_calls_with_other_models_do_not_tell_when_an_optimizer_is_built(tmp_path: Path) -> None:
+    program = """\
+import torch
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def build(model):
+    return torch.optim.SGD(model.parameters())
+
+
+def plain(module):
+    return build(module)
+
+
+def main():
+    model = FSDP(nn.Linear(3, 3), use_orig_params=True)
+    optimizer = build(model)
+    model(None).sum().backward()
+    optimizer.step()
+
+
+plain(nn.Linear(1, 1))
+main()
+"""
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert not model.conversion.walls
