@@ -424,7 +424,9 @@ class Code:
                     return None
                 elif isinstance(origin.node, ast.Call):
                     for given in origin.node.args[:1]:
-                        inner = self.elements(origin.facts, given)
+                        # A collection may be made of itself: `self.parts = ModuleDict(self.parts)`.
+                        find = partial(self.elements, origin.facts, given)
+                        inner = self._known.of("elements", given, find, ())
                         if inner is None:
                             return None
                         found += inner
@@ -434,7 +436,7 @@ class Code:
             return None
         for other, display in displays:
             found += (Value(other, one) for one in _elements_of(display))
-        return found
+        return list(dict.fromkeys(found))
 
     def _put_into(self, facts: ModuleFacts, node: ast.Name | ast.Attribute) -> Iterator[Value]:
         """What is put into the collection in a name or attribute after it is made."""

@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from tests.facts.following import check, followed, others
+from fsdp_migrate.facts.project_code import Code
+from tests.facts.following import check, followed, others, parsed
 
 ONE_MODULE = {
     "a name": """
@@ -798,3 +799,25 @@ def test_a_constructor_is_over_before_code_outside_of_the_class_assigns_an_attri
     )
     assert [ast.unparse(one.node) for one in found.references] == ["self.head"]
     assert [one.node.lineno for one in found.references] == [8]
+
+
+def test_a_collection_that_is_made_of_itself() -> None:
+    facts = parsed(
+        """
+        from torch import nn
+        class Sampler(nn.Module):
+            def __init__(self):
+                self.parts = {}
+                self.parts["a"] = OBJECT()
+                self.parts = nn.ModuleDict(self.parts)
+
+            def run(self):
+                for part in self.parts.values():
+                    part.eval()
+        """
+    )
+    (read,) = (call.func for call in facts.structure.calls if ast.unparse(call) == "self.parts.values()")
+    assert isinstance(read, ast.Attribute)
+    elements = Code().elements(facts, read.value)
+    assert elements is not None
+    assert [ast.unparse(one.node) for one in elements] == ["OBJECT()"]
