@@ -174,7 +174,6 @@ class Code:
         self._reaching: dict[ModuleFacts, Reaching] = {}
         self._known = Answers()
         self._active_puts: set[ast.AST] = set()
-        self._active_elements: set[ast.AST] = set()
         self._bindings: dict[ast.Name, list[Binding]] = {}
         self._in_order: dict[tuple[Scope, str], tuple[list[Binding], list[tuple[int, int]], list[Binding]]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
@@ -399,13 +398,8 @@ class Code:
 
     def elements(self, facts: ModuleFacts, node: ast.expr) -> Sequence[Value] | None:
         """What a collection may hold (of a dict its values), None where that is not to be seen."""
-        if node in self._active_elements:
-            return ()  # `found = dict(found)` adds nothing
-        self._active_elements.add(node)
-        try:
-            return self._found_elements(facts, node)
-        finally:
-            self._active_elements.discard(node)
+        nothing: Sequence[Value] | None = ()  # `parts = dict(parts)` adds nothing
+        return self._known.of("elements", node, lambda: self._found_elements(facts, node), nothing)
 
     def _found_elements(self, facts: ModuleFacts, node: ast.expr) -> Sequence[Value] | None:
         if isinstance(node, ast.Call):
@@ -424,9 +418,7 @@ class Code:
                     return None
                 elif isinstance(origin.node, ast.Call):
                     for given in origin.node.args[:1]:
-                        # A collection may be made of itself: `self.parts = ModuleDict(self.parts)`.
-                        find = partial(self.elements, origin.facts, given)
-                        inner = self._known.of("elements", given, find, ())
+                        inner = self.elements(origin.facts, given)
                         if inner is None:
                             return None
                         found += inner
