@@ -13,7 +13,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError
 from fsdp_migrate.facts.objects import Value, follow
 from fsdp_migrate.facts.project_code import Class, Function, Sort
-from fsdp_migrate.facts.scopes import FunctionNode, Kind
+from fsdp_migrate.facts.scopes import TRIES, FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.closures import MODEL
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
@@ -113,7 +113,10 @@ class _Origin:
         function = facts.function(node)
         if function in self.levels:
             reaching = self.code.reaching(facts)
-            return not any(reaching.may_follow(one, node) for one in self.levels[function])
+            return not any(
+                reaching.may_follow(one, node) and not _leaves_without(facts, one, node)
+                for one in self.levels[function]
+            )
         if steps == 0 or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         callers = self.code.callers(Function(facts, function))
@@ -125,3 +128,20 @@ class _Origin:
 
 def _arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(one.value for one in call.keywords)]
+
+
+def _leaves_without(facts: ModuleFacts, one: ast.AST, node: ast.AST) -> bool:
+    """Whether the function is left behind a place before another one can be reached."""
+    child: ast.AST = facts.statement(one)
+    while not isinstance(child, (*FunctionNode, *TRIES, ast.Module)):
+        if isinstance(child, (ast.Return, ast.Raise)):
+            return not any(part is node for part in ast.walk(child))
+        parent = facts.structure.parents[child]
+        if isinstance(parent, TRIES):
+            return False
+        for _, block in ast.iter_fields(parent):
+            if isinstance(block, list) and child in block and isinstance(block[-1], (ast.Return, ast.Raise)):
+                behind = block[block.index(child) :]
+                return not any(part is node for statement in behind for part in ast.walk(statement))
+        child = parent
+    return False

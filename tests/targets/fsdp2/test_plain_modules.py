@@ -33,6 +33,8 @@ def walls(root: Path, program: str) -> list[str]:
         "def wrap(m):\n    return FSDP(m, use_orig_params=True)\n"
         "base = Net(1, 1)\nx = base.state_dict()\nmodel = wrap(base)\n",
         f"base = Net(1, 1)\nfor p in base.parameters():\n    p.requires_grad = False\n{WRAP}",
+        "def wrap(m, how):\n    if how == 1:\n        return FSDP(m, use_orig_params=True)\n"
+        "    if how == 2:\n        return nn.parallel.DistributedDataParallel(m)\n    return m\nwrap(Net(1, 1), 1)\n",
         f"base = Net(1, 1)\nsize = sum(p.numel() for p in base.parameters())\n{WRAP}print(size)\n",
     ],
 )
