@@ -170,9 +170,11 @@ def models(discovery: Discovery, configuration: Configuration, follow: Follow = 
     from fsdp_migrate.targets.fsdp2 import target
 
     workspace = Workspace(discovery, configuration)
-    found = list(follow(target.models(workspace), "Following", 0))
+    with _uncollected():
+        found = list(follow(target.models(workspace), "Following", 0))
+        switches = list(target.framework_switches(workspace))
     failures = (*discovery.failures, *_unread(workspace))
-    return Fsdp1(found, list(target.framework_switches(workspace)), failures)
+    return Fsdp1(found, switches, failures)
 
 
 def _unread(workspace: Workspace) -> Iterator[Failure]:

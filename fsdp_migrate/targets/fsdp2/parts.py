@@ -41,11 +41,12 @@ def convert_forwarded(use: Use, member: Member) -> None:
     name = member.node.attr
     kinds = kinds_of(use)
     classes = [Class(one.facts, one.node) for one in kinds if isinstance(one.node, ast.ClassDef)]
+    classes = list(dict.fromkeys(classes))
     is_common = name in _PLAIN or name in _OF_PACKAGES
     if not classes and use.kinds is None and not is_common and not any(_is_of_package(one) for one in kinds):
         classes = _classes_with(use, name)
-    methods = [one for cls in classes for one in use.conversion.code.methods(cls, name)]
-    found = [one for cls in classes for one in _values(use, cls, name)]
+    methods = dict.fromkeys(one for cls in classes for one in use.conversion.code.methods(cls, name))
+    found = tuple(dict.fromkeys(one for cls in classes for one in _values(use, cls, name)))
     if methods:
         known = tuple(Origin(Sort.INSTANCE, cls.facts, cls.node) for cls in classes)
         for method in methods:
@@ -55,7 +56,7 @@ def convert_forwarded(use: Use, member: Member) -> None:
     elif name in _PLAIN and not any((one.name or "").startswith(_MODULES) for one in found):
         return
     elif found:
-        _convert_values(use, member, tuple(found))
+        _convert_values(use, member, found)
     elif name in _OF_PACKAGES:
         _convert_known(use, member)
     elif kinds and all(_is_of_package(one) for one in kinds):

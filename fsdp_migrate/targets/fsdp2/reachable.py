@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.other_modules import imported_modules
@@ -16,8 +17,14 @@ def reachable(facts: ModuleFacts) -> Iterator[ModuleFacts]:
     while waiting and len(seen) < _MOST_MODULES:
         one = waiting.pop()
         yield one
-        for name in imported_modules(one.structure):
-            other = None if one.project is None else one.project.module(name)
-            if other is not None and other.path not in seen:
+        for other in one.memo(reachable, partial(_imported, one)):
+            if other.path not in seen:
                 seen.add(other.path)
                 waiting.append(other)
+
+
+def _imported(facts: ModuleFacts) -> list[ModuleFacts]:
+    """The modules of its project that a module imports itself."""
+    project, names = facts.project, imported_modules(facts.structure)
+    found = () if project is None else (project.module(name) for name in dict.fromkeys(names))
+    return list(dict.fromkeys(one for one in found if one is not None))

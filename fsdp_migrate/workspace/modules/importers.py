@@ -9,6 +9,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts import Reads, Use
@@ -166,9 +167,14 @@ class Importers:
             self._written[path, word] = found
         return self._written[path, word]
 
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        """The names of the files of the run, by their paths."""
+        return {file.path: file.shown for file in self._texts.files}
+
     def _names(self, path: str) -> Callable[[str], str]:
         """The names of files in a report on the file at `path`."""
-        shown = {file.path: file.shown for file in self._texts.files}
+        shown = self._shown
         relative = not os.path.isabs(shown.get(path, path))
         return lambda other: shown.get(other) or printable(os.path.relpath(other) if relative else other)
 
@@ -204,13 +210,12 @@ def _is_self(raw: bytes, place: int) -> bool:
 
 def _aliases(sketch: Sketch, name: str) -> set[str]:
     """A name, and those that it is imported under."""
-    return {alias for alias, targets in sketch.imports.items() if any(split(t)[1] == name for t in targets)} | {name}
+    return {name, *sketch.renamed.get(name, ())}
 
 
 def _derives(sketch: Sketch, name: str) -> bool:
     """Whether a module may derive a class from a name, as far as its bytes tell."""
-    words = "|".join(map(re.escape, sorted(_aliases(sketch, name))))
-    return re.search(rf"class\s+\w+[^(:]*\([^)]*\b(?:{words})\b".encode(), sketch.raw) is not None
+    return not sketch.base_words.isdisjoint(_aliases(sketch, name))
 
 
 def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:

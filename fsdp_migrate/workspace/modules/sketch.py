@@ -18,6 +18,7 @@ _IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
 _STAR = re.compile(rb"import[\s\\]*\*")
 _ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
 _BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
+_CLASS = re.compile(rb"class\s+\w+[^(:]*\(([^)]*)\)")
 _CALLED = re.compile(rb"[ \t]*\(()")
 # From here on a line starts behind its newline: `^` would be tried at every byte.
 _TOP_LEVEL = re.compile(
@@ -32,6 +33,7 @@ _ANYTHING = re.compile(rb"(?!\w)()")
 _TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
 _SEVERAL = re.compile(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
 _WORDS = re.compile(rb"\w+")
+_NAMES = re.compile(rb"[\w\x80-\xff]+")
 _STORED = re.compile(rb"\.(\w+)[ \t]*=(?!=)")
 _SET = re.compile(rb"""setattr\([\s\w.]+,\s*["'](\w+)["']""")
 _OWN = (b"self", b"cls")
@@ -118,6 +120,21 @@ class Sketch:
         """The dotted names of the bases of classes called `name`."""
         texts = self._found(name, "bases", b"class", _BASES)
         return tuple(base.strip() for text in texts for base in text.split(",") if base.strip())
+
+    @cached_property
+    def renamed(self) -> dict[str, frozenset[str]]:
+        """The names that imports bind to what is called otherwise, by the last part of its full name."""
+        found: dict[str, set[str]] = {}
+        for alias, targets in self.imports.items():
+            for last in {split(target)[1] for target in targets} - {alias}:
+                found.setdefault(last, set()).add(alias)
+        return {last: frozenset(aliases) for last, aliases in found.items()}
+
+    @cached_property
+    def base_words(self) -> frozenset[str]:
+        """All words between the parentheses of class statements."""
+        texts = (match[1] for match in _CLASS.finditer(self.raw))
+        return frozenset(word.decode("utf-8", "replace") for text in texts for word in _NAMES.findall(text))
 
     def is_function(self, name: str) -> bool:
         """Whether a function of this name is defined."""
