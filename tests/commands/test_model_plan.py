@@ -83,6 +83,13 @@ def test_what_stops_a_program_has_its_place_and_what_frees_it(run: Run) -> None:
     assert place == "at train.py:8"
 
 
+def test_code_that_is_nested_too_deeply_stops_the_model(run: Run) -> None:
+    write(f"model{'.module' * 800}.eval()")
+    result = run("plan", "--target", "fsdp2", ".")
+    assert result.exit_code == 1
+    assert "this stops it: the code that uses it is nested too deeply to be followed" in result.stdout
+
+
 def test_the_document_has_the_same_content(run: Run) -> None:
     write("optimizer.step()")
     text = run("plan", "--torch", ">=2.6", ".").stdout

@@ -94,7 +94,7 @@ ENDING = [
         "message-that-fails",
         "    class Bad(BaseException):\n        def __str__(self): raise KeyboardInterrupt\n    raise Bad\n",
         "ERROR",
-        r"every rank raised Bad: its message cannot be told",
+        r"every rank raised Bad: its message is not available",
     ),
     _ends(
         "cause-of-itself",

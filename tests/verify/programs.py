@@ -151,7 +151,7 @@ DIFFERENT = [
         + "    for s in loadable['state'].values(): s['exp_avg'].mul_(0.5)\n"
         + LOADED,
         "DIFFERS",
-        r"after.py, rank \d: optimizer state before train 2 is .* away from every state of the single-process run",
+        r"after.py, rank \d: optimizer state before train 2 differs by .* from every state of the single-process run",
     ),
     Caught(
         "no-legacy-api",
@@ -317,7 +317,7 @@ DIFFERENT += [
         name,
         *_sharded(trained, local + DOUBLED),
         "DIFFERS",
-        r"after.py, rank \d: sharded is .* away from every state of the single-process run",
+        r"after.py, rank \d: sharded differs by .* from every state of the single-process run",
     )
     for name, trained, local in (
         ("both-wrong-sharded", TRAINED, SHARDED_LOCAL),

@@ -74,6 +74,9 @@ def closures(
     return [closure for part in parts if (closure := _closure(part, unreadable)) is not None]
 
 
+TOO_DEEP = "the code that uses it is nested too deeply to be followed"
+
+
 class _Part(NamedTuple):
     """Where some models come from, and where they go."""
 
@@ -87,7 +90,11 @@ class _Part(NamedTuple):
 
 
 def _followed(seed: Seed, code: ProjectCode) -> Followed:
-    return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
+    try:
+        return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
+    except RecursionError:
+        start = (*seed.values, *seed.makers)[0]
+        return Followed((), (), (Escape(start.facts, start.node, TOO_DEEP),), (), ())
 
 
 def _united(parts: Sequence[_Part], code: ProjectCode, changes: Changes | None) -> list[_Part]:

@@ -194,7 +194,8 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
         module = _module(construction)
         if module is None:
             continue
-        plain = follow(_values(conversion.code, construction.facts, module, _MOST_STEPS), code=conversion.code)
+        values = _values(conversion.code, construction.facts, module, _MOST_STEPS)
+        plain = follow(values, code=conversion.code, others=False)
         uses = {one.node: one for one in (*_namesakes(conversion.code, construction.facts, module), *plain.references)}
         for one in uses.values():
             if one.node not in known and one.node is not module:
@@ -218,10 +219,14 @@ def _module(construction: Construction) -> ast.expr | None:
     return given if given is not None else next(iter(call.args), None)
 
 
-def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Iterator[Value]:
+def _values(
+    code: Code, facts: ModuleFacts, node: ast.expr, steps: int, seen: dict[ast.expr, int] | None = None
+) -> Iterator[Value]:
     """The expressions that make what is read here: through names, attributes, and functions that return it."""
-    if steps == 0:
+    seen = {} if seen is None else seen
+    if steps <= seen.get(node, 0):
         return
+    seen[node] = steps
     if isinstance(node, ast.Name):
         for binding in code.bindings(facts, node):
             if isinstance(binding.node, ast.arg):
@@ -229,25 +234,25 @@ def _values(code: Code, facts: ModuleFacts, node: ast.expr, steps: int) -> Itera
                 for site in code.callers(function).sites:
                     given = code.argument(site, function, binding.node)
                     if given is not None:
-                        yield from _values(code, given.facts, given.node, steps - 1)
+                        yield from _values(code, given.facts, given.node, steps - 1, seen)
             elif binding.value is not None and binding.value is not node:
-                yield from _values(code, facts, binding.value, steps - 1)
+                yield from _values(code, facts, binding.value, steps - 1, seen)
             else:
                 for value in code.unpacked_to(facts, binding.node) or ():
-                    yield from _values(code, value.facts, value.node, steps - 1)
+                    yield from _values(code, value.facts, value.node, steps - 1, seen)
         return
     yield Value(facts, node)
     if isinstance(node, ast.Attribute):
         for owner in code.origins(facts, node.value):
             if owner.sort is Sort.INSTANCE and isinstance(owner.node, ast.ClassDef):
                 for store in code.stores(Class(owner.facts, owner.node), node.attr):
-                    yield from _values(code, store.facts, store.node, steps - 1)
+                    yield from _values(code, store.facts, store.node, steps - 1, seen)
     elif isinstance(node, ast.Call):
         for callee in code.origins(facts, node.func):
             if callee.sort is Sort.FUNCTION:
                 function = Function(callee.facts, callee.node)  # type: ignore[arg-type]
                 for returned in code.returned(function):
-                    yield from _values(code, callee.facts, returned, steps - 1)
+                    yield from _values(code, callee.facts, returned, steps - 1, seen)
 
 
 def _look_at(conversion: Conversion, closure: Closure, construction: Construction, one: Reference) -> None:
@@ -343,6 +348,8 @@ _ON_SHARDED = frozenset({*PATHS, "clip_grad_norm_", "load_state_dict"})
 def _look_at_rest(conversion: Conversion, construction: Construction, followed: Followed) -> None:
     """Parameters from before that are kept, told apart by `id`, or carry attributes, which new ones lack."""
     for lost in followed.escapes:
+        if _is_measured(lost.facts, lost.node):
+            continue
         told = f"parameters from before sharding cannot be followed: {lost.reason}; {_NEW}"
         conversion.wall(lost.facts, lost.node, told, _STEP)
     for facts, node in ((one.facts, one.node) for one in followed.references):
@@ -359,6 +366,12 @@ def _look_at_rest(conversion: Conversion, construction: Construction, followed: 
             conversion.wall(facts, parent, told, "set it after the model is wrapped")
 
 
+def _is_measured(facts: ModuleFacts, node: ast.AST) -> bool:
+    """Whether parameters are given to a function of `torch.nn.utils`, which keeps none: a norm, a clip."""
+    call = facts.structure.parents.get(node)
+    return isinstance(call, ast.Call) and (facts.names.qualified(call.func) or "").startswith(_MEASURING)
+
+
 def _may_keep(facts: ModuleFacts, call: ast.Call) -> bool:
     """Whether a call may put what it is given where it stays: a method of a collection, or another package's code."""
     package, dot, _ = (facts.names.qualified(call.func) or "").partition(".")
@@ -368,6 +381,7 @@ def _may_keep(facts: ModuleFacts, call: ast.Call) -> bool:
 
 _OWN = frozenset({"weight", "bias"})
 _LOOKING = frozenset({"torch", "builtins", "math", "logging"})
+_MEASURING = "torch.nn.utils."
 _KEEPING = frozenset({"append", "add", "extend", "insert", "setdefault", "update", "add_param_group"})
 _NEW = "`fully_shard` makes new ones"
 _OF_TENSORS = frozenset({"requires_grad", "data", "grad"})

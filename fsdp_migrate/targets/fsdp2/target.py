@@ -17,7 +17,7 @@ from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
 from fsdp_migrate.targets.fsdp2.arms import check_arms
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
-from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
+from fsdp_migrate.targets.fsdp2.closures import TOO_DEEP, WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
 from fsdp_migrate.targets.fsdp2.frameworks import WORDS as FRAMEWORK_WORDS
@@ -224,6 +224,16 @@ def _options(settings: Settings) -> Options:
 
 def _converted(closure: Closure, options: Options, code: ProjectCode, *, alone: bool) -> Conversion:
     conversion = Conversion(code=code, alone=alone)
+    try:
+        _convert(conversion, closure, options)
+    except RecursionError:
+        conversion = Conversion(code=code, alone=alone)
+        for construction in closure.constructions:
+            conversion.wall(construction.facts, construction.call, TOO_DEEP, _ESCAPE_STEP)
+    return conversion
+
+
+def _convert(conversion: Conversion, closure: Closure, options: Options) -> None:
     for construction in closure.constructions:
         convert_construction(conversion, closure, construction, options)
     check_arms(conversion, closure)
@@ -239,4 +249,3 @@ def _converted(closure: Closure, options: Options, code: ProjectCode, *, alone: 
     convert_names(conversion, closure, options)
     for escape in closure.escapes:
         conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)
-    return conversion
