@@ -21,7 +21,7 @@ from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
-from fsdp_migrate.targets.fsdp2.running import comes_first, ran_to_evaluate
+from fsdp_migrate.targets.fsdp2.running import Evaluations, comes_first
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS
 
@@ -200,9 +200,10 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
         for one in uses.values():
             if one.node not in known and one.node is not module:
                 _look_at(conversion, closure, construction, one)
+    evaluations = Evaluations(conversion.code, closure)
     for one in closure.references:
         _look_at_order(conversion, closure, one)
-        _look_at_evaluation(conversion, closure, one)
+        _look_at_evaluation(conversion, evaluations, one)
 
 
 def _namesakes(code: Code, facts: ModuleFacts, module: ast.expr) -> Iterator[Reference]:
@@ -327,7 +328,7 @@ def _look_at_order(conversion: Conversion, closure: Closure, one: Reference) -> 
         conversion.wall(facts, call, f"`{ast.unparse(one.node)}` may not be wrapped yet here", step)
 
 
-def _look_at_evaluation(conversion: Conversion, closure: Closure, one: Reference) -> None:
+def _look_at_evaluation(conversion: Conversion, evaluations: Evaluations, one: Reference) -> None:
     """What needs sharded parameters, where those of the root may be gathered still."""
     facts, parents = one.facts, one.facts.structure.parents
     member = parents[one.node]
@@ -337,7 +338,7 @@ def _look_at_evaluation(conversion: Conversion, closure: Closure, one: Reference
     is_method = call.func is member and call.func.attr in _ON_SHARDED
     is_state = call.func is not member and "optim_state_dict" in call.func.attr
     is_apart = is_gathered(facts, one.node, one.node)
-    if (is_method or is_state) and not is_apart and ran_to_evaluate(conversion.code, closure, facts, call):
+    if (is_method or is_state) and not is_apart and evaluations.before(facts, call):
         step = "do that before the model runs without gradients, or behind `state_dict` of the model"
         conversion.wall(facts, call, f"`{ast.unparse(call.func)}` gets gathered parameters: {_EVALUATED}", step)
 

@@ -57,11 +57,6 @@ def _upwards(code: Code, facts: ModuleFacts, node: ast.AST, steps: int) -> Itera
             yield from _upwards(code, site.facts, site.call, steps - 1)
 
 
-def ran_to_evaluate(code: Code, closure: Closure, facts: ModuleFacts, node: ast.AST) -> bool:
-    """Whether a model may have run without gradients, and nothing shards its root again until a place is reached."""
-    return _Evaluated(code, closure).before(facts, node, _DEEPEST)
-
-
 class _State(Enum):
     """How some code leaves the root of a model."""
 
@@ -69,7 +64,9 @@ class _State(Enum):
     SHARDED = "sharded"
 
 
-class _Evaluated:
+class Evaluations:
+    """Where the models of a closure run without gradients, which leaves their roots gathered."""
+
     def __init__(self, code: Code, closure: Closure) -> None:
         self.code = code
         self.models = {one.node for one in closure.references}
@@ -77,8 +74,20 @@ class _Evaluated:
         self.built = {one.call for one in built}
         self.building = {function for one in built for _, function in _upwards(code, one.facts, one.call, _DEEPEST)}
         self.known: dict[tuple[ast.AST, bool], _State | None] = {}
+        self.left: dict[tuple[ast.AST, bool], _State | None] = {}
+        self.answers: dict[ast.AST, tuple[int, bool]] = {}
 
-    def before(self, facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
+    def before(self, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
+        """Whether a model may have run so, and nothing shards its root again until a place is reached."""
+        asked, answer = self.answers.get(node, (-1, False))
+        if answer or asked >= steps:
+            return answer
+        self.answers[node] = steps, False  # for what calls itself
+        answer = self._before(facts, node, steps)
+        self.answers[node] = steps, answer
+        return answer
+
+    def _before(self, facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
         function = facts.function(node)
         while node is not function:
             parent = facts.structure.parents[node]
@@ -101,6 +110,11 @@ class _Evaluated:
         return next((state for state in states if state is not None), None)
 
     def _left_by_one(self, facts: ModuleFacts, node: ast.AST, *, free: bool) -> _State | None:
+        if (node, free) not in self.left:
+            self.left[node, free] = self._found_left_by(facts, node, free=free)
+        return self.left[node, free]
+
+    def _found_left_by(self, facts: ModuleFacts, node: ast.AST, *, free: bool) -> _State | None:
         if isinstance(node, (*FunctionNode, ast.ClassDef)):
             return None
         if isinstance(node, (ast.With, ast.AsyncWith)):
