@@ -158,12 +158,14 @@ class Answers:
                 self._in_round.clear()
                 if not again:
                     break
-        finally:
-            self._active.discard(key)
             if is_first:
                 self._final.update(self._so_far)
+        finally:
+            self._active.discard(key)
+            if is_first:  # of what an error broke off, nothing is kept
                 self._so_far.clear()
                 self._in_round.clear()
+                self._is_new = False
         return found
 
 

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from fsdp_migrate.facts.project_code import Code
+from fsdp_migrate.facts.project_code import Answers, Code
 from tests.facts.following import check, followed, others, parsed
 
 ONE_MODULE = {
@@ -821,3 +821,22 @@ def test_a_collection_that_is_made_of_itself() -> None:
     elements = Code().elements(facts, read.value)
     assert elements is not None
     assert [ast.unparse(one.node) for one in elements] == ["OBJECT()"]
+
+
+def test_an_answer_that_is_broken_off_is_not_kept() -> None:
+    answers = Answers()
+    breaks = [True]
+
+    def inner() -> tuple[str, ...]:
+        return (*answers.of("q", "outer", outer, ()), "inner")[:1]
+
+    def outer() -> tuple[str, ...]:
+        found = answers.of("q", "inner", inner, ())
+        if breaks:
+            raise RecursionError
+        return ("outer", *found)[:1]
+
+    with pytest.raises(RecursionError):
+        answers.of("q", "outer", outer, ())
+    breaks.clear()
+    assert answers.of("q", "inner", inner, ()) == ("outer",)
