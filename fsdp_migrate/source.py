@@ -20,6 +20,8 @@ NOTEBOOK_SUFFIX = ".ipynb"
 # What a folder is searched for.
 SUFFIXES = (".py", ".pyi", NOTEBOOK_SUFFIX)
 
+# What files begin with that some editors and shells of Windows write. Python does not read them.
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Where a string of JSON starts, and its newlines, which are two characters.
 _START_IN_JSON = re.compile(rb'(?:\\[nrt]|(?<!\\)")(?:[ ]*(?:>>>|\.\.\.)[ ])?')
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -243,9 +245,17 @@ def is_notebook(path: str) -> bool:
 def lines_of(raw: bytes, path: str) -> bytes:
     """The bytes of a file; where it is a notebook, what starts a line of its code starts one here, without a prompt.
 
-    For looks at bytes only: it is neither JSON nor Python any more.
+    For looks at bytes only: it is neither JSON nor Python any more. UTF-16 becomes UTF-8, so that words in it are seen.
     """
+    if raw.startswith(_UTF_16):
+        raw = raw.decode("utf-16", "replace").encode()
     return _START_IN_JSON.sub(b"\n", raw) if is_notebook(path) else raw
+
+
+def holds(raw: bytes, path: str, words: Iterable[bytes]) -> bool:
+    """Whether one of some words stands in the bytes of a file."""
+    code = lines_of(raw, path)
+    return any(word in code for word in words)
 
 
 def split_lines(text: str) -> list[str]:
@@ -286,6 +296,8 @@ def declared_encoding(text: str) -> str:
 
 
 def _detected(raw: bytes) -> str:
+    if raw.startswith(_UTF_16):
+        raise SourceError("cannot be decoded: it is UTF-16, which Python does not read; convert it to UTF-8")
     # Newer Pythons refuse null bytes here already; they are a matter of the syntax, and have a place.
     lines = io.BytesIO(raw.replace(b"\0", b" ") if b"\0" in raw else raw)
     try:

@@ -83,7 +83,31 @@ SELECT = click.option(
     help="Only these rules: codes, prefixes of codes (FSDP1) or names, separated by commas.",
 )
 
-SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
+Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+# How the target fsdp2 converts.
+FSDP2_OPTIONS: tuple[Option, ...] = (
+    click.option(
+        "--fsdp2-helper",
+        type=click.Choice(HELPERS),
+        show_default=HELPERS[0],
+        help="With --target fsdp2: whether a generated module does what a program decides at run time.",
+    ),
+    click.option(
+        "--checkpoints",
+        type=click.Choice(CHECKPOINTS),
+        show_default=CHECKPOINTS[0],
+        help="With --target fsdp2: whether files of FSDP1 have to stay readable.",
+    ),
+    click.option(
+        "--all-parameters-used",
+        is_flag=True,
+        default=None,
+        help="With --target fsdp2: every trainable parameter gets a gradient on every rank in every step.",
+    ),
+)
+
+SHARED_OPTIONS: tuple[Option, ...] = (
     click.argument("paths", nargs=-1, type=click.Path(exists=True, readable=False, allow_dash=True)),
     click.option(
         "--torch",
@@ -103,24 +127,7 @@ SHARED_OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
         help="What to move to beyond a newer torch; dcp: state dicts without FSDP.state_dict_type; "
         "fsdp2: models from FSDP1 to fully_shard.",
     ),
-    click.option(
-        "--fsdp2-helper",
-        type=click.Choice(HELPERS),
-        show_default=HELPERS[0],
-        help="With --target fsdp2: whether a generated module does what a program decides at run time.",
-    ),
-    click.option(
-        "--checkpoints",
-        type=click.Choice(CHECKPOINTS),
-        show_default=CHECKPOINTS[0],
-        help="With --target fsdp2: whether files of FSDP1 have to stay readable.",
-    ),
-    click.option(
-        "--all-parameters-used",
-        is_flag=True,
-        default=None,
-        help="With --target fsdp2: every trainable parameter gets a gradient on every rank in every step.",
-    ),
+    *FSDP2_OPTIONS,
     SELECT,
     click.option(
         "--ignore",
@@ -192,10 +199,18 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
         else:
             command(request, **options)
 
-    decorated: Callable[..., None] = read_options
-    for option in reversed(SHARED_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return _with(SHARED_OPTIONS, read_options)
+
+
+def with_fsdp2_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say how the target fsdp2 converts."""
+    return _with(FSDP2_OPTIONS, command)
+
+
+def _with(options: Sequence[Option], command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def report_format(formats: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsdp_migrate import runner
-from fsdp_migrate.commands.options import usage_errors
+from fsdp_migrate.commands.options import parse_torch, usage_errors, with_fsdp2_options
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import TARGETS, Layer
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify import Fixture
 
 
+# What the rewrite of a program is told.
+_OF_REWRITES = ("unsafe_fixes", "target", "torch_range", "fsdp2_helper", "checkpoints", "all_parameters_used")
 # What shows that a program is as it was before a target, where it does not say so itself.
 _EVIDENCE = {"fsdp2": "call torch.distributed.fsdp.FullyShardedDataParallel.__init__"}
 
@@ -67,6 +69,13 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     help="With --rewrite: what the program and the modules beside it move to.",
 )
 @click.option(
+    "--torch-range",
+    metavar="RANGE",
+    callback=parse_torch,
+    help="With --rewrite: the torch releases that the rewritten program has to run on, as `--torch` of `rewrite`.",
+)
+@with_fsdp2_options
+@click.option(
     "--nnodes",
     type=click.IntRange(min=1),
     default=1,
@@ -107,7 +116,14 @@ def verify(**options: Any) -> None:
     if not options["to_rewrite"]:
         click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
     with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
-        layer = Layer(unsafe_fixes=options["unsafe_fixes"] or None, target=options["target"])
+        layer = Layer(
+            torch=options["torch_range"],
+            unsafe_fixes=options["unsafe_fixes"] or None,
+            target=options["target"],
+            fsdp2_helper=options["fsdp2_helper"],
+            checkpoints=options["checkpoints"],
+            all_parameters_used=options["all_parameters_used"],
+        )
         pairs = [_rewritten_pair(Path(path), Path(folder), layer) for path in options["to_rewrite"]]
         code = harness.run(settings, pairs=pairs, **chosen)
     click.get_current_context().exit(code)
@@ -117,7 +133,7 @@ def _check(options: dict[str, Any]) -> None:
     """Refuse what does not go together."""
     if options["paths"] and options["to_rewrite"]:
         raise click.UsageError("give PATHS or --rewrite, not both")
-    for name in ("unsafe_fixes", "target"):
+    for name in _OF_REWRITES:
         if options[name] and not options["to_rewrite"]:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for --rewrite: fixtures say themselves what they need")

@@ -54,11 +54,15 @@ class Reference(NamedTuple):
 
 
 class Escape(NamedTuple):
-    """A place behind which the object cannot be followed; `reason` is a clause for the user: "it is kept in ..."."""
+    """A place behind which the object cannot be followed; `reason` is a clause for the user: "it is kept in ...".
+
+    `step` says what to do about it where that is not to keep the object in sight.
+    """
 
     facts: ModuleFacts
     node: ast.AST
     reason: str
+    step: str | None = None
 
 
 class Holder(NamedTuple):

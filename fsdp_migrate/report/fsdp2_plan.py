@@ -46,13 +46,16 @@ def lines(found: Found, given: Given) -> Iterator[str]:
         yield f"{place}: {framework.name} shards here: {framework.change}"
     if found.switches:
         yield ""
-    yield summary(found.models)
+    yield summary(found)
 
 
-def summary(models: Sequence[Model]) -> str:
+def summary(found: Found) -> str:
     """How many models there are of each state."""
+    models = found.models
     if not models:
-        return "no model of FSDP1"
+        unread = plain.counted(len(found.failures), "file")
+        none = "no model of FSDP1"
+        return f"{unread} cannot be looked at; the others have {none}" if found.failures else none
     states = [status(model) for model in models]
     counted = [f"{states.count(state)} {state}" for state in _STATES if state in states]
     return f"{plain.counted(len(models), 'model')} of FSDP1: {', '.join(counted)}"
@@ -82,8 +85,8 @@ def _places(places: Sequence[Place]) -> str:
     """Places by file: `train.py:3,7 save.py:2`."""
     by_file: dict[str, list[int]] = {}
     for place in places:
-        by_file.setdefault(place.path, []).append(place.line)
-    return " ".join(f"{path}:{_numbers(numbers)}" for path, numbers in by_file.items())
+        by_file.setdefault(place.piece, []).append(place.line)
+    return " ".join(f"{piece}:{_numbers(numbers)}" for piece, numbers in by_file.items())
 
 
 def _numbers(numbers: Sequence[int]) -> str:
@@ -99,7 +102,7 @@ def document(found: Found, given: Given) -> str:
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
         "target": NAME,
-        "summary": summary(found.models),
+        "summary": summary(found),
         "models": [_model(model, given) for model in found.models],
         "frameworks": [
             {"place": _place(place), "name": one.name, "change": one.change} for place, one in found.switches
@@ -130,4 +133,4 @@ def _model(model: Model, given: Given) -> dict[str, Any]:
 
 
 def _place(place: Place) -> dict[str, Any]:
-    return {"path": place.path, "line": place.line}
+    return {"path": place.path, "line": place.line, **({} if place.cell is None else {"cell": place.cell})}

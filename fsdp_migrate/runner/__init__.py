@@ -14,7 +14,7 @@ from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
 from fsdp_migrate.report import Plan
 from fsdp_migrate.runner.gathering import Gathered
-from fsdp_migrate.source import is_notebook
+from fsdp_migrate.source import holds
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.workspace import Workspace
@@ -188,7 +188,7 @@ def _unread(workspace: Workspace) -> Iterator[Failure]:
         except FileError as error:
             yield Failure(file.shown, str(error))
             continue
-        if is_notebook(file.shown) or not any(word in raw for word in WORDS):
+        if not holds(raw, file.shown, WORDS):
             continue
         settings = workspace.settings(file, used=False)
         if workspace.modules.facts(os.path.abspath(file.path), settings.torch) is None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from fsdp_migrate import journal, replacing
 from fsdp_migrate.journal import NotWritten, Write
+from fsdp_migrate.planning.parts import Part
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile
 
 if TYPE_CHECKING:
-    from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.planning.planner import Planner
     from fsdp_migrate.workspace.workspace import Workspace
 
@@ -124,6 +124,9 @@ class Committing:
                 yield part._replace(files=(part.files[0]._replace(failure=str(error)),))
                 return
             self._without[error.file.shown] = str(error)
+            for made in part.files:  # the others are planned again
+                if made.created and made.file == error.file:
+                    yield Part((made._replace(failure=str(error)),))
             for smaller in planner.again(part, self._without):
                 yield from self.parts(smaller, planner)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.source import SUFFIXES
+from fsdp_migrate.source import SUFFIXES, holds
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
 from fsdp_migrate.workspace.settings.configuration import Configuration
@@ -116,7 +116,7 @@ class Workspace:
         for file in self.files:
             path = os.path.abspath(file.path)
             raw = self.modules.texts.glance(path) if file.raw is None else b""
-            if any(word in raw for word in words):
+            if holds(raw, path, words):
                 facts = self.modules.facts(path, self.settings(file, used=False).torch)
                 if facts is None:
                     unreadable.append(file.shown)

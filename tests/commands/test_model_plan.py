@@ -138,19 +138,22 @@ def test_what_a_plan_is_not_for(run: Run, arguments: tuple[str, ...], told: str)
 
 def test_the_commands_of_a_plan_have_its_options(run: Run) -> None:
     write("optimizer.step()")
-    options = ("--torch=>=2.7", "--fsdp2-helper=never", "--checkpoints=new", "--all-parameters-used")
-    text = run("plan", *options, ".").stdout
-    (command,) = [line.strip() for line in text.splitlines() if "rewrite --target" in line]
-    assert shlex.split(command)[5:-2] == list(options)
+    options = ("--fsdp2-helper=never", "--checkpoints=new", "--all-parameters-used")
+    document = json.loads(run("plan", "--torch=>=2.7", *options, "--output-format", "json", ".").stdout)
+    check, convert = (shlex.split(step["command"]) for step in document["models"][0]["steps"])
+    assert check[6:-2] == ["--torch-range=>=2.7", *options]
+    assert convert[4:-2] == ["--torch=>=2.7", *options]
 
 
-@pytest.mark.parametrize("option", ["--all-parameters-used", "--torch=>=2.13"])
-def test_a_comparison_accepts_what_only_an_option_rules_out(run: Run, option: str) -> None:
+@pytest.mark.parametrize("option", ["--all-parameters-used", "--torch=>=2.13", "--torch=>=2.6"])
+def test_the_comparison_of_a_plan_converts_what_it_says(run: Run, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write("optimizer.step()")
+    monkeypatch.setattr("fsdp_migrate.verify.run", lambda *_, pairs, **__: 0 if pairs else 1)
     document = json.loads(run("plan", option, "--output-format", "json", ".").stdout)
-    check, convert = document["models"][0]["steps"]
-    assert "--unsafe-fixes" in check["command"]
-    assert "--unsafe-fixes" not in convert["command"]
+    *_, check, _ = document["models"][0]["steps"]
+    arguments = ["train.py" if one == "PROGRAM" else one for one in shlex.split(check["command"])[1:]]
+    assert ("--unsafe-fixes" in arguments) == (option == "--torch=>=2.6")
+    assert run(*arguments).exit_code == 0
 
 
 def test_a_program_is_compared_before_it_is_converted(run: Run) -> None:
@@ -185,11 +188,48 @@ def test_a_file_that_does_not_parse_is_named(run: Run) -> None:
     write("optimizer.step()")
     Path("broken.py").write_text("from torch.distributed.fsdp import FullyShardedDataParallel\nx = (\n")
     result = run("plan", "broken.py")
-    assert (result.exit_code, result.stdout) == (3, "no model of FSDP1\n")
+    assert (result.exit_code, result.stdout) == (3, "1 file cannot be looked at; the others have no model of FSDP1\n")
     assert result.stderr == "error: broken.py:2: the file does not parse: '(' was never closed\n"
     result = run("plan", ".")
     assert result.exit_code == 3
     assert "1 stopped" in result.stdout
+    assert "to do: correct that file, or leave it out by `--exclude`" in result.stdout
+
+
+def test_a_file_in_utf_16_is_named(run: Run) -> None:
+    Path("train.py").write_text(BUILD, "utf-16")
+    result = run("plan", ".")
+    assert (result.exit_code, result.stdout) == (3, "1 file cannot be looked at; the others have no model of FSDP1\n")
+    assert result.stderr.startswith("error: train.py: cannot be decoded: it is UTF-16")
+
+
+def notebook(*cells: str) -> str:
+    code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    return json.dumps({"cells": [{**code, "source": cell} for cell in cells], "metadata": {}, "nbformat": 4})
+
+
+@pytest.mark.parametrize("first", ["", "%%writefile train.py\n"])
+def test_a_model_that_a_notebook_builds_is_named(run: Run, first: str) -> None:
+    cell = f"{first}from torch.distributed.fsdp import FullyShardedDataParallel\nmodel = FullyShardedDataParallel(net)"
+    Path("train.ipynb").write_text(notebook("import torch", cell))
+    result = run("plan", "--torch", ">=2.13", ".")
+    assert result.exit_code == 1
+    line = 3 if first else 2
+    assert result.stdout.startswith(f"`model`, built at train.ipynb:cell 2:{line} (1 place in 1 file): stopped\n")
+    assert "a notebook builds it" in result.stdout
+    document = json.loads(run("plan", "--output-format", "json", ".").stdout)
+    assert document["models"][0]["built"] == [{"path": "train.ipynb", "line": line, "cell": 2}]
+    assert "a notebook builds it" in run("lint", "--target", "fsdp2", ".").stdout
+
+
+def test_a_model_shares_the_fate_of_one_that_a_notebook_gives_to_the_same_code(run: Run) -> None:
+    head = "import torch\nfrom steps import clip\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    use = "model = FSDP(torch.nn.Linear(2, 2))\nclip(model)\n"
+    Path("steps.py").write_text("import torch\n\n\ndef clip(model):\n    model.clip_grad_norm_(1.0)\n")
+    Path("train.py").write_text(head + use)
+    assert "1 converts whole" in run("plan", "--torch", ">=2.13", ".").stdout
+    Path("train.ipynb").write_text(notebook(head, use))
+    assert run("plan", "--torch", ">=2.13", ".").stdout.splitlines()[-1] == "1 model of FSDP1: 1 stopped"
 
 
 def test_verify_compares_with_all_modules_of_the_converted_program(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import socket
@@ -185,7 +186,9 @@ CONTENTS: list[tuple[bytes, int, str]] = [
     (LEGACY.encode() + b"\x00", 3, "a.py:6:1: FSDP001 the file does not parse: a null byte "),
     (LEGACY.encode() + b"\xc3\xa9 = '\x00'\r\n", 3, "a.py:6:6: FSDP001 the file does not parse: a null byte "),
     (LEGACY.encode().replace(b"\n", b"\r"), 1, "a.py:5:12: FSDP101 "),
-    (LEGACY.encode("utf-16"), 0, ""),  # which is no text to Python
+    (LEGACY.encode("utf-16"), 3, "error: a.py: cannot be decoded: it is UTF-16, which Python does not read"),
+    (codecs.BOM_UTF16_BE + LEGACY.encode("utf-16-be"), 3, "error: a.py: cannot be decoded: it is UTF-16"),
+    ("x = 1\n".encode("utf-16"), 0, ""),  # as any text without a word of a rule
     (LEGACY.encode() + b"# \xff\n", 3, "error: a.py: not valid utf-8: "),
     (b"# coding: no-such\n" + LEGACY.encode(), 3, "error: a.py: cannot be decoded: unknown encoding: no-such"),
     (LEGACY.encode() + b"x = " + b"(" * 5000 + b")" * 5000, 3, "a.py:6:"),

@@ -74,6 +74,7 @@ def closures(
     return [closure for part in parts if (closure := _closure(part, unreadable)) is not None]
 
 
+_UNREADABLE, _CORRECT = "names FSDP, and cannot be parsed", "correct that file, or leave it out by `--exclude`"
 TOO_DEEP = "the code that uses it is nested too deeply to be followed"
 
 
@@ -166,7 +167,7 @@ def _closure(part: _Part, unreadable: Sequence[str]) -> Closure | None:
         return None
     escapes = [*followed.escapes, *seed.escapes]
     first = constructions[0]
-    escapes += (Escape(first.facts, first.call, f"{name} names FSDP, and cannot be parsed") for name in unreadable)
+    escapes += (Escape(first.facts, first.call, f"{name} {_UNREADABLE}", _CORRECT) for name in unreadable)
     escapes += (Escape(one.facts, one.node, "FSDP1's class is passed on from here") for one in seed.makers)
     if constructions == seed.units:
         escapes.append(Escape(first.facts, first.call, "FSDP does not wrap the model that this is a part of"))

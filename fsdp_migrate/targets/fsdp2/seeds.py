@@ -8,11 +8,17 @@ from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Value
+from fsdp_migrate.source import is_notebook
 from fsdp_migrate.targets.fsdp2.conversion import Construction
 
 _WRAP = "torch.distributed.fsdp.wrap"
 _ENABLE_WRAP, _WRAP_CALL = f"{_WRAP}.enable_wrap", f"{_WRAP}.wrap"
 _TESTS = ("builtins.isinstance", "builtins.issubclass", "typing.cast")
+
+_IN_NOTEBOOK = (
+    "a notebook builds it, whose cells may run in any order",
+    "build it in a module that the notebook imports, or convert the notebook by hand",
+)
 
 
 class Seed(NamedTuple):
@@ -39,6 +45,7 @@ def seeds_of(facts: ModuleFacts) -> Iterator[Seed]:
         if facts.reached(call):
             derived = _derived(facts, call.func)
             escapes = [Escape(facts, call, f"`{derived}` is a class that derives from FSDP")] if derived else []
+            escapes += [Escape(facts, call, *_IN_NOTEBOOK)] if is_notebook(facts.path) else []
             yield Seed(constructions=(Construction(facts, call),), escapes=tuple(escapes))
     for call in facts.structure.calls:
         if facts.names.qualified(call.func) == _ENABLE_WRAP and _wraps_with_fsdp(facts, call):

@@ -78,21 +78,19 @@ def steps(model: Model, given: Given) -> Iterator[Step]:
     yield from _walls(model)
     yield from _differences(model)
     unsafe = " --unsafe-fixes" if model.conversion.differences else ""
-    options = _options(given)
-    # `verify` has no such options, and without them there may be differences.
-    accepting = " --unsafe-fixes" if options else unsafe
-    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{accepting} --nproc 2"
+    # `verify` has `--torch` for a Python, and `--torch-range` for the releases.
+    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{unsafe}{_options(given, '--torch-range')} --nproc 2"
     yield Step("compare", YOU, _CHECK, command=check)
-    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{options} {files}"
+    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{_options(given, '--torch')} {files}"
     yield Step("convert", TOOL, "all places of the model change together", places=model.places, command=command)
 
 
 _CHECK = "PROGRAM has a function `scenario(trial)` that trains, saves and loads (docs/verify.md); nothing is written"
 
 
-def _options(given: Given) -> str:
-    """The options of a plan, for the commands in it."""
-    told = [] if given.torch is None else [f"--torch={shlex.quote(str(given.torch))}"]
+def _options(given: Given, torch: str) -> str:
+    """The options of a plan, for the commands in it; `torch` is the one for the releases."""
+    told = [] if given.torch is None else [f"{torch}={shlex.quote(str(given.torch))}"]
     told += [] if given.fsdp2_helper is None else [f"--fsdp2-helper={given.fsdp2_helper}"]
     told += [] if given.checkpoints is None else [f"--checkpoints={given.checkpoints}"]
     told += ["--all-parameters-used"] if given.all_parameters_used else []

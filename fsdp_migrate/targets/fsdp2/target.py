@@ -14,7 +14,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import ProjectCode
 from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
-from fsdp_migrate.source import NOTEBOOK_SUFFIX, Span
+from fsdp_migrate.source import Span, holds
 from fsdp_migrate.targets.fsdp2.arms import check_arms
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import TOO_DEEP, WORDS, closures
@@ -44,13 +44,25 @@ _ESCAPE_STEP = "keep the model where it can be followed, or convert this part by
 
 
 class Place(NamedTuple):
-    """A place as people read it: a file and a line."""
+    """A place as people read it: a file and a line, in a notebook that of a cell."""
 
     path: str
     line: int
+    cell: int | None = None
+
+    @classmethod
+    def of(cls, path: str, facts: ModuleFacts, node: ast.AST) -> Place:
+        """Where a node stands in a file of that name."""
+        at = facts.source.location(facts.source.span(node).start)
+        return cls(path, at.line, at.cell)
+
+    @property
+    def piece(self) -> str:
+        """What lines are counted in: the file, or the cell of one."""
+        return self.path if self.cell is None else f"{self.path}:cell {self.cell}"
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
+        return f"{self.piece}:{self.line}"
 
 
 class Model(NamedTuple):
@@ -77,8 +89,7 @@ class Model(NamedTuple):
 
     def place(self, facts: ModuleFacts, node: ast.AST) -> Place:
         """Where a node stands."""
-        source = facts.source
-        return Place(self.path(facts.path), source.location(source.span(node).start).line)
+        return Place.of(self.path(facts.path), facts, node)
 
     def path(self, path: str) -> str:
         """How findings name a file."""
@@ -172,7 +183,7 @@ def models(workspace: Workspace) -> Iterator[Model]:
             if facts is None:
                 unreadable.append(file.shown)
             else:
-                modules.append(facts)
+                modules += [facts, *_written_by(facts)]
                 options[facts.path] = _options(settings)
         code = ProjectCode()
 
@@ -195,27 +206,30 @@ def framework_switches(workspace: Workspace) -> Iterator[tuple[Place, Framework]
             raw = workspace.read(file)
         except FileError:
             continue
-        if any(word in raw for word in FRAMEWORK_WORDS) and not file.shown.endswith(NOTEBOOK_SUFFIX):
+        if holds(raw, file.shown, FRAMEWORK_WORDS):
             torch = workspace.settings(file, used=False).torch
             facts = workspace.modules.facts(os.path.abspath(file.path), torch)
             for one in () if facts is None else switches(facts):
-                source = one.facts.source
-                yield Place(file.shown, source.location(source.span(one.call).start).line), one.framework
+                yield Place.of(file.shown, one.facts, one.call), one.framework
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
     """The modules that may wrap a model and are to be converted."""
     for file in workspace.files:
-        if file.shown.endswith(NOTEBOOK_SUFFIX):
-            continue
         try:
             raw = workspace.read(file)
         except FileError:
             continue  # which is told when it is planned
-        if any(word in raw for word in WORDS):
+        if holds(raw, file.shown, WORDS):
             settings = workspace.settings(file, used=False)
             if settings.target == NAME:
                 yield file, settings
+
+
+def _written_by(facts: ModuleFacts) -> Iterator[ModuleFacts]:
+    """The modules that cells of a notebook write to files."""
+    for module in facts.source.modules[1:]:
+        yield ModuleFacts(module, facts.path, facts.torch, facts.project)
 
 
 def _options(settings: Settings) -> Options:
@@ -248,4 +262,4 @@ def _convert(conversion: Conversion, closure: Closure, options: Options) -> None
     convert_unused_functions(conversion, closure, options)
     convert_names(conversion, closure, options)
     for escape in closure.escapes:
-        conversion.wall(escape.facts, escape.node, escape.reason, _ESCAPE_STEP)
+        conversion.wall(escape.facts, escape.node, escape.reason, escape.step or _ESCAPE_STEP)
