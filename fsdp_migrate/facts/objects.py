@@ -127,7 +127,8 @@ EACH_SECOND: Path = (_ANY, _Step("item", 1))
 EACH_FIRST: Path = (_ANY, _Step("item", 0))
 
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set frozenset reversed iter sorted filter".split())
-_ITERATING = _COPIES | {"builtins.enumerate", "builtins.zip", "builtins.next"}
+_CHAINING = "itertools.chain"
+_ITERATING = _COPIES | {"builtins.enumerate", "builtins.zip", "builtins.next", _CHAINING}
 # What does not hand on what it gets.
 _KEEPING = frozenset({"copy.deepcopy", "torch.save", "builtins.super", "builtins.vars", "builtins.hasattr"})
 _LOOKING = frozenset(f"builtins.{name}" for name in "len bool id type isinstance print repr str hash callable".split())
@@ -438,6 +439,8 @@ class _Following:
             number = outer.args.index(parent)
             if isinstance(path[0].key, int) and not any(isinstance(one, ast.Starred) for one in outer.args[:number]):
                 self.give(facts, parent, outer, number + path[0].key, path[1:])
+            elif len(path) > 1 and facts.names.qualified(outer.func) == _CHAINING:
+                self.give(facts, parent, outer, number, path[1:])  # whichever argument it is
             else:
                 self.escape(facts, node, "it is among arguments that are unpacked with `*`")
         elif isinstance(outer, (ast.Tuple, ast.List, ast.Set)):
@@ -719,6 +722,10 @@ class _Following:
             self.flow(facts, call, (_ANY, _Step("item", place), *path[1:]))
         elif name == "builtins.next":
             self.flow(facts, call, path[1:])
+        elif name == _CHAINING and path[0].kind == "item":
+            self.flow(facts, call, (_ANY, *path[1:]))
+        elif name == f"{_CHAINING}.from_iterable" and [one.kind for one in path[:2]] == ["item", "item"]:
+            self.flow(facts, call, (_ANY, *path[2:]))
         elif name in MODULE_LISTS:
             self.flow(facts, call, path)
         elif name == "builtins.dict" and isinstance(place, str):
@@ -751,6 +758,9 @@ class _Following:
             index = isinstance(collection.slice, ast.Constant) and isinstance(collection.slice.value, int)
             step = _key(collection.slice) if index else _entry(collection.slice)
             return self.put(facts, node, collection.value, (step, *path))
+        if isinstance(collection, ast.IfExp):
+            first, second = (self.put(facts, node, one, path) for one in (collection.body, collection.orelse))
+            return first and second
         origins = self.code.origins(facts, collection)
         if not origins or not all(_is_collection(one) for one in origins):
             return False

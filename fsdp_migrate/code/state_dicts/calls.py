@@ -17,8 +17,8 @@ from fsdp_migrate.code.legacy_methods import METHODS, Method
 from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, called, parameter_of, performed, reads_of
 from fsdp_migrate.code.state_dicts.mapping import LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.new_calls import GETTERS, SETTERS, full_names
-from fsdp_migrate.code.state_dicts.settings import InForce, NotUnderstood, Wanted
-from fsdp_migrate.code.state_dicts.sharded_loads import ShardedLoad, sharded_load
+from fsdp_migrate.code.state_dicts.settings import IN_SHARDS, InForce, NotUnderstood, Wanted
+from fsdp_migrate.code.state_dicts.sharded_loads import ShardedLoad, is_only_for_load, sharded_load
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.class_members import is_super
@@ -63,7 +63,7 @@ class StateCall(NamedTuple):
 
     `module` is the model or the part of it (`is_part`) whose state it is; `state` what is loaded, and `strict` as it is
     written; `load` the call of `optimizer.load_state_dict` that takes the result of `call`; `reading` what reads the
-    state from a folder. A call that ignores the type has settings of its `own`.
+    state from a folder, in shards. A call that ignores the type has settings of its `own`.
     """
 
     function: str
@@ -137,7 +137,9 @@ class Reading:
             found = self._of_optimizer(call, name)
         elif name in METHODS:
             found = self._of_legacy(call, METHODS[name])
-        if found is not None:
+        if found is not None and self._own_states and is_only_for_load(self.facts, call):
+            self._known.update(ast.walk(call))
+        elif found is not None:
             self.calls.append(found)
             self._known.update(one for one in (found.call, found.load) if one is not None)
             if found.reading is not None:
@@ -146,7 +148,7 @@ class Reading:
 
     def _of_model(self, call: ast.Call, owner: ast.expr, name: str) -> StateCall:
         text = ast.unparse(owner)
-        if "_orig_mod" in text:
+        if "_orig_mod" in text and not self._is_model(owner):
             raise NotUnderstood(
                 f"`{text}` is a compiled model, and the new functions leave `_orig_mod.` out of its names: change it "
                 "by hand"
@@ -213,7 +215,8 @@ class Reading:
         else:
             load = self._loading(call, optimizer)
         reading = sharded_load(self.facts, state, model, optimizer)
-        return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state, load=load, reading=reading)
+        own = None if reading is None else IN_SHARDS
+        return StateCall(LOAD_OPTIMIZER, call, model, optimizer, state, load=load, own=own, reading=reading)
 
     def _of_legacy(self, call: ast.Call, method: Method) -> StateCall | None:
         """One of the methods before torch 2.0, each of which stands for one type and config."""

@@ -48,6 +48,7 @@ _CLASSES = {
     SHARDED: ("ShardedStateDictConfig", "ShardedOptimStateDictConfig"),
 }
 NEVER_SET = InForce(FULL, *_DEFAULTS[FULL])
+IN_SHARDS = InForce(SHARDED, *_DEFAULTS[SHARDED])
 
 
 class Given(NamedTuple):

@@ -12,6 +12,7 @@ from fsdp_migrate.facts.calls import BindingError, bind
 from fsdp_migrate.facts.rebinding import place_of
 
 PACKAGE, LOAD = "torch.distributed.checkpoint", "load"
+_TO_LOAD = "optim_state_dict_to_load"
 _NAMES = frozenset(
     f"{package}{name}"
     for package in (PACKAGE, "torch.distributed._shard.checkpoint")
@@ -67,6 +68,33 @@ def sharded_load(facts: ModuleFacts, state: ast.expr, model: ast.expr, optimizer
     if not same_key or not all(_is_bound(facts, one, call) for one in (model, optimizer)) or _does_more(facts, dropped):
         return None
     return ShardedLoad(call, target.id, key, reader, None if planner is None else planner.value, dropped)
+
+
+def is_only_for_load(facts: ModuleFacts, asked: ast.Call) -> bool:
+    """Whether a model is asked for its state for a `ShardedLoad` alone, wherever that goes into the optimizer."""
+    parent = facts.structure.parents[asked]
+    call = facts.structure.parents[parent] if isinstance(parent, ast.keyword) else parent
+    statement = facts.structure.parents.get(call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(call, ast.Call) or facts.names.qualified(call.func) not in _NAMES:
+        return False
+    for use in reads_of(facts, target) if isinstance(target, ast.Name) else ():
+        state = facts.structure.parents[use]
+        loads = facts.structure.parents.get(state)
+        loads = facts.structure.parents[loads] if isinstance(loads, ast.keyword) else loads
+        if isinstance(loads, ast.Call) and getattr(loads.func, "attr", "") == _TO_LOAD:
+            found = _load_in(facts, loads, state)
+            return found is not None and found.dropped is asked
+    return False
+
+
+def _load_in(facts: ModuleFacts, loads: ast.Call, state: ast.AST) -> ShardedLoad | None:
+    try:
+        bound = bind(loads, ("model", "optim", "optim_state_dict"), 3)
+    except BindingError:
+        return None
+    model, optimizer, given = (bound[name].value for name in ("model", "optim", "optim_state_dict"))
+    return sharded_load(facts, given, model, optimizer) if given is state else None
 
 
 def _is_bound(facts: ModuleFacts, node: ast.expr, at: ast.AST) -> bool:

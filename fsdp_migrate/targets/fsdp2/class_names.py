@@ -17,7 +17,7 @@ from fsdp_migrate.facts.names import PACKAGE, canonical
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
-from fsdp_migrate.targets.fsdp2.instances import convert_classes
+from fsdp_migrate.targets.fsdp2.instances import FSDP_MODULE, convert_classes
 from fsdp_migrate.targets.fsdp2.unused_functions import is_unused, modules_of
 from fsdp_migrate.targets.fsdp2.use import Use
 
@@ -83,9 +83,11 @@ class _Module:
         named = facts.names.qualified(func) if isinstance(func, (ast.Name, ast.Attribute)) else None
         is_cast = isinstance(parent, ast.Call) and named == "typing.cast" and parent.args[:1] == [node]
         if is_cast or self._is_annotation(node):
-            self._annotate(node)
+            self._put(node, _MODULE)
         elif named == "builtins.isinstance":
             convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node, mixed=True)
+        elif _is_asked_for(parent):
+            self._put(node, FSDP_MODULE)
         elif not self._is_settled(node, parent):
             around = facts.structure.parents[parent] if isinstance(parent, ast.Attribute) else parent
             text = ast.unparse(around if isinstance(around, ast.expr) else parent)
@@ -115,17 +117,18 @@ class _Module:
             return (self.facts.names.qualified(child.value) or "").startswith("typing.")
         return isinstance(parent, (ast.arg, ast.AnnAssign)) and child is parent.annotation
 
-    def _annotate(self, node: ast.expr) -> None:
-        text = self._module_class(node)
+    def _put(self, node: ast.expr, path: str) -> None:
+        """Put a name, given in full, in the place of FSDP1's class."""
+        text = self._spelled(path, node)
         if text is not None:
             self.conversion.edit(self.facts, [Replace(self.source.span(node), text)])
             self.conversion.release(self.facts, node)
 
-    def _module_class(self, at: ast.AST) -> str | None:
+    def _spelled(self, path: str, at: ast.AST) -> str | None:
         try:
-            spelled = spell(self.facts, _MODULE, at)
+            spelled = spell(self.facts, path, at)
         except CannotSupply as error:
-            self.conversion.wall(self.facts, at, f"`{_MODULE}` is needed here", str(error))
+            self.conversion.wall(self.facts, at, f"`{path}` is needed here", str(error))
             return None
         self.conversion.edit(self.facts, spelled.edits)
         return spelled.text
@@ -133,7 +136,7 @@ class _Module:
     def _convert_quoted(self, binding: Binding) -> None:
         """Annotations in quotes."""
         for constant in strings_naming(self.facts, binding.name):
-            if self._is_annotation(constant) and (new := self._module_class(constant)) is not None:
+            if self._is_annotation(constant) and (new := self._spelled(_MODULE, constant)) is not None:
                 text = re.sub(rf"\b{re.escape(binding.name)}\b", new, self.source.segment(constant))
                 self.conversion.edit(self.facts, [Replace(self.source.span(constant), text)])
 
@@ -168,6 +171,11 @@ class _Module:
         """Whether a use of a name stays as it is."""
         quoted = [one for one in strings_naming(self.facts, binding.name) if not self._is_claimed(one)]
         return bool(quoted) or not all(self._is_claimed(use) for use in uses_of(binding))
+
+
+def _is_asked_for(parent: ast.AST) -> bool:
+    """Whether a class is compared with None: the import of it may have failed."""
+    return isinstance(parent, ast.Compare) and [ast.unparse(one) for one in parent.comparators] == ["None"]
 
 
 def _is_of_fsdp1(target: str | None) -> bool:

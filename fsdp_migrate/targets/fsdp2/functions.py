@@ -176,7 +176,7 @@ _CHECKPOINTING = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
 _WRAPPERS = """
     apply_activation_checkpointing apply_activation_checkpointing_wrapper offload_wrapper checkpoint_wrapper
 """.split()
-_ITERATING = [f"builtins.{name}" for name in "enumerate zip list tuple reversed iter next".split()]
+_ITERATING = [f"builtins.{name}" for name in "enumerate zip list tuple set frozenset reversed iter next".split()]
 
 _COPY = _stop("copies a sharded model, which fails", "build the copy before sharding, and shard it too")
 _PICKLED = _stop("pickles a sharded model", "save a full state dict")

@@ -18,7 +18,8 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion
 SHARD = "shard"
 NO_SYNC = "no_sync"
 CLIP = "clip_grad_norm_"
-FUNCTIONS = (SHARD, NO_SYNC, CLIP)
+GROUP = "group_of"
+FUNCTIONS = (SHARD, NO_SYNC, CLIP, GROUP)
 NAME = "fsdp2"
 _TEMPLATE = Path(__file__).with_name("generated_module.py.txt")
 _WIDTH = 88

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
+from fsdp_migrate.targets.fsdp2.file_helpers import from_generated
+from fsdp_migrate.targets.fsdp2.generated import GROUP
+from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.norms import convert_clipping
 from fsdp_migrate.targets.fsdp2.parameters import convert_own_parameters, convert_parameters, look_at, see_names
-from fsdp_migrate.targets.fsdp2.said import gives_no_precision, offloads
+from fsdp_migrate.targets.fsdp2.said import gives_no_precision, is_sharded_on_all_ranks, offloads
 from fsdp_migrate.targets.fsdp2.unfreezing import check_unfreezing
 from fsdp_migrate.targets.fsdp2.units import convert_modules, see_all
 from fsdp_migrate.targets.fsdp2.unwrapping import convert_unwrapping
-from fsdp_migrate.targets.fsdp2.use import Member, Use
+from fsdp_migrate.targets.fsdp2.use import COMPILED, Member, Use
 
 Handler = Callable[[Use, Member], None]
 
@@ -106,6 +109,19 @@ def _static(use: Use, member: Member) -> None:
         use.wall(f"`{ast.unparse(member.node)}` is called on the model", f"call `FSDP.{member.node.attr}`", member.node)
 
 
+def _group(use: Use, member: Member) -> None:
+    """`model.process_group`: the ranks that share the parameters."""
+    if also_ddp(use, member.node.attr):
+        return
+    span = use.facts.source.span(member.node)
+    if is_sharded_on_all_ranks(use.closure):
+        group = use.spelled("torch.distributed.group")
+        if group is not None:
+            use.put(span.start, span.end, f"{group}.WORLD")
+    elif (function := from_generated(use, GROUP)) is not None:
+        use.put(span.start, span.end, f"{function}({use.written})")
+
+
 def _inner(use: Use, member: Member) -> None:
     """`model.get_submodule(name)`."""
     see_all(use, member.whole)
@@ -143,7 +159,7 @@ _STATICS = """
 """.split()
 
 _PRIVATES = """
-    check_is_root rank world_size process_group sharding_strategy mixed_precision compute_device cpu_offload
+    check_is_root rank world_size sharding_strategy mixed_precision compute_device cpu_offload
     backward_prefetch forward_prefetch limit_all_gathers params numel_padded_per_param
     training_state _handle _handles _all_handles _flat_param _fsdp_state _state_dict_type _is_root _has_params
     _use_orig_params _ignored_modules _fully_sharded_module_to_handle _all_fsdp_states _communication_hook
@@ -154,7 +170,7 @@ _PRIVATES = """
 _WRAPPED = _stop("gives the wrapped module in FSDP1, and the modules in it in FSDP2", "use `modules()`")
 
 MEMBERS: Mapping[str, Handler] = {
-    "_orig_mod": _uncompile,
+    COMPILED: _uncompile,
     "module": convert_unwrapping,
     "_fsdp_wrapped_module": convert_unwrapping,
     **dict.fromkeys(("parameters", "named_parameters"), convert_parameters),
@@ -162,6 +178,7 @@ MEMBERS: Mapping[str, Handler] = {
     **dict.fromkeys(("modules", "named_modules"), convert_modules),
     **dict.fromkeys(("children", "named_children"), _WRAPPED),
     "clip_grad_norm_": convert_clipping,
+    "process_group": _group,
     "no_sync": convert_no_sync,
     "forward": _forward,
     "apply": _apply,

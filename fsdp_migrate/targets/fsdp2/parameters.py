@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 
+from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import EACH, EACH_FIRST, EACH_SECOND, Escape, Reference
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
 from fsdp_migrate.targets.fsdp2.guards import is_guarded
@@ -28,6 +29,7 @@ _CLIP = frozenset(f"{_UTILS}.{name}" for name in ("clip_grad_norm_", "clip_grad.
 }
 _FINE = frozenset({f"{_UTILS}.clip_grad_value_", f"{_UTILS}.clip_grad.clip_grad_value_"})
 _TAKES_PARAMETERS = frozenset({"add_param_group"})
+_TOGETHER = frozenset({"foreach", "fused"})  # optimizers that update many tensors at once
 _TELLING = frozenset({"startswith", "split", "rsplit", "partition", "index", "find", "removeprefix", "lstrip"})
 _ENDINGS = frozenset({"endswith"})
 
@@ -94,10 +96,11 @@ def _convert_name(use: Use, flat: bool) -> None:
     if method == "replace" or is_gathered(facts, use.root, node):
         return  # by which the prefix goes
     is_part = isinstance(parent, ast.Compare) and node is not parent.left and _asks_in(parent)
-    if is_part or method in _ENDINGS:
+    is_without = method == "split" and _leaves_prefix_out(facts.structure.parents, parent)
+    if is_part or is_without or method in _ENDINGS:
         if flat:
             use.differs(_NAMES, parent)
-        elif any(_goes_across(one) for one in ast.walk(_asked(facts.structure.parents, parent))):
+        elif not is_without and any(_goes_across(one) for one in ast.walk(_asked(facts.structure.parents, parent))):
             use.differs(_ACROSS, parent)
     elif use.kinds is not None and method == "split" and _is_first(facts.structure.parents, parent):
         use.differs(_FIRST, parent)
@@ -116,6 +119,38 @@ def _is_first(parents: Mapping[ast.AST, ast.AST], split: ast.AST) -> bool:
     part = parents[call]
     number = part.slice if isinstance(part, ast.Subscript) and part.value is call else None
     return isinstance(number, ast.Constant) and number.value == 0
+
+
+def _leaves_prefix_out(parents: Mapping[ast.AST, ast.AST], split: ast.AST) -> bool:
+    """Whether the parts of a name are looped over without the prefix of FSDP1: `if not part.startswith("_")`."""
+    loop = parents[parents[split]]
+    if not isinstance(loop, ast.comprehension) or loop.iter is not parents[split]:
+        return False
+    return isinstance(loop.target, ast.Name) and any(_rejects_prefix(loop.target.id, test) for test in loop.ifs)
+
+
+def _rejects_prefix(name: str, test: ast.expr) -> bool:
+    """Whether a test of the text `name` is certainly false for the prefix of FSDP1."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        call = test.operand
+        is_start = isinstance(call, ast.Call) and ast.unparse(call.func) == f"{name}.startswith" and len(call.args) == 1
+        return is_start and any(PREFIX.startswith(one) for one in _texts(call.args[0]))  # type: ignore[attr-defined]
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    left, right = test.left, test.comparators[0]
+    if isinstance(test.ops[0], ast.NotIn) and ast.unparse(right) == name:
+        return any(one in PREFIX for one in _texts(left))
+    return ast.unparse(left) == name and isinstance(test.ops[0], (ast.NotEq, ast.NotIn)) and PREFIX in _texts(right)
+
+
+def _texts(node: ast.expr) -> list[str]:
+    """The text that is written out, or the texts in a collection; none where something else is among them."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return []
+    texts = [value] if isinstance(value, str) else value
+    return [*texts] if isinstance(texts, (list, tuple, set)) and all(isinstance(one, str) for one in texts) else []
 
 
 def _goes_across(node: ast.AST) -> bool:
@@ -143,6 +178,20 @@ def _convert_collection(use: Use, escape: Escape) -> None:
         use.lose(f"what holds parameters of `{use.text}`", [escape])
 
 
+def _check_mixed(use: Use, call: ast.Call, does: str) -> None:
+    """There is a wall where a function works on the parameters of another module at the same time."""
+    facts, node = use.facts, use.node
+    given = facts.names.value(node) if isinstance(node, ast.Name) else node
+    parts = [] if given is None else list(ast.walk(given))
+    if any(isinstance(part, ast.Dict) for part in parts):
+        return  # groups, one after the other
+    own = {one.node for one in use.closure.references}
+    asked = [part.value for part in parts if isinstance(part, ast.Attribute) and part.attr in PATHS]
+    if any(own.isdisjoint(ast.walk(one)) for one in asked):
+        told = f"`{ast.unparse(call.func)}` {does} parameters of other modules together with those of the model"
+        use.wall(told, "call it once for each: DTensors and other tensors do not mix", call)
+
+
 def _give(use: Use, call: ast.Call) -> None:
     """Parameters that are given to a function."""
     facts = use.facts
@@ -150,7 +199,11 @@ def _give(use: Use, call: ast.Call) -> None:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else None
     if takes_parameters(use.conversion.code, facts, call):
         convert_optimizer(use.conversion, use.closure, facts, call)
+        if any(one.arg in _TOGETHER and not is_literal(one.value, False) for one in call.keywords):
+            _check_mixed(use, call, "updates")
         return
+    if named in _CLIP:
+        _check_mixed(use, call, "takes the norm of")
     if named in _FINE or method in _TAKES_PARAMETERS:
         return
     if named in _CLIP:

@@ -38,6 +38,19 @@ def offloads(closure: Closure) -> bool:
     return not all(is_literal(_argument(one, "cpu_offload"), None) for one in closure.constructions)
 
 
+def is_sharded_on_all_ranks(closure: Closure) -> bool:
+    """Whether the parameters are visibly shared by all ranks there are: no mesh, no group, and no hybrid strategy."""
+    return all(_is_on_all_ranks(one) for one in closure.constructions)
+
+
+def _is_on_all_ranks(construction: Construction) -> bool:
+    given = [_argument(construction, name) for name in ("process_group", "device_mesh")]
+    strategy = _argument(construction, "sharding_strategy")
+    named = construction.facts.names.qualified(strategy) if isinstance(strategy, (ast.Name, ast.Attribute)) else None
+    is_hybrid = not is_literal(strategy, None) and (named is None or "HYBRID" in named)
+    return all(is_literal(one, None) for one in given) and not is_hybrid
+
+
 def ignores(closure: Closure) -> bool:
     """Whether some parameters may be left unsharded."""
     given = (_argument(one, name) for one in closure.constructions for name in ("ignored_modules", "ignored_states"))

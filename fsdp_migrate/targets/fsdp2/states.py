@@ -23,7 +23,7 @@ from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
 from fsdp_migrate.targets.fsdp2.file_helpers import helper
-from fsdp_migrate.targets.fsdp2.use import Use
+from fsdp_migrate.targets.fsdp2.use import COMPILED, Use
 
 _SETTERS = ("state_dict_type", "set_state_dict_type")
 _OF_MODEL = frozenset({"state_dict", "load_state_dict"})
@@ -104,11 +104,16 @@ class _Module:
             call = self._state_call(reference)
             if call is not None and reference.node not in self.conversion.settled:
                 calls[call] = reference.node
-        for call, model in calls.items():
-            inside = [(one, calls[one]) for one in calls if one is not call and _holds(call, one)]
+        for call, node in calls.items():
+            inside = [(one, self._model(calls[one])) for one in calls if one is not call and _holds(call, one)]
             if not any(one is not call and _holds(one, call) for one in calls):
-                self._take(call, of_call(self.facts, call, model, self.manner, tuple(inside)), model)
-            self.conversion.settled.add(model)
+                self._take(call, of_call(self.facts, call, self._model(node), self.manner, tuple(inside)), node)
+            self.conversion.settled.add(node)
+
+    def _model(self, node: ast.expr) -> ast.expr:
+        """The model as it is asked: `compiled._orig_mod`, whose keys have no prefix, where that is what is asked."""
+        parent = self.facts.structure.parents[node]
+        return parent if isinstance(parent, ast.Attribute) and parent.attr == COMPILED else node
 
     def _settings(self) -> Iterator[TypeSetting]:
         """The places that set a type for models of the closure."""
@@ -131,7 +136,7 @@ class _Module:
     def _state_call(self, reference: Reference) -> ast.Call | None:
         """The call that asks a model for its state or that of an optimizer, or that loads one."""
         parents = self.facts.structure.parents
-        parent = parents[reference.node]
+        parent = parents[self._model(reference.node)]
         if isinstance(parent, ast.Attribute) and parent.attr in _OF_MODEL:
             call = parents[parent]
             return call if isinstance(call, ast.Call) and call.func is parent else None

@@ -22,6 +22,7 @@ from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 
 PACKAGE = "torch.distributed.fsdp"
+COMPILED = "_orig_mod"  # the model in a compiled one
 ALONE = "put it on a line of its own without comments inside"
 
 

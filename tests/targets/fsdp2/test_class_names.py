@@ -90,8 +90,21 @@ def test_a_test_of_another_object(tmp_path: Path) -> None:
     assert becomes(tmp_path, before).endswith("    return isinstance(m, (nn.Linear, FSDPModule))\n")
 
 
+def test_a_test_whether_it_could_be_imported(tmp_path: Path) -> None:
+    imports = HEAD.replace("from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n", "")
+    imports += "try:\n    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    before = imports + "except ImportError:\n    FSDP = None\n" + BUILT + "if FSDP is not None:\n    print(model)\n"
+    assert becomes(tmp_path, before).endswith("if FSDPModule is not None:\n    print(model)\n")
+
+
 @pytest.mark.parametrize(
-    "use", ["FSDP.set_state_dict_type(other, x)", "wrap = functools.partial(FSDP, device_id=0)", "kinds = [FSDP]"]
+    "use",
+    [
+        "FSDP is other",
+        "FSDP.set_state_dict_type(other, x)",
+        "wrap = functools.partial(FSDP, device_id=0)",
+        "kinds = [FSDP]",
+    ],
 )
 def test_another_use_of_the_class_is_a_wall(tmp_path: Path, use: str) -> None:
     (model,) = models_of(tmp_path, {"main.py": f"import functools\n{HEAD}{BUILT}{use}\n"})

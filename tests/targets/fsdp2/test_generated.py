@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.targets.fsdp2.conversion import Options
-from fsdp_migrate.targets.fsdp2.generated import CLIP, NO_SYNC, SHARD, functions_of, text
+from fsdp_migrate.targets.fsdp2.generated import CLIP, GROUP, NO_SYNC, SHARD, functions_of, text
 from tests.targets.fsdp2.building import converted, project_of, texts
 
-ALL = (SHARD, NO_SYNC, CLIP)
-SOME = [chosen for number in (1, 2, 3) for chosen in itertools.combinations(ALL, number)]
+ALL = (SHARD, NO_SYNC, CLIP, GROUP)
+SOME = [chosen for number in (1, 2, 3, 4) for chosen in itertools.combinations(ALL, number)]
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 WRAPS = (
     f"{IMPORT}\n\ndef build(model, policy):\n    return FSDP(model, auto_wrap_policy=policy, limit_all_gathers=True)\n"

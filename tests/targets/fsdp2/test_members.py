@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.targets.fsdp2.converted import Converted, check_stays, check_wall
+from tests.targets.fsdp2.converted import Converted, check_becomes, check_stays, check_wall
+from tests.targets.fsdp2.programs import plan
 
 IMPORT = "from torch.distributed.fsdp import CPUOffload, MixedPrecision\n"
 MIXED = f"{IMPORT}model = FSDP(Net(), use_orig_params=True, mixed_precision=MixedPrecision(torch.bfloat16))\n"
@@ -67,6 +70,33 @@ def test_a_model_on_the_cpu_is_not_moved() -> None:
 def test_this_is_a_wall(program: str, reason: str) -> None:
     net = "class Net(nn.Module):\n    def __init__(self):\n        self.head = nn.Linear(1, 1)\n"
     check_wall(f"{net}model = FSDP(Net())\n{program}\n", reason)
+
+
+LOSS = "torch.distributed.all_reduce(loss, group={group})\n"
+
+
+def test_the_group_of_a_model_on_all_ranks() -> None:
+    built = "model = FSDP(nn.Linear(1, 1), sharding_strategy=torch.distributed.fsdp.ShardingStrategy.NO_SHARD)\n"
+    check_becomes(
+        f"import torch.distributed as dist\n{built}{LOSS.format(group='model.process_group')}",
+        f"import torch.distributed as dist\n{built}{LOSS.format(group='dist.group.WORLD')}",
+    )
+
+
+@pytest.mark.parametrize(
+    "argument", ["device_mesh=mesh", "process_group=group", "sharding_strategy=strategy", "**more"]
+)
+def test_the_group_of_a_model_may_be_decided_at_run_time(tmp_path: Path, argument: str) -> None:
+    built = f"def build(mesh, group, strategy, more):\n    return FSDP(torch.nn.Linear(1, 1), {argument})\n"
+    head = "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    done = plan(tmp_path, f"{head}{built}model = build(*x)\n{LOSS.format(group='model.process_group')}", unsafe=True)
+    assert done.left == ()
+    assert done.texts["train.py"].endswith(LOSS.format(group="group_of(model)"))
+
+
+def test_the_group_of_what_may_be_a_ddp_model_is_a_wall() -> None:
+    program = "model = FSDP(nn.Linear(1, 1))\nother = make()\nx = model.process_group\n"
+    check_wall(program, "may also be a DDP model", others=("make()",))
 
 
 def test_what_a_package_defines_is_declared() -> None:

@@ -161,7 +161,7 @@ def main(net, batches):
         (
             "one, two = [], []\n    for p in net.parameters(): (one if p.ndim == 1 else two).append(p)",
             "two",
-            "parameters from before sharding cannot be followed",
+            "the optimizer holds parameters from before sharding",
         ),
         (
             "import torch_ema\n    average = torch_ema.ExponentialMovingAverage(net.parameters())",

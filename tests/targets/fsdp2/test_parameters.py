@@ -34,14 +34,23 @@ SHAPES = "shapes and numbers of elements are those of whole parameters, not of t
         "for p in model.parameters():\n    p.data.copy_(p.data.clone().to(torch.float32))",
         "for n, p in model.named_parameters():\n    if any(s in n for s in SKIP):\n        p.requires_grad_(False)",
         "for n, p in model.named_parameters():\n    n = n.replace('_fsdp_wrapped_module.', '')\n    ok = n == 'a'",
+        "for n, p in model.named_parameters():\n    n = '.'.join(x for x in n.split('.') if not x.startswith('_'))",
+        "for n, p in model.named_parameters():\n    n = [x for x in n.split('.') if x != '_fsdp_wrapped_module'][0]",
+        "for n, p in model.named_parameters():\n    n = [x for x in n.split('.') if 'fsdp' not in x]",
         "for p in model.parameters():\n    print(p)",
+        "def build():\n    a, b = [], []\n    for n, p in model.named_parameters():\n"
+        "        (a if 'bias' in n else b).append(p)\n    torch.optim.SGD([{'params': a}, {'params': b}], 0.1)",
+        "torch.optim.SGD(itertools.chain(model.parameters(), head.parameters()), 0.1)",
+        "torch.optim.SGD(itertools.chain.from_iterable([model.parameters(), head.parameters()]), 0.1)",
+        "torch.optim.SGD(itertools.chain(*[model.parameters(), head.parameters()]), 0.1)",
+        "torch.optim.SGD([{'params': model.parameters()}, {'params': head.parameters()}], 0.1, foreach=True)",
         "for p in model.parameters():\n    p.register_hook(print)",
         "optimizer.add_param_group({'params': model.parameters()})",
         "x = any(p.requires_grad for p in model.parameters())",
     ],
 )
 def test_this_stays_as_it_is(program: str) -> None:
-    check_stays(f"import torch.distributed as dist\n{BUILT}{program}\n")
+    check_stays(f"import itertools\nimport torch.distributed as dist\n{BUILT}{program}\n")
 
 
 def test_an_average_of_two_sharded_models_stays() -> None:
@@ -127,13 +136,30 @@ def test_the_function_that_clipped_by_a_local_norm_now_does_by_the_global_one() 
         ("f = model.parameters", "is passed on"),
         ("for n, p in model.named_parameters():\n    if n.startswith('head'):\n        pass", "has a prefix"),
         ("for n, p in model.named_parameters():\n    if n == 'head.weight':\n        pass", "has a prefix"),
+        (
+            "for n, p in model.named_parameters():\n    x = [s for s in n.split('.') if s.startswith('_')]",
+            "has a prefix",
+        ),
+        ("for n, p in model.named_parameters():\n    x = [s for s in n.split('.') if s != '0']", "has a prefix"),
+        ("for p in itertools.chain(model.parameters(), head.parameters()):\n    x = p.norm()", "reads the elements"),
+        (
+            "torch.optim.SGD(itertools.chain(model.parameters(), head.parameters()), 0.1, fused=True)",
+            "of other modules",
+        ),
         ("for p in model.parameters():\n    if isinstance(p, FlatParameter):\n        pass", "flat parameters"),
         ("def groups(model):\n    return list(model.parameters())", "nothing in the project calls"),
     ],
 )
 def test_this_is_a_wall(program: str, reason: str) -> None:
-    imports = "import torch.distributed as dist\nfrom torch.distributed.fsdp._flat_param import FlatParameter\n"
+    imports = "import itertools\nimport torch.distributed as dist\n"
+    imports += "from torch.distributed.fsdp._flat_param import FlatParameter\n"
     check_wall(f"{imports}{BUILT}{program}\n", reason)
+
+
+def test_a_norm_of_parameters_of_two_modules_is_a_wall() -> None:
+    clip = "nn.utils.clip_grad_norm_(list(model.parameters()) + list(head.parameters()), 1.0)"
+    found = Converted(f"{BUILT}{clip}\n")
+    assert ["together with those of the model" in one for one in found.walls] == [True]
 
 
 def test_the_norm_of_another_model_is_not_looked_at() -> None:

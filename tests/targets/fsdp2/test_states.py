@@ -129,6 +129,37 @@ def test_a_state_dict_without_a_type_is_a_full_one(tmp_path: Path) -> None:
     assert "return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))" in text
 
 
+def test_the_model_in_a_compiled_one_is_asked(tmp_path: Path) -> None:
+    function = """\
+    def load(model, state):
+        model = torch.compile(model)
+        model._orig_mod.load_state_dict(state, strict=False)
+        return model._orig_mod.state_dict()
+    """
+    text = function_afterwards(tmp_path, function, "load(model, torch.load('x'))", unsafe=True)
+    assert "set_model_state_dict(model._orig_mod, state, options=" in text
+    assert "strict=False" in text
+    assert "return get_model_state_dict(model._orig_mod, options=" in text
+
+
+def test_an_optimizer_state_that_is_read_in_a_block_and_loaded_behind_it(tmp_path: Path) -> None:
+    function = """\
+    def load(model, optimizer, reader):
+        from torch.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
+
+        with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+            found = load_sharded_optimizer_state_dict(model.state_dict(), "optim", reader)
+        optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, found["optim"]))
+    """
+    text = function_afterwards(tmp_path, function, "load(model, optimizer, make())", kept=False)
+    assert text.endswith(
+        """\
+    found = {"optim": get_optimizer_state_dict(model, optimizer)}
+    checkpoint.load(found, storage_reader=reader)
+    set_optimizer_state_dict(model, optimizer, optim_state_dict=found["optim"])"""
+    )
+
+
 def test_local_state_has_no_successor(tmp_path: Path) -> None:
     function = """\
     def save(model):
