@@ -12,7 +12,7 @@ from fsdp_migrate.verify.fixtures import Condition, Evidence, Fixture
 from fsdp_migrate.verify.worker.protocol import SIDES, Exit, Failure, RankRecord, Side
 
 # What a rank says when another one has left: not the cause of anything.
-_LEFT_BEHIND = re.compile(
+LEFT_BEHIND = re.compile(
     r"connection (was )?(closed|reset|refused)|broken pipe|timed out|timeout|monitoredbarrier|socket|"
     r"remote process exited|application timeout",
     re.IGNORECASE,
@@ -139,7 +139,7 @@ def _failures(report: Report, side: str) -> dict[int, Failure]:
 def _causes(failures: Mapping[int, Failure]) -> dict[int, Failure]:
     """The failures that are not only the echo of another rank's, the earliest first."""
     ordered = dict(sorted(failures.items(), key=lambda item: item[1].time))
-    causes = {rank: failure for rank, failure in ordered.items() if not _LEFT_BEHIND.search(failure.message)}
+    causes = {rank: failure for rank, failure in ordered.items() if not LEFT_BEHIND.search(failure.message)}
     return causes or ordered
 
 
