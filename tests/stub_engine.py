@@ -58,7 +58,7 @@ def look_at(raw: bytes, path: str, settings: Settings, imports: bytes | None = N
 
 
 def rewrite_bytes(
-    raw: bytes, path: str, settings: Settings, project: object = None, *, chosen: bool = False
+    raw: bytes, path: str, settings: Settings, project: object = None, *_: object, chosen: bool = False
 ) -> RewriteResult:
     before = lint_bytes(raw, path, settings)
     if before.failed:

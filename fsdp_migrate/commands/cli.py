@@ -6,7 +6,7 @@ import functools
 import io
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -39,6 +39,9 @@ from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings import ConfigFileError
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
+
+if TYPE_CHECKING:
+    from fsdp_migrate.planning.choosing import Chooser
 
 CACHE_VARIABLE = "FSDP_MIGRATE_CACHE_DIR"
 EXIT_CODES = (
@@ -223,6 +226,7 @@ Examples:
   fsdp-migrate rewrite --diff src/
   fsdp-migrate rewrite --diff --output-file fsdp.patch src/
   fsdp-migrate rewrite src/
+  fsdp-migrate rewrite --interactive src/
   fsdp-migrate rewrite --unsafe-fixes --select FSDP201 src/train.py
 
 {EXIT_CODES}
@@ -237,8 +241,9 @@ With --diff or --check, 1 means that a file would change.""",
     default=None,
     help="Also apply fixes with an observable effect.",
 )
+@click.option("-i", "--interactive", is_flag=True, help="Ask about each fix, on a terminal.")
 @_effort
-def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
+def rewrite(request: Request, effort: Effort, diff: bool, check: bool, interactive: bool) -> None:
     """Fix the files in PATHS (default: the current folder) in place, and list the remaining findings.
 
     '-' reads stdin and prints the new text.
@@ -252,7 +257,8 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
             raise click.UsageError(f"{what} cannot be combined with {other}")
     preview = diff or check
     write = not (preview or request.stdin is not None)
-    with usage_errors(), interrupts(), watched(output) as follow:
+    chooser = _asking(alone=write and output.for_people and output.file is None) if interactive else None
+    with usage_errors(), interrupts(), watched(output, quiet=interactive) as follow:
         plan = runner.rewrite(
             request.discovery,
             request.configuration,
@@ -260,6 +266,7 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
             effort=effort,
             follow=follow,
             tell=text.print_notice,
+            chooser=chooser,
         )
     if preview:
         with usage_errors():
@@ -273,6 +280,18 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool) -> None:
         with usage_errors():
             output.rewrite(plan)
     request.exit(plan.exit_code)
+
+
+def _asking(*, alone: bool) -> Chooser:
+    from fsdp_migrate.commands import interactive
+
+    if not alone:
+        raise click.UsageError(
+            "--interactive cannot be combined with --diff, --check, '-', --output-format or --output-file"
+        )
+    if not interactive.is_terminal():
+        raise click.UsageError("--interactive asks on a terminal, and stdin or stdout is none")
+    return interactive.Asking()
 
 
 @cli.command(

@@ -306,9 +306,9 @@ def interrupts() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched(output: Output) -> Iterator[Follow]:
-    """What shows how far a run is, where somebody waits for it."""
-    if output.quiet or not sys.stderr.isatty():
+def watched(output: Output, *, quiet: bool = False) -> Iterator[Follow]:
+    """What shows how far a run is, where somebody waits for it and it is not to be `quiet`."""
+    if quiet or output.quiet or not sys.stderr.isatty():
         yield unfollowed
         return
     from fsdp_migrate.report.progress import Progress, wanted

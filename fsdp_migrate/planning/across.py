@@ -5,15 +5,16 @@ They are made before the fixes of single files, which see the new texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.lint import FileCheck, brought_by
-from fsdp_migrate.planning.drafts import Draft, first_seen
-from fsdp_migrate.planning.parts import FilePlan, Part
+from fsdp_migrate.planning.choosing import Chooser
+from fsdp_migrate.planning.drafts import Draft, first_seen, shifted
+from fsdp_migrate.planning.parts import Change, FilePlan, Part
 from fsdp_migrate.planning.passes import carried_out
 from fsdp_migrate.planning.selection import Claims
 from fsdp_migrate.source import SourceError
@@ -49,10 +50,14 @@ class Across:
         target: Target,
         without: Mapping[str, str],
         files: Sequence[SourceFile],
+        chooser: Chooser | None = None,
         *,
         rewriting: bool,
     ) -> None:
-        """Make what can be made in `files`; those in `without` stay as they are, each for the reason given."""
+        """Make what can be made in `files`, and what the `chooser` takes of it.
+
+        The files in `without` stay as they are, each for the reason given.
+        """
         self.before = self.workspace = workspace
         self.without = without
         self.made: list[Transaction] = []
@@ -62,11 +67,13 @@ class Across:
         self._files = {file.shown: file for file in files}
         self._progress: dict[str, Draft] = {}
         self._created: dict[str, SourceFile] = {}
+        self._answers: dict[tuple[str, str, int], bool] = {}
         for rounds in range(1, _MOST_ROUNDS + 1):
             self.suppressed.clear()
             proposed = [kept for one in target.transactions(self.workspace) if (kept := self._in_force(one))]
             self.possible, self.left = self._sorted_out(proposed)
-            chosen = _compatible(self.possible)
+            wanted = self.possible if chooser is None else [one for one in self.possible if self._taken(one, chooser)]
+            chosen = _compatible(wanted)
             if not rewriting or not chosen or rounds == _MOST_ROUNDS:
                 self.left += [one.finding for one in self.possible]
                 break
@@ -174,6 +181,22 @@ class Across:
             return True
         return all(self.workspace.settings(self._files[path], used=False).unsafe_fixes for path in one.fixes)
 
+    def _taken(self, one: Transaction, chooser: Chooser) -> bool:
+        place = one.finding.path, one.rule, one.finding.span.start
+        if place not in self._answers:
+            self._answers[place] = chooser.takes(one, one.finding, self._changes(one))
+        return self._answers[place]
+
+    def _changes(self, one: Transaction) -> Callable[[], list[Change]]:
+        def changes() -> list[Change]:
+            new = {new.file.shown for new in one.creates}
+            return [
+                Change(path, b"" if path in new else self._read(path), text.raw, path in new)
+                for path, (_, text) in self._texts([one]).items()
+            ]
+
+        return changes
+
     def _make(self, chosen: Sequence[Transaction]) -> None:
         """Make all transactions that can be made together, at least the first."""
         try:
@@ -186,12 +209,21 @@ class Across:
         for path, (progress, new) in texts.items():
             progress.change(new, [one.finding for one in made if one.finding.path == path])
             self._progress[path] = progress
+            self._move_answers(path, new)
         for one in made:
             progress = self._progress.setdefault(one.finding.path, Draft(self._read(one.finding.path)))
             if one.finding not in progress.fixed:
                 progress.fixed.append(one.finding)
         self.made += made
         self.workspace = self.workspace.patched({self._files[path]: new.raw for path, (_, new) in texts.items()})
+
+    def _move_answers(self, path: str, new: NewText) -> None:
+        """Keep what was said of a file's findings at their places in its new text."""
+        said = {place: self._answers.pop(place) for place in list(self._answers) if place[0] == path}
+        moved = shifted([offset for _, _, offset in said], new.replacements)
+        for (_, code, _), offset, answer in zip(said, moved, said.values()):
+            if offset is not None:
+                self._answers[path, code, offset] = answer
 
     def _read(self, path: str) -> bytes:
         return self.workspace.read(self._files[path])

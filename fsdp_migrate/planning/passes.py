@@ -15,8 +15,9 @@ from fsdp_migrate.edits import EditComment, EditImport, RemoveStatement, touched
 from fsdp_migrate.facts.calls import given_twice, names_given
 from fsdp_migrate.findings import Applicability, FileReport, Finding, Fix, Severity
 from fsdp_migrate.lint import brought_by
+from fsdp_migrate.planning.choosing import Chooser
 from fsdp_migrate.planning.drafts import Draft
-from fsdp_migrate.planning.parts import RewriteResult
+from fsdp_migrate.planning.parts import Change, RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
@@ -49,19 +50,26 @@ class OpenCheck(Protocol):
 Lint = Callable[[bytes, "Source | None"], OpenCheck]
 
 
-def rewrite(raw: bytes, path: str, settings: Settings, lint: Lint, progress: Draft | None = None) -> RewriteResult:
+def rewrite(
+    raw: bytes,
+    path: str,
+    settings: Settings,
+    lint: Lint,
+    progress: Draft | None = None,
+    chooser: Chooser | None = None,
+) -> RewriteResult:
     """Apply the fixes that may be applied, and those that these make possible, until the text stays the same.
 
     Hints are fixed only where the settings show them: only findings that lint reports are rewritten. A fix that
     gives a bad text, or a finding that its rule does not declare, is left out, and its finding says so. What was done
-    to the text already is in `progress`.
+    to the text already is in `progress`. Of the fixes that could be made a `chooser` takes some.
     """
     start = Draft(raw) if progress is None else progress
     raw = start.raw
     try:
-        rewriting = _Rewriting(copy.copy(start), path, settings, lint)
+        rewriting = _Rewriting(copy.copy(start), path, settings, lint, chooser)
         result = rewriting.run()
-        return _Rewriting(start, path, settings, lint, careful=True).run() if rewriting.brought() else result
+        return _Rewriting(start, path, settings, lint, chooser, careful=True).run() if rewriting.brought() else result
     except RewriteError as error:
         with closing(lint(raw, None)) as check:
             report = check.report()
@@ -107,11 +115,21 @@ class _Rewriting:
     `careful`, every pass is checked for new findings before it is made.
     """
 
-    def __init__(self, progress: Draft, path: str, settings: Settings, lint: Lint, *, careful: bool = False) -> None:
+    def __init__(
+        self,
+        progress: Draft,
+        path: str,
+        settings: Settings,
+        lint: Lint,
+        chooser: Chooser | None,
+        *,
+        careful: bool = False,
+    ) -> None:
         self.text = progress
         self.path = path
         self.settings = settings
         self.lint = lint
+        self.chooser = chooser
         self.careful = careful
         self.before: Sequence[Finding] | None = None
         self.refused: list[tuple[Finding, str]] = []
@@ -130,6 +148,7 @@ class _Rewriting:
         most_passes = SPARE_PASSES + len(self.report.findings)
         for _ in range(most_passes):
             if not chosen:
+                self._silence()
                 return self._result()
             left = self._pass(chosen)
             chosen = self._look() if left is None else left
@@ -164,7 +183,41 @@ class _Rewriting:
             for finding, origin in self.text.live
             if _is_shown(finding, self.settings) and _fault_of(origin, self.refused) is None
         ]
-        return [] if self.report.failed else selected(willing, self.settings.unsafe_fixes)
+        if self.report.failed:
+            return []
+        while declined := self._declined(chosen := selected(willing, self.settings.unsafe_fixes)):
+            willing = [finding for finding in willing if finding not in declined]
+        return chosen
+
+    def _declined(self, chosen: Sequence[Finding]) -> list[Finding]:
+        """The findings whose fixes the chooser does not take."""
+        if self.chooser is None:
+            return []
+        first = dict(self.text.live)
+        return [finding for finding in chosen if not self._is_taken(self.chooser, finding, first[finding])]
+
+    def _is_taken(self, chooser: Chooser, finding: Finding, first: Finding) -> bool:
+        source = self.text.source or read_source(self.text.raw, self.path)
+        try:
+            new = carried_out(source, self.path, _fixes([finding]))
+        except RewriteError:
+            return True  # it is refused when it is made, with the reason
+        change = Change(self.path, self.text.raw, new.raw)
+        return chooser.takes(Transaction.of(finding), first, lambda: (change,))
+
+    def _silence(self) -> None:
+        """Put a comment at the findings that the chooser silences."""
+        silenced = [finding for finding, first in self.text.live if self.chooser and self.chooser.silences(first)]
+        if not silenced:
+            return
+        from fsdp_migrate.planning.noqa import insertions  # only where somebody is asked
+
+        source = self.text.source or read_source(self.text.raw, self.path)
+        if comments := insertions(source, silenced):
+            raw = source.encode(splice(source.data, comments), comments)
+            self.text.change(NewText(raw, read_source(raw, self.path), comments), ())
+            self.changed = True
+            self._look(all_rules=True)
 
     def _pass(self, chosen: Sequence[Finding]) -> list[Finding] | None:
         """Fix these findings, or return the ones to fix instead if some cannot be fixed."""

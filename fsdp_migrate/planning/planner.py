@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.findings import FileReport
     from fsdp_migrate.planning.across import Across, Target
     from fsdp_migrate.planning.cache import Cache
+    from fsdp_migrate.planning.choosing import Chooser
     from fsdp_migrate.planning.workers import WorkerDied
     from fsdp_migrate.screen import Look
     from fsdp_migrate.transactions import Transaction
@@ -108,14 +109,16 @@ class Planner:
         follow: Follow = unfollowed,
         target: Target | None = None,
         files: Sequence[SourceFile] | None = None,
+        chooser: Chooser | None = None,
     ) -> None:
-        """Plan `files` of the workspace, by default all."""
+        """Plan `files` of the workspace, by default all; a `chooser` takes some of the fixes that could be made."""
         self.workspace = workspace
         self.rewriting = rewriting
         self.effort = effort
         self.follow = follow
         self.target = target or _asked_for(workspace)
         self.files = workspace.files if files is None else files
+        self.chooser = chooser
         self._clean: dict[str, Settings] = {}
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}
         self._waiting: set[str] = set()
@@ -136,7 +139,9 @@ class Planner:
         if self.target is not None:
             from fsdp_migrate.planning.across import Across
 
-            self._across = Across(self.workspace, self.target, without or {}, self.files, rewriting=self.rewriting)
+            self._across = Across(
+                self.workspace, self.target, without or {}, self.files, self.chooser, rewriting=self.rewriting
+            )
             self.workspace = self._across.workspace
             self.files = in_order((*self.files, *self._across.created))
         for file in self.follow(self.files, "Reading", len(self.files)):
@@ -163,7 +168,9 @@ class Planner:
         """Plan the files of a part again, with some of them left as they are."""
         assert self._across is not None
         files = [plan.file for plan in part.files if not plan.created]
-        planner = Planner(self._across.before, rewriting=self.rewriting, target=self.target, files=files)
+        planner = Planner(
+            self._across.before, rewriting=self.rewriting, target=self.target, files=files, chooser=self.chooser
+        )
         yield from planner.parts(without)
 
     @cached_property
@@ -305,7 +312,8 @@ class Planner:
     def _work(self) -> None:
         """Lint the candidates in several processes if that is faster. The others are linted when they are planned."""
         self._overlook()
-        if self.effort.jobs == 1 or len(self._candidates) < 2 or self._across is not None:
+        alone = self.effort.jobs == 1 or self._across is not None or self.chooser is not None
+        if alone or len(self._candidates) < 2:
             return
         waiting = [file for file in self.workspace.files if file.path in self._candidates and file.raw is None]
         from fsdp_migrate.planning import workers
@@ -366,8 +374,8 @@ class Planner:
         if self.rewriting:
             from fsdp_migrate.planning.rewriting import rewrite_bytes
 
-            made = () if self._across is None else (self._across.progress(file),)
-            return rewrite_bytes(raw, file.shown, settings, view, *made, chosen=True)
+            made = None if self._across is None else self._across.progress(file)
+            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=True)
         from fsdp_migrate.lint import lint_bytes
 
         report = lint_bytes(raw, file.shown, settings, view, chosen=True)

@@ -17,6 +17,7 @@ from fsdp_migrate.workspace.settings.settings import default_range
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
+    from fsdp_migrate.planning.choosing import Chooser
 
 Text = TypeVar("Text", str, bytes)
 
@@ -41,18 +42,19 @@ def rewrite_bytes(
     settings: Settings,
     project: ProjectModules | None = None,
     progress: Draft | None = None,
+    chooser: Chooser | None = None,
     *,
     chosen: bool = False,
 ) -> RewriteResult:
     """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project.
 
-    Bytes that were `chosen` are known to be worth it.
+    Bytes that were `chosen` are known to be worth it. Of the fixes that could be made a `chooser` takes some.
     """
 
     def check(data: bytes, source: Source | None) -> FileCheck:
         return FileCheck(data, path, settings, project, source, chosen=chosen and data is raw)
 
-    return rewrite(raw, path, settings, check, progress)
+    return rewrite(raw, path, settings, check, progress, chooser)
 
 
 def rewrite_source(

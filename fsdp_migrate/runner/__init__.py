@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fsdp_migrate.planning.across import Target
+    from fsdp_migrate.planning.choosing import Chooser
     from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
     from fsdp_migrate.targets.fsdp2.frameworks import Framework
@@ -84,11 +85,12 @@ def rewrite(
     follow: Follow = unfollowed,
     target: Target | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    chooser: Chooser | None = None,
 ) -> Plan:
     """Rewrite every file, on disk only if `write`.
 
     `tell` gets a line about what an earlier run did not finish, and about files that change together if this run is
-    interrupted.
+    interrupted. Of the fixes that could be made a `chooser` takes some.
 
     Raises:
         FileOptionError: a baseline cannot be read.
@@ -97,12 +99,12 @@ def rewrite(
     """
     workspace = Workspace(discovery, configuration, noting=effort.cache)
     if not write:
-        return planned(workspace, effort=effort, follow=follow, target=target)
+        return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser)
     from fsdp_migrate.runner.writing import Committing, Writing
 
     with Writing(len(discovery.files)) as writing:
         committing = Committing(workspace, writing, tell)
-        return planned(workspace, effort=effort, follow=follow, target=target, become=committing.parts)
+        return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser, become=committing.parts)
 
 
 def planned(
@@ -111,12 +113,13 @@ def planned(
     effort: Effort = NO_EFFORT,
     follow: Follow = unfollowed,
     target: Target | None = None,
+    chooser: Chooser | None = None,
     become: Callable[[Part, Planner], Iterable[Part]] = lambda part, planner: (part,),
 ) -> Plan:
     """The plan of rewriting the files. `become` gets every part, and returns the parts that it became."""
     gathered = Gathered(workspace, list(workspace.discovery.failures))
     gathered.baseline_at(workspace.configuration.options.baseline)
-    planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target)
+    planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target, chooser=chooser)
     with _uncollected():
         for part in planner.parts():
             for file_plan in part.files:  # what is wrong with a baseline is told before anything is written
@@ -142,7 +145,7 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
     Raises:
         Interrupted: the run was.
     """
-    from fsdp_migrate.runner.noqa import with_noqa
+    from fsdp_migrate.planning.noqa import with_noqa
     from fsdp_migrate.runner.writing import Writing
     from fsdp_migrate.splicing import RewriteError
 

@@ -6,7 +6,7 @@ import pytest
 
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.lint import lint_bytes
-from fsdp_migrate.runner.noqa import with_noqa
+from fsdp_migrate.planning.noqa import with_noqa
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import Settings
 

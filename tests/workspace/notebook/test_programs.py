@@ -7,7 +7,7 @@ import pytest
 
 from fsdp_migrate.findings import Applicability
 from fsdp_migrate.fingerprints import numbered
-from fsdp_migrate.runner.noqa import with_noqa
+from fsdp_migrate.planning.noqa import with_noqa
 from fsdp_migrate.workspace.reading import read_source
 
 from .build import IMPORT, NEW, OLD, found, linted, notebook, rewritten, sources

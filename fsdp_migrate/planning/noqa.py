@@ -1,4 +1,4 @@
-"""`lint --add-noqa`: a suppression for every finding, so that later runs only report new ones."""
+"""Suppressions for findings that are there, so that later runs only report new ones."""
 
 from __future__ import annotations
 
@@ -26,11 +26,17 @@ def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
     if not reported:
         return raw
     source = read_source(raw, reported[0].path)
-    by_module: dict[Source, list[Finding]] = {}
-    for finding in reported:
-        by_module.setdefault(source.module_at(finding.span.start), []).append(finding)
-    changes = [change for module, own in by_module.items() for change in _insertions(module, own)]
+    changes = insertions(source, reported)
     return source.encode(splice(source.data, changes), changes)
+
+
+def insertions(source: Source, findings: Iterable[Finding]) -> list[Replacement]:
+    """What to put into a text, so that its comments silence these findings; nothing for one that no comment can."""
+    by_module: dict[Source, list[Finding]] = {}
+    for finding in findings:
+        if finding.code not in _NEVER:
+            by_module.setdefault(source.module_at(finding.span.start), []).append(finding)
+    return [change for module, own in by_module.items() for change in _insertions(module, own)]
 
 
 def _insertions(source: Source, reported: Iterable[Finding]) -> list[Replacement]:
