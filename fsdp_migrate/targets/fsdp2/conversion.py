@@ -104,7 +104,9 @@ class Conversion:
 
     def wall(self, facts: ModuleFacts, node: ast.AST, reason: str, step: str) -> None:
         """Stop the conversion."""
-        self.walls.append(Wall(facts, _placed(facts, node), reason, step))
+        wall = Wall(facts, _placed(facts, node), reason, step)
+        if wall not in self.walls:
+            self.walls.append(wall)
 
     def differs(self, facts: ModuleFacts, node: ast.AST, what: str) -> None:
         """Note a change of behaviour."""

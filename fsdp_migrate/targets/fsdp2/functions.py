@@ -65,10 +65,9 @@ def _stop(reason: str, step: str) -> Handler:
 def _has(use: Use, call: ast.Call) -> None:
     """`hasattr(model, "name")`."""
     name = _string(call)
-    if name in _ONLY_FSDP:
-        ask_instead(use, call)
-    elif name == "no_sync":
-        if not also_ddp(use, name):
+    if name in _ONLY_FSDP or name == "no_sync":
+        # The module inside has no such member, in FSDP2 neither.
+        if not use.inside and not (name == "no_sync" and also_ddp(use, name)):
             ask_instead(use, call)
     elif name is None or name in _OF_EITHER - {"module"}:  # a model without it needs no unwrapping
         _look_up(use, call, name)
@@ -79,7 +78,8 @@ def _get(use: Use, call: ast.Call) -> None:
     found = look_up(call)
     name = None if found is None else found.name
     if name == "no_sync":
-        convert_looked_up(use, call)
+        if not use.inside:
+            convert_looked_up(use, call)
     elif name in ("module", "_fsdp_wrapped_module") and len(call.args) == _WITH_DEFAULT:
         convert_given_back(use, call)
     elif name is None or name in _OF_EITHER:

@@ -5,17 +5,83 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.project_code import Class, Origin, Sort
+from fsdp_migrate.targets.fsdp2.guards import is_excluded
+from fsdp_migrate.targets.fsdp2.kinds import kinds_of
 from fsdp_migrate.targets.fsdp2.use import PACKAGE, Use
 
 FSDP_MODULE = f"{PACKAGE}.FSDPModule"
+# Every model of FSDP1 and of FSDP2 is an instance of these.
+_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "builtins.object"})
+_TORCH = "torch.nn."
+# Classes of packages that wrap models, by how they end: what FSDP wraps is none of them.
+_WRAPPERS = ("DataParallel", "DataParallelCPU", "Engine", "OptimizedModule", "FSDPModule")
 
 
 def convert_isinstance(use: Use, call: ast.Call) -> None:
-    """Ask for FSDPModule where the class of FSDP1 stands, alone or among others; other classes stay."""
+    """Ask for FSDPModule where the class of FSDP1 stands, alone or among others.
+
+    Other classes stay: FSDP1's wrapper is no instance of the class of its module, but a model of FSDP2 is.
+    """
     if len(call.args) != 2 or call.args[0] is not use.node:
         use.wall(f"`{ast.unparse(call)}` is not a plain test", "write `isinstance(model, FSDP)`")
         return
     convert_classes(use, call.args[1], mixed=bool(use.reference.others))
+    if not use.inside and use.kinds is None and _may_come_true(use, call):
+        reason = f"`{ast.unparse(call)}` is false for FSDP1's wrapper, and may be true for the module itself"
+        use.wall(reason, f"ask before the model is wrapped, or ask `isinstance({use.text}, FSDP)` first", call)
+
+
+def check_inside(use: Use) -> None:
+    """Stop where the module that is wrapped is asked whether it is an FSDP model: it was none, and becomes one."""
+    call = use.parent
+    if not isinstance(call, ast.Call) or use.facts.names.qualified(call.func) != "builtins.isinstance":
+        return
+    if call.args[0] is not use.node or is_excluded(use):
+        return
+    if any(_is_fsdp(use.facts, cls) for cls in _classes(use.facts, call)):
+        reason = f"`{ast.unparse(call)}` is false for the module inside of FSDP1's wrapper, which FSDP2 shards in place"
+        use.wall(reason, "ask the model, or leave the test out", call)
+
+
+def _classes(facts: ModuleFacts, call: ast.Call) -> list[ast.expr]:
+    """The classes of a test, those in tuples that have a name among them."""
+    found: list[ast.expr] = []
+    for cls in (one for classes in call.args[1:] for one in _listed(classes)):
+        value = facts.names.value(cls) if isinstance(cls, ast.Name) else None
+        found += _listed(value) if isinstance(value, ast.Tuple) else [cls]
+    return found
+
+
+def _is_fsdp(facts: ModuleFacts, cls: ast.expr) -> bool:
+    return isinstance(cls, (ast.Name, ast.Attribute)) and facts.fsdp.is_class(cls)
+
+
+def _may_come_true(use: Use, call: ast.Call) -> bool:
+    """Whether a test that is false for FSDP1's wrapper may be true for the module that it wraps."""
+    asked = _classes(use.facts, call)
+    if any(_is_fsdp(use.facts, cls) for cls in asked):
+        return False
+    code, kinds = use.conversion.code, kinds_of(use)
+    origins = [origin for cls in asked for origin in code.origins(use.facts, cls)]
+    if any(one.name in _BASES for one in origins):
+        return False
+    return any(_may_be(use, kind, cls) for cls in origins for kind in kinds)
+
+
+def _may_be(use: Use, kind: Origin, cls: Origin) -> bool:
+    """Whether what is wrapped may be an instance of a class."""
+    if (cls.name or "").endswith(_WRAPPERS):
+        return False
+    if (kind.name or "").startswith(_TORCH):
+        return kind.name == cls.name
+    if kind.sort is not Sort.INSTANCE or not isinstance(kind.node, ast.ClassDef):
+        return True
+    above = use.conversion.code.ancestors(Class(kind.facts, kind.node))
+    if cls.sort is Sort.CLASS:
+        return any(one.node is cls.node for one in above)
+    outside = {name or "" for one in above for name in use.conversion.code.bases(one)[1]}
+    return cls.name is None or any(name == cls.name or not name.startswith(_TORCH) for name in outside)
 
 
 def convert_classes(use: Use, classes: ast.expr, *, mixed: bool) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from fsdp_migrate.facts.calls import BindingError
 from fsdp_migrate.facts.objects import EACH, EACH_SECOND, Reference
 from fsdp_migrate.facts.project_code import Class, Function, Origin, Sort, first_parameter
-from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.guards import has_test
+from fsdp_migrate.targets.fsdp2.kinds import kinds_of
 from fsdp_migrate.targets.fsdp2.parameters import look_at
-from fsdp_migrate.targets.fsdp2.policies import AtRunTime
 from fsdp_migrate.targets.fsdp2.tensors import SHAPES
 from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Member, Use
@@ -171,20 +169,6 @@ def check_call(use: Use) -> None:
     if use.method is not None:
         name = getattr(use.method.node, "name", "")
         use.wall(f"`{name}` runs `{use.text}` outside of forward, where parameters are sharded", _REGISTER)
-
-
-def kinds_of(use: Use) -> tuple[Origin, ...]:
-    """What a module may be: for a model, what its constructions wrap."""
-    if use.kinds is not None:
-        return use.kinds
-    found: dict[Origin, None] = {}
-    for one in use.closure.constructions:
-        try:
-            module = written_out(one.facts, one.call).module
-        except (AtRunTime, BindingError):
-            continue
-        found.update(dict.fromkeys(use.conversion.code.origins(one.facts, module)))
-    return tuple(found)
 
 
 def _values(use: Use, cls: Class, name: str) -> list[Origin]:

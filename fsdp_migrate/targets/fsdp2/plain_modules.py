@@ -11,14 +11,15 @@ from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError
-from fsdp_migrate.facts.objects import Value, follow
+from fsdp_migrate.facts.objects import Reference, Value, follow
 from fsdp_migrate.facts.project_code import Class, Function, Sort
 from fsdp_migrate.facts.scopes import TRIES, FunctionNode, Kind
 from fsdp_migrate.targets.fsdp2.arguments import written_out
 from fsdp_migrate.targets.fsdp2.closures import MODEL
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
+from fsdp_migrate.targets.fsdp2.instances import check_inside
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime
-from fsdp_migrate.targets.fsdp2.use import PART
+from fsdp_migrate.targets.fsdp2.use import PART, Use
 from fsdp_migrate.targets.fsdp2.uses import convert_use
 
 _DEEPEST = 6
@@ -31,17 +32,21 @@ def convert_plain_modules(conversion: Conversion, closure: Closure, options: Opt
     """
     if closure.escapes:
         return
-    known = {one.node for one in (*closure.references, *closure.passed)}
+    models = frozenset(one.node for one in (*closure.references, *closure.passed))
+    known = set(models)
     for construction in closure.constructions:
         origin = _Origin(conversion, construction)
         followed = follow(origin.sources, nature=MODEL, code=conversion.code, others=False)
         origin.passed = {one.node for one in followed.passed}
+        late = any(one.node not in models and origin.is_given_late(one) for one in followed.passed)
         for one in followed.references:
             if one.node in known or origin.is_given(one.node):
+                if late and one.node in models:  # a function gets the model and, later, the module
+                    check_inside(Use(conversion, closure, one, options))
                 continue
             known.add(one.node)
             if one.node not in conversion.settled and not origin.is_before(one.facts, one.node):
-                convert_use(conversion, closure, one._replace(others=()), options)
+                convert_use(conversion, closure, one._replace(others=()), options, inside=True)
 
 
 class _Origin:
@@ -68,6 +73,11 @@ class _Origin:
     def is_given(self, node: ast.AST) -> bool:
         """Whether an expression is what is wrapped, or leads there."""
         return node in self.given
+
+    def is_given_late(self, one: Reference) -> bool:
+        """Whether an expression may give the module to a function after it is wrapped."""
+        is_argument = isinstance(one.facts.structure.parents[one.node], (ast.Call, ast.keyword))
+        return is_argument and not self.is_given(one.node) and not self.is_before(one.facts, one.node)
 
     def _sources(self, facts: ModuleFacts, node: ast.expr, steps: int) -> Iterator[Value]:
         """The expressions that make the object of an expression, as far back as they can be seen."""

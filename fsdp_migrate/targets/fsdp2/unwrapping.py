@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
+from fsdp_migrate.facts.looked_up_names import look_up
+from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.guards import also_ddp, has_test
 from fsdp_migrate.targets.fsdp2.use import Member, Use
@@ -20,16 +23,25 @@ def convert_unwrapping(use: Use, member: Member) -> None:
     model = use.new or use.facts.source.segment(Span(member.start, member.end))
     followed = use.follow(member.node)
     for one in followed.references:
-        use.see(use.of(member.node, model) if one.node is member.node else use.at(one))
+        part = use.of(member.node, model) if one.node is member.node else use.at(one)
+        use.see(replace(part, inside=not _is_earlier(use, one)))
     use.lose(f"the module in `{use.text}`", followed.escapes)
     end = use.facts.source.span(member.node).end
     if not use.is_claimed(Span(member.end, end)):
         use.put(member.end, end, "")
 
 
+def _is_earlier(use: Use, one: Reference) -> bool:
+    """Whether a variable of the same function is read before it gets the module: it is the model there."""
+    if not isinstance(one.node, ast.Name) or use.facts.function(one.node) is not use.facts.function(use.node):
+        return False
+    return not use.conversion.code.reaching(use.facts).may_follow(use.node, one.node)
+
+
 def convert_given_back(use: Use, call: ast.Call) -> None:
     """A call that gives the model: `getattr(model, "module", model)`, which has no such member, or a `cast`."""
     followed = use.follow(call)
+    is_inside = use.inside or look_up(call) is not None
     for one in followed.references:
-        use.see(use.at(one))
+        use.see(replace(use.at(one), inside=is_inside and not _is_earlier(use, one)))
     use.lose(f"the module in `{use.text}`", followed.escapes)

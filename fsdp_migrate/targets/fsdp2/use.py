@@ -37,6 +37,7 @@ class Use:
     `whole` is the reference that the project's flow gave, where this is a part of it. `see` converts another use. `new`
     is the text for the model where that is another one afterwards. `kinds` are what it may be, None for the model
     itself. `method` is the method of a module that the use stands in, which may run for modules that are not sharded.
+    One that is `inside` is of the module that FSDP1 wraps, under a name of its own, and not of the wrapper.
     """
 
     conversion: Conversion
@@ -48,6 +49,7 @@ class Use:
     new: str | None = None
     kinds: tuple[Origin, ...] | None = None
     method: Function | None = None
+    inside: bool = False
 
     @property
     def facts(self) -> ModuleFacts:

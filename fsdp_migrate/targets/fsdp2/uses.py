@@ -8,20 +8,28 @@ from fsdp_migrate.facts.objects import EACH, Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.functions import convert_argument
 from fsdp_migrate.targets.fsdp2.guards import is_excluded
+from fsdp_migrate.targets.fsdp2.instances import check_inside
 from fsdp_migrate.targets.fsdp2.members import MEMBERS
 from fsdp_migrate.targets.fsdp2.parts import check_call, convert_forwarded, convert_store, defines, is_no_module
 from fsdp_migrate.targets.fsdp2.units import see_all
 from fsdp_migrate.targets.fsdp2.use import Use, member_of
 
 
-def convert_use(conversion: Conversion, closure: Closure, reference: Reference, options: Options) -> None:
-    """Add to `conversion` what one reference to a model of `closure` needs: edits, differences, or a wall."""
-    convert(Use(conversion, closure, reference, options, see=convert))
+def convert_use(
+    conversion: Conversion, closure: Closure, reference: Reference, options: Options, *, inside: bool = False
+) -> None:
+    """Add to `conversion` what one reference to a model of `closure` needs: edits, differences, or a wall.
+
+    `inside` says that it stands for the module that is wrapped, and not for the model.
+    """
+    convert(Use(conversion, closure, reference, options, see=convert, inside=inside))
 
 
 def convert(use: Use) -> None:
     """Convert one use of a model, or of a module in one."""
     key = use.node, use.kinds, use.new
+    if use.inside:  # if it may be the model itself too, it has been looked at as that
+        check_inside(use)
     if key in use.conversion.looked_at or is_excluded(use) or _is_asked_in_time(use):
         return
     use.conversion.looked_at.add(key)  # modules in a module may be the same ones in the next turn of a loop
