@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import sharding_on_cpu
 from .kinds import FlatParamHandle, cpu
 
 
@@ -32,6 +33,10 @@ def install() -> list[str]:
         done.append(_inert_streams())
     if release < (2, 3):
         done.append(_flat_collectives())
+    if (2, 6) <= release < (2, 9):
+        done.append(sharding_on_cpu.average())
+    if release == (2, 6):
+        done.append(sharding_on_cpu.keep_versions())
     return done
 
 
