@@ -325,6 +325,10 @@ class Names:
         """The meanings that star imports at the top level give a name that has no other binding."""
         return tuple(self._from_stars(self.structure.module, name))
 
+    def hides_builtin(self, scope: Scope, name: str) -> bool:
+        """Whether a name that Python has built in stands for something else in a scope."""
+        return scope.lookup(name) is not None or any(self._from_stars(scope, name))
+
     def _through_project(self, target: str) -> Sequence[str | None] | None:
         if self.project is None or target.split(".")[0] in _NOT_IMPORTED:
             return None

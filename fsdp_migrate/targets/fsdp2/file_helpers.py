@@ -37,6 +37,14 @@ def {name}(optim_state):
     return optim_state
 ''',
     ),
+    "whole": (
+        ("torch.distributed.tensor.DTensor",),
+        '''\
+def {name}(norm):
+    """The norm of all ranks: a DTensor, unless there are no gradients or the model is not sharded."""
+    return norm.full_tensor() if isinstance(norm, {DTensor}) else norm
+''',
+    ),
     "unsharded": (
         (_CONTEXT, _CLASS),
         '''\
@@ -54,6 +62,8 @@ def {name}(model):
 ''',
     ),
 }
+# What they call of Python's own.
+_BUILTINS = dict.fromkeys(("unsharded", "whole"), ("isinstance",))
 
 
 def helper(use: Use, name: str) -> str | None:
@@ -68,7 +78,7 @@ def helper(use: Use, name: str) -> str | None:
     needs, text = _TEXTS[name]
     place = _place(facts, use.node)
     spelled = {path.rpartition(".")[2]: use.spelled(path, place) for path in needs}
-    if None in spelled.values():
+    if None in spelled.values() or not all(use.has_builtin(one, place) for one in _BUILTINS.get(name, ())):
         return None
     free = fresh_name(facts.structure.module, name, ())
     use.put(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")

@@ -139,6 +139,6 @@ def ask_instead(use: Use, call: ast.Call) -> None:
         use.wall(f"a comment is inside `{ast.unparse(call)}`", "move the comment")
         return
     new = use.spelled(FSDP_MODULE)
-    if new is not None:
+    if new is not None and use.has_builtin("isinstance"):
         span = source.span(call)
         use.put(span.start, span.end, f"isinstance({use.written}, {new})")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.source import Span
-from fsdp_migrate.targets.fsdp2.file_helpers import from_generated
+from fsdp_migrate.targets.fsdp2.file_helpers import from_generated, helper
 from fsdp_migrate.targets.fsdp2.generated import CLIP
+from fsdp_migrate.targets.fsdp2.guards import is_guarded
+from fsdp_migrate.targets.fsdp2.running import follows_backward
 from fsdp_migrate.targets.fsdp2.said import ignores
 from fsdp_migrate.targets.fsdp2.use import Member, Use, as_argument, is_result_used
 
@@ -33,7 +36,12 @@ def convert_clipping(use: Use, member: Member) -> None:
         return
     if _may_be_largest(call):
         use.differs(_LARGEST, call)
-    source, span = use.facts.source, use.facts.source.span(call)
+    source, span, end = use.facts.source, use.facts.source.span(call), ""
+    if is_result_used(use, call):
+        whole = made_whole(use, call)
+        if whole is None:
+            return
+        function, end = f"{whole.before}{function}", whole.behind
     if source.line_number(span.start) != source.line_number(span.end) and not use.has_others_inside(call):
         model = use.new or source.segment(Span(member.start, member.end))
         kept = (Argument(getattr(old, "arg", None), index) for index, old in enumerate(ordered_arguments(call)))
@@ -41,8 +49,27 @@ def convert_clipping(use: Use, member: Member) -> None:
         use.conversion.edit(use.facts, [RewriteCall(span, None, (first, *kept), callee=function)])
     else:
         as_argument(use, member, function, ".parameters()")
-    if is_result_used(use, call):
-        use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), ".full_tensor()")])
+    if end:
+        use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), end)])
+
+
+class Whole(NamedTuple):
+    """What makes the norm of all ranks of a norm: the texts in front of it and behind it."""
+
+    before: str
+    behind: str
+
+
+def made_whole(use: Use, call: ast.Call) -> Whole | None:
+    """The texts around a call that gives a norm, which is no DTensor where no parameter has a gradient.
+
+    None, and a wall, where a function that is needed cannot be had.
+    """
+    is_guarded_or_alone = not use.reference.others or is_guarded(use)
+    if is_guarded_or_alone and follows_backward(use.conversion.code, use.facts, call):
+        return Whole("", ".full_tensor()")
+    function = helper(use, "whole")
+    return None if function is None else Whole(f"{function}(", ")")
 
 
 def _may_be_largest(call: ast.Call) -> bool:

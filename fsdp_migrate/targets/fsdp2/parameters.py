@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import EACH, EACH_FIRST, EACH_SECOND, Escape, Reference
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
-from fsdp_migrate.targets.fsdp2.guards import is_guarded
+from fsdp_migrate.targets.fsdp2.norms import made_whole
 from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, takes_parameters
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS, Tensors
@@ -208,13 +208,11 @@ def _give(use: Use, call: ast.Call) -> None:
         return
     if named in _CLIP:
         use.differs(_CLIPPED, call)
-        if is_result_used(use, call):
-            if use.reference.others and not is_guarded(use):
-                step = "call `model.clip_grad_norm_` under its own test for an FSDP model"
-                use.wall("the norm of a model that may also be a plain one is used", step, call)
-                return
-            end = facts.source.span(call).end
-            use.put(end, end, ".full_tensor()")
+        whole = made_whole(use, call) if is_result_used(use, call) else None
+        if whole is not None:
+            start, end = facts.source.span(call)
+            use.put(start, start, whole.before)
+            use.put(end, end, whole.behind)
     else:
         step = "check whether it works with DTensors"
         use.wall(f"`{ast.unparse(call.func)}` gets parameters of the model", step, call)

@@ -9,6 +9,7 @@ from enum import Enum
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.project_code import Code, Function, Sort
 from fsdp_migrate.facts.reaching import Order
+from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.facts.scopes import FunctionNode
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 
@@ -55,6 +56,30 @@ def _upwards(code: Code, facts: ModuleFacts, node: ast.AST, steps: int) -> Itera
     if steps and isinstance(function, FunctionNode):
         for site in code.callers(Function(facts, function)).sites:
             yield from _upwards(code, site.facts, site.call, steps - 1)
+
+
+def follows_backward(code: Code, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
+    """Whether gradients are computed above a place, in its function or in all that call it."""
+    function, reaching = facts.function(node), code.reaching(facts)
+    for call in facts.structure.calls:
+        is_above = facts.function(call) is function and place_of(call) < place_of(node)
+        if is_above and _runs_backward(code, facts, call) and reaching.may_follow(call, node):
+            return True
+    if steps == 0 or not isinstance(function, FunctionNode):
+        return False
+    callers = code.callers(Function(facts, function))
+    if callers.elsewhere or callers.hidden or not callers.sites:
+        return False
+    return all(follows_backward(code, site.facts, site.call, steps - 1) for site in callers.sites)
+
+
+def _runs_backward(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
+    """Whether a call computes gradients, by its name or by the function of the project that it is of."""
+    if not isinstance(call.func, (ast.Name, ast.Attribute)):
+        return False
+    functions = [one.node for one in code.origins(facts, call.func) if one.sort is Sort.FUNCTION]
+    calls = [call, *(part for one in functions for part in ast.walk(one) if isinstance(part, ast.Call))]
+    return any(getattr(one.func, "attr", getattr(one.func, "id", None)) == "backward" for one in calls)
 
 
 class _State(Enum):

@@ -74,6 +74,8 @@ class _Writer:
 
     def write(self) -> None:
         facts, span = self.facts, self.facts.source.span
+        if self.literal.test is not None:
+            self._check_builtins("reversed", "list", "isinstance")
         if self._has_room():
             self._as_statements()
         else:
@@ -213,6 +215,17 @@ class _Writer:
             self.comments.append(_NO_GRADIENT)
             lines.append(f"{model}.set_reduce_scatter_unused_params(True)  {_NO_GRADIENT}")
         return lines
+
+    def _check_builtins(self, *names: str) -> None:
+        """Functions that the text calls mean what Python has built in.
+
+        Raises:
+            AtRunTime: one does not.
+        """
+        scope = self.facts.scope(self.statement)
+        hidden = next((name for name in names if self.facts.names.hides_builtin(scope, name)), None)
+        if hidden is not None:
+            raise AtRunTime(f"what `{hidden}` does, which is not Python's own here,")
 
     def _in_full(self, lines: list[str]) -> str:
         """The name of the policy for batch normalisation, which `lines` get."""

@@ -27,7 +27,7 @@ def convert_units(use: Use, call: ast.Call) -> None:
         use.wall(f"a comment is inside `{ast.unparse(call)}`", "move it before the statement", call)
         return
     cls = use.spelled(FSDP_MODULE)
-    if cls is None:
+    if cls is None or not use.has_builtin("isinstance"):
         return
     taken = {part.id for part in ast.walk(use.node) if isinstance(part, ast.Name)}
     name = next(one for one in _VARIABLES if one not in taken)

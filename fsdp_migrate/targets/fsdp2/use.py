@@ -131,6 +131,13 @@ class Use:
         own = (one.node for one in self.closure.references if one.facts is self.facts and one.node is not self.node)
         return any(span.contains(self.facts.source.span(node)) for node in own)
 
+    def has_builtin(self, name: str, at: ast.AST | None = None) -> bool:
+        """Whether new code may call a function that Python has built in; there is a wall where it is hidden."""
+        is_hidden = self.facts.names.hides_builtin(self.facts.scope(self.node if at is None else at), name)
+        if is_hidden:
+            self.wall(f"`{name}` is needed here, and is not Python's own", f"give your `{name}` another name", at)
+        return not is_hidden
+
     def spelled(self, path: str, at: ast.AST | None = None) -> str | None:
         """A full name as this file writes it; there is a wall, and None, where it cannot be had."""
         try:

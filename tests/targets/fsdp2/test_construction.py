@@ -600,3 +600,13 @@ def test_parts_that_cannot_be_converted(old: str, wrong: str, reason: str) -> No
     text = NESTED.replace(old, wrong).replace("{arguments}", "use_orig_params=True")
     walls = converted({FILE: facts_of(WRAP + text)}).walls
     assert [wall.reason for wall in walls] == [reason]
+
+
+@pytest.mark.parametrize("name", ["list", "reversed", "isinstance"])
+@pytest.mark.parametrize("how", ["def {}(x): ...", "from tools import {}", "{} = print"])
+def test_a_loop_needs_what_python_has_built_in(name: str, how: str) -> None:
+    line = "model = FSDP(model, auto_wrap_policy=ModuleWrapPolicy({Block}))\n"
+    assert "shard(model, auto_wrap_policy=ModuleWrapPolicy({Block}))" in new(f"{how.format(name)}\n{line}")
+    reason, _ = only_wall(f"{how.format(name)}\n{line}")
+    assert reason.startswith(f"what `{name}` does, which is not Python's own here")
+    assert "reversed(list(" in new(f"def other({name}): ...\n{line}")

@@ -109,10 +109,11 @@ def test_a_part_of_a_name_that_goes_across_a_unit_is_declared(test: str) -> None
 
 
 def test_the_function_that_clipped_by_a_local_norm_now_does_by_the_global_one() -> None:
-    found = Converted(f"{BUILT}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n")
+    built = f"{BUILT}loss.backward()\n"
+    found = Converted(f"{built}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n")
     assert found.walls == []
     assert len(found.differences) == 1
-    assert found.text == f"{BUILT}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()\n"
+    assert found.text == f"{built}norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0).full_tensor()\n"
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,8 @@ def test_checkpointing_does_not_ask_for_classes(check: str) -> None:
     """
     assert ["the class of a module" in wall for wall in Converted(program).walls] == [True]
     assert Converted(program.replace(check, "lambda m: isinstance(m, Block)")).walls == []
+
+
+def test_a_test_of_modules_needs_the_isinstance_of_python() -> None:
+    check_wall("def isinstance(x, y): ...\nprint(FSDP.fsdp_modules(model))\n", "`isinstance` is needed here")
+    check_wall("isinstance = print\nprint(hasattr(model, '_handle'))\n", "`isinstance` is needed here")
