@@ -274,3 +274,12 @@ def test_a_program_of_a_framework_gets_its_setting(run: Run) -> None:
     assert told[3:] == ["", "no model of FSDP1"]
     document = json.loads(run("plan", "--output-format", "json", ".").stdout)
     assert [one["name"] for one in document["frameworks"]] == ["accelerate", "lightning", "transformers"]
+
+
+def test_what_changes_speed_alone_is_a_note_once(run: Run) -> None:
+    call = "FSDP(torch.nn.Linear(1, 1), forward_prefetch=True)"
+    head = "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    Path("train.py").write_text(f"{head}def build(x):\n    return {call} if x else {call}\nbuild(1).eval()\n")
+    text = run("plan", "--torch", ">=2.13", ".").stdout
+    assert text.count("] note: `forward_prefetch` goes") == 1
+    assert "converts whole\n" in text

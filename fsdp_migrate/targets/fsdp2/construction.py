@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from packaging.version import Version
 
@@ -21,7 +22,7 @@ from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Convers
 from fsdp_migrate.targets.fsdp2.devices import alternatives
 from fsdp_migrate.targets.fsdp2.generated import SHARD, helper
 from fsdp_migrate.targets.fsdp2.literal import Literal, read_literal
-from fsdp_migrate.targets.fsdp2.policies import AtRunTime, symbol
+from fsdp_migrate.targets.fsdp2.policies import AtRunTime, followed, symbol
 from fsdp_migrate.targets.fsdp2.precision import Impossible
 from fsdp_migrate.targets.fsdp2.roles import is_inner, module_of
 from fsdp_migrate.targets.fsdp2.sharding import Role, write_literal
@@ -33,6 +34,14 @@ _FILLS_GRADIENTS = Version("2.13")
 _NO_GRADIENT = (
     "before torch 2.13 a parameter without a gradient is not updated; FSDP1 used a zero gradient "
     "(--torch '>=2.13' or --all-parameters-used avoids it)"
+)
+_PREFETCHES = "BackwardPrefetch.BACKWARD_PRE"
+_BACKWARD = (
+    "FSDP2 gathers the next unit early in backward, as `BACKWARD_PRE` does: speed and memory may change, results do not"
+)
+_FORWARD = (
+    "`forward_prefetch` goes, call `set_modules_to_forward_prefetch` on the units for it: speed may change, results do "
+    "not"
 )
 _OFFLOADED = "parameters on the CPU: gradients are clipped there, and buffers stay on the device"
 
@@ -122,6 +131,7 @@ class _Converter:
                 raise AtRunTime(f"what `{ast.unparse(given.values[name])}` does")
         fills = not self.inner and not self._is_older_than(_FILLS_GRADIENTS) and not self.options.all_parameters_used
         write_literal(self.conversion, self.construction, given, literal, Role(bool(self.inner), fills))
+        self._note_prefetching(given.values)
         if literal.offloads is not None:
             self.conversion.differs(self.facts, literal.offloads, _OFFLOADED)
         self._note_gradients()
@@ -143,6 +153,14 @@ class _Converter:
     def _note_gradients(self) -> None:
         if not self.inner and not self.options.all_parameters_used and self._is_older_than(_FILLS_GRADIENTS):
             self.conversion.differs(self.facts, self.call, _NO_GRADIENT)
+
+    def _note_prefetching(self, values: Mapping[str, ast.expr]) -> None:
+        """Prefetching that FSDP2 does otherwise, or leaves to methods of the model."""
+        backward, forward = values.get("backward_prefetch"), values.get("forward_prefetch")
+        if backward is not None and symbol(self.facts, followed(self.facts, backward, self.call)) != _PREFETCHES:
+            self.conversion.note(self.facts, backward, _BACKWARD)
+        if forward is not None and not is_literal(forward, False):
+            self.conversion.note(self.facts, forward, _FORWARD)
 
     # --- through the generated module
 
@@ -166,6 +184,9 @@ class _Converter:
                 if isinstance(part, ast.Name):
                     self.conversion.release(facts, part)
         self._note_at_run_time(keywords)
+        self._note_prefetching(
+            {**dict(zip(PARAMETERS, call.args)), **{one.arg or "": one.value for one in call.keywords}}
+        )
 
     def _kept_arguments(self) -> tuple[list[Argument], list[ast.expr]]:
         """The arguments of the new call, and those of the old one that go."""

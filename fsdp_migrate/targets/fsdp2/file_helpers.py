@@ -81,7 +81,11 @@ def helper(use: Use, name: str) -> str | None:
     if None in spelled.values() or not all(use.has_builtin(one, place) for one in _BUILTINS.get(name, ())):
         return None
     free = fresh_name(facts.structure.module, name, ())
-    use.put(start := _line_above(facts, place), start, text.format(name=free, **spelled) + "\n\n")
+    use.put(
+        start := _line_above(facts, place),
+        start,
+        f"{generated.indented(text.format(name=free, **spelled), facts.indent_unit)}\n\n",
+    )
     return free
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,8 @@ NAME = "fsdp2"
 _TEMPLATE = Path(__file__).with_name("generated_module.py.txt")
 _WIDTH = 88
 _MOST_NAMES = 9
+_LEVELS = re.compile(r"^(?: {4})+", re.MULTILINE)
+_BODY = re.compile(r"^def .*:\n([ \t]+)", re.MULTILINE)
 
 
 def helper(conversion: Conversion, closure: Closure, facts: ModuleFacts, function: str, at: ast.AST) -> str:
@@ -42,7 +45,12 @@ def helper(conversion: Conversion, closure: Closure, facts: ModuleFacts, functio
     return spelled.text
 
 
-def text(functions: Collection[str]) -> str:
+def indented(written: str, unit: str) -> str:
+    """A text that has four spaces for each level of indentation with another unit instead."""
+    return _LEVELS.sub(lambda found: unit * (len(found[0]) // 4), written)
+
+
+def text(functions: Collection[str], unit: str = "    ") -> str:
     """The text of a module that has these functions and what they need."""
     parts = _parts()
     needed, waiting = set[str](), list(functions)
@@ -56,7 +64,7 @@ def text(functions: Collection[str]) -> str:
     constants = [parts[name] for name in parts if name in needed and name.isupper()]
     rest = [parts[name] for name in parts if name in needed and not name.isupper()]
     head = [_docstring(), *groups, *(["\n".join(constants)] if constants else [])]
-    return "\n\n\n".join(["\n\n".join(head), *rest]) + "\n"
+    return indented("\n\n\n".join(["\n\n".join(head), *rest]) + "\n", unit)
 
 
 def module_of(conversion: Conversion, wrapping: ModuleFacts) -> tuple[str, str | None]:
@@ -64,7 +72,7 @@ def module_of(conversion: Conversion, wrapping: ModuleFacts) -> tuple[str, str |
     assert conversion.helper_path is not None
     old = None if wrapping.project is None else wrapping.project.text_of(conversion.helper_path)
     known = frozenset[str]() if old is None else functions_of(old) or frozenset()
-    return text(known | conversion.helper), old
+    return text(known | conversion.helper, wrapping.indent_unit if old is None else _unit_of(old)), old
 
 
 def comments_of(written: str) -> list[str]:
@@ -79,7 +87,12 @@ def functions_of(written: str) -> frozenset[str] | None:
     except (SyntaxError, ValueError):
         return None
     public = frozenset(name for name in defined if name in FUNCTIONS)
-    return public if public and written == text(public) else None
+    return public if public and written == text(public, _unit_of(written)) else None
+
+
+def _unit_of(written: str) -> str:
+    found = _BODY.search(written)
+    return "    " if found is None else found[1]
 
 
 # --- where it is

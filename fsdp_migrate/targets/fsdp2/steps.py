@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.targets.fsdp2.conversion import Wall
+from fsdp_migrate.targets.fsdp2.conversion import Difference, Wall
 from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
 from fsdp_migrate.workspace.settings.settings import default_range
 
@@ -76,7 +76,8 @@ def steps(model: Model, given: Given) -> Iterator[Step]:
     files = shlex.join(sorted({place.path for place in model.places}))
     yield from _state_dicts(model)
     yield from _walls(model)
-    yield from _differences(model)
+    yield from _told("accept or avoid", model, model.conversion.differences)
+    yield from _told("note", model, model.conversion.notes)
     unsafe = " --unsafe-fixes" if model.conversion.differences else ""
     # `verify` has `--torch` for a Python, and `--torch-range` for the releases.
     check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{unsafe}{_options(given, '--torch-range')} --nproc 2"
@@ -134,8 +135,8 @@ def _grouped(walls: Iterable[Wall]) -> list[tuple[tuple[str, str], list[Wall]]]:
     return sorted(groups.items(), key=lambda item: -len(item[1]))
 
 
-def _differences(model: Model) -> Iterator[Step]:
-    whats = dict.fromkeys(one.what for one in model.conversion.differences)
-    for what in whats:
-        places = (model.place(one.facts, one.node) for one in model.conversion.differences if one.what == what)
-        yield Step("accept or avoid", YOU, what, places=tuple(sorted(set(places))))
+def _told(title: str, model: Model, changes: Sequence[Difference]) -> Iterator[Step]:
+    """Changes of one kind together."""
+    for what in dict.fromkeys(one.what for one in changes):
+        places = (model.place(one.facts, one.node) for one in changes if one.what == what)
+        yield Step(title, YOU, what, places=tuple(sorted(set(places))))

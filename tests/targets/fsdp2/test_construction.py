@@ -610,3 +610,23 @@ def test_a_loop_needs_what_python_has_built_in(name: str, how: str) -> None:
     reason, _ = only_wall(f"{how.format(name)}\n{line}")
     assert reason.startswith(f"what `{name}` does, which is not Python's own here")
     assert "reversed(list(" in new(f"def other({name}): ...\n{line}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notes"),
+    [
+        ("backward_prefetch=BackwardPrefetch.BACKWARD_PRE, forward_prefetch=False, limit_all_gathers=True", []),
+        ("backward_prefetch=BackwardPrefetch.BACKWARD_POST", ["BACKWARD_PRE"]),
+        ("backward_prefetch=None", ["BACKWARD_PRE"]),
+        ("backward_prefetch=choice, forward_prefetch=choice", ["BACKWARD_PRE", "forward_prefetch"]),
+        ("forward_prefetch=True", ["forward_prefetch"]),
+        ("process_group=group, forward_prefetch=True", ["forward_prefetch"]),
+        ("None, None, None, None, BackwardPrefetch.BACKWARD_POST", ["BACKWARD_PRE"]),
+    ],
+)
+def test_prefetching_is_noted_where_it_changes(arguments: str, notes: list[str]) -> None:
+    found = converted({FILE: facts_of(IMPORTS + f"model = FSDP(model, {arguments})\n")}, UNUSED)
+    assert (found.walls, found.differences) == ([], [])
+    assert [
+        next(word for word in ("BACKWARD_PRE", "forward_prefetch") if word in one.what) for one in found.notes
+    ] == notes

@@ -13,6 +13,7 @@ import pytest
 from fsdp_migrate.targets.fsdp2.conversion import Options
 from fsdp_migrate.targets.fsdp2.generated import CLIP, GROUP, NO_SYNC, SHARD, functions_of, text
 from tests.targets.fsdp2.building import converted, project_of, texts
+from tests.targets.fsdp2.rewritten import after_transaction, models_of
 
 ALL = (SHARD, NO_SYNC, CLIP, GROUP)
 SOME = [chosen for number in (1, 2, 3, 4) for chosen in itertools.combinations(ALL, number)]
@@ -165,3 +166,29 @@ def test_there_is_none_if_the_user_wants_none(folder: Path) -> None:
     assert "the policy `policy` is only known at run time" in report
     assert (folder / "train.py").read_text() == PROGRAM
     assert not (folder / "fsdp2.py").exists()
+
+
+@pytest.mark.parametrize("unit", ["\t", "  ", "        "])
+def test_it_is_indented_as_the_file_that_wraps(unit: str) -> None:
+    written = text(ALL, unit)
+    assert {line[: len(line) - len(line.lstrip())].replace(unit, "") for line in written.splitlines()} == {""}
+    assert written.split() == text(ALL).split()
+    ast.parse(written)
+    assert functions_of(written) == set(ALL)
+
+
+def test_functions_in_the_file_and_beside_it_are_indented_as_the_file(tmp_path: Path) -> None:
+    program = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+def main(policy):
+\tmodel = FSDP(torch.nn.Linear(1, 1), auto_wrap_policy=policy)
+\twith FSDP.summon_full_params(model, writeback=False):
+\t\tprint(1)
+main(1)
+"""
+    (model,) = models_of(tmp_path, {"main.py": program})
+    assert "\n\tunits = [" in after_transaction(model)
+    (created,) = model.transaction().creates
+    assert "\n\tif device_id is None:\n" in created.text
+    assert "\n    " not in after_transaction(model) + created.text
