@@ -7,7 +7,6 @@ overlap check see the same spans that rewriting will touch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fsdp_migrate.source import Span
@@ -20,15 +19,14 @@ class Replace(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a rewritten call: the expression at `index` among the old ones, or new `text`.
 
     Old arguments are numbered as they stand in the source, positional and keyword alike.
     """
 
     keyword: str | None
-    index: int | None = None
+    index: int | None = None  # type: ignore[assignment]  # not the method of tuples
     text: str | None = None
 
 
@@ -176,8 +174,7 @@ class MoveImport(NamedTuple):
     then: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ImportBinding:
+class ImportBinding(NamedTuple):
     """A name that the import at `statement` binds, and every place that uses it.
 
     `removable` is False for a name that must stay even if nothing uses it (re-exported, in `__all__`, guarded). An
@@ -186,9 +183,12 @@ class ImportBinding:
 
     statement: Span
     name: str
-    uses: tuple[Span, ...] = field(hash=False)  # many, and the other fields tell enough
+    uses: tuple[Span, ...]
     removable: bool
-    then: tuple[RemovedUse, ...] | None = field(default=None, hash=False)
+    then: tuple[RemovedUse, ...] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.statement, self.name, self.removable))  # uses are many, and these tell enough
 
 
 class RemovedUse(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,8 +41,7 @@ class Fix(NamedTuple):
     comments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One problem at one place.
 
     `span` is where it is (bytes); `statement` is the statement header it belongs to, whose lines may carry a
@@ -69,7 +67,17 @@ class Finding:
     url: str | None = None
     cell: int | None = None
     settled: str | None = None
-    fix: Fix | None = field(default=None, compare=False, repr=False)
+    fix: Fix | None = None
+
+    # Two findings are the same whatever their fixes are.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finding) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
     @property
     def place(self) -> tuple[int, int, int, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.source import Source, Span
@@ -25,8 +25,7 @@ _WHOLE_FILE = b"ignore-file"
 _SEPARATOR = re.compile(r"[\s,]+")
 
 
-@dataclass
-class Directive:
+class Directive(NamedTuple):
     """One suppression: what it says, and where it stands in the text of its comment.
 
     `codes` are as they were written, None where it means every rule. `whole_file` and `own` tell the kinds apart: an
@@ -43,7 +42,7 @@ class Directive:
     codes_at: tuple[int, int]
     own: bool
     whole_file: bool
-    used: set[str] = field(default_factory=set)
+    used: set[str]
 
     def matching(self, code: str, name: str) -> list[str]:
         """The written codes that mean a rule: its code, the start of it, or its name."""
@@ -118,4 +117,4 @@ class Suppressions:
                 own = pattern is _OWN
                 whole_file = own and match["file"] is not None
                 start, end = match.span()
-                yield Directive(comment, text, line, start, end, codes, match.span("codes"), own, whole_file)
+                yield Directive(comment, text, line, start, end, codes, match.span("codes"), own, whole_file, set())

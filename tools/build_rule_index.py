@@ -74,7 +74,7 @@ def _rules() -> list[tuple[str, Rule]]:
         path = [str(Path(fsdp_migrate.__file__).parent / room)]
         for info in pkgutil.walk_packages(path, f"fsdp_migrate.{room}."):
             for value in vars(importlib.import_module(info.name)).values():
-                for rule in value if isinstance(value, tuple) else (value,):
+                for rule in (value,) if isinstance(value, Rule) or not isinstance(value, tuple) else value:
                     if isinstance(rule, Rule):
                         rules.setdefault(id(rule), (info.name.removeprefix("fsdp_migrate."), rule))
     return sorted(rules.values(), key=lambda one: one[1].card.code)

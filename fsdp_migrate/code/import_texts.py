@@ -6,7 +6,6 @@ import ast
 import itertools
 import re
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 
 from packaging.version import Version
@@ -26,13 +25,13 @@ class CannotSupply(Exception):
     """No import can provide a name here. The message is a reason for the user."""
 
 
-@dataclass
 class Supply:
     """The spelling of each symbol at one place, with the import edits or statements that make it valid."""
 
-    spelling: dict[str, str] = field(default_factory=dict)
-    edits: list[EditImport | ImportBehind] = field(default_factory=list)
-    prologue: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self.spelling: dict[str, str] = {}
+        self.edits: list[EditImport | ImportBehind] = []
+        self.prologue: tuple[str, ...] = ()
 
 
 def supply(facts: ModuleFacts, symbols: Iterable[str], at: ast.AST, receiver: Receiver, floor: str) -> Supply:

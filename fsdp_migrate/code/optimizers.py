@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from fsdp_migrate.code.argument_roles import OPTIMIZER_NAMES, is_called_optimizer
@@ -251,13 +250,13 @@ def _paired(facts: ModuleFacts, call: ast.Call, model: ast.expr) -> Iterator[ast
             yield from pair.optimizers
 
 
-@dataclass(frozen=True)
 class _Pair:
     """A call with a model and its optimizers (named, or loaded into), or why they are not known."""
 
-    call: ast.Call
-    optimizers: tuple[ast.expr, ...]
-    fault: NoOptimizer | None = None
+    def __init__(self, call: ast.Call, optimizers: tuple[ast.expr, ...], fault: NoOptimizer | None = None) -> None:
+        self.call = call
+        self.optimizers = optimizers
+        self.fault = fault
 
     @cached_property
     def dumps(self) -> frozenset[str]:

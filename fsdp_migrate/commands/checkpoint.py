@@ -90,8 +90,10 @@ def convert(
     Prefixes of wrappers are removed from names, entries that share one `step` get their own, and groups of Adam get
     `decoupled_weight_decay`. The result is read back and compared before it gets its name; SRC never changes.
     """
+    import gc
     import importlib.util
 
+    gc.enable()
     if importlib.util.find_spec("torch") is None:
         raise click.UsageError("torch is not installed; pip install torch numpy")
     names = _names(parameter_names) if parameter_names is not None else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 from click.core import ParameterSource
 
@@ -73,4 +71,4 @@ def _check_options(context: click.Context) -> None:
 
 
 def _with_target(configuration: Configuration) -> Configuration:
-    return Configuration(replace(configuration.options, target=_TARGET), configuration.files)
+    return Configuration(configuration.options._replace(target=_TARGET), configuration.files)

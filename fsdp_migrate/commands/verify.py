@@ -96,11 +96,13 @@ def verify(**options: Any) -> None:
 
     PATHS are cases, folders with a before.py and an after.py, or folders of cases (default: the bundled fixtures).
     """
+    import gc
     import tempfile
     from pathlib import Path
 
     from fsdp_migrate import verify as harness
 
+    gc.enable()
     _check(options)
     settings = harness.RunSettings(
         nproc=options["nproc"],

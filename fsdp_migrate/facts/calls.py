@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """An argument of a call: its value, and its number among positional and keyword arguments."""
 
     value: ast.expr
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of tuples
 
 
 class BindingError(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -25,7 +24,6 @@ class Kind(Enum):
     OTHER = "other"
 
 
-@dataclass(eq=False)
 class Binding:
     """One place that binds a name.
 
@@ -33,13 +31,24 @@ class Binding:
     parameter or definition.
     """
 
-    name: str
-    kind: Kind
-    node: ast.AST
-    scope: Scope
-    target: str | None = None
-    value: ast.expr | None = None
-    conditional: bool = False
+    def __init__(
+        self,
+        name: str,
+        kind: Kind,
+        node: ast.AST,
+        scope: Scope,
+        target: str | None = None,
+        value: ast.expr | None = None,
+        *,
+        conditional: bool = False,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.node = node
+        self.scope = scope
+        self.target = target
+        self.value = value
+        self.conditional = conditional
 
     @property
     def position(self) -> tuple[int, int]:
@@ -47,18 +56,18 @@ class Binding:
         return (getattr(self.node, "lineno", 0), getattr(self.node, "col_offset", 0))
 
 
-@dataclass(eq=False)
 class Scope:
     """A module, class, function, lambda or comprehension with the names it binds and the names it uses."""
 
-    node: ast.AST
-    parent: Scope | None
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    uses: dict[str, list[ast.Name]] = field(default_factory=dict)
-    children: list[Scope] = field(default_factory=list)
-    declared_global: frozenset[str] = frozenset()
-    declared_nonlocal: frozenset[str] = frozenset()
-    star_imports: tuple[str, ...] = ()
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bindings: dict[str, list[Binding]] = {}
+        self.uses: dict[str, list[ast.Name]] = {}
+        self.children: list[Scope] = []
+        self.declared_global: frozenset[str] = frozenset()
+        self.declared_nonlocal: frozenset[str] = frozenset()
+        self.star_imports: tuple[str, ...] = ()
 
     @property
     def is_module(self) -> bool:
@@ -136,7 +145,6 @@ _COLLECTED = (
 )
 
 
-@dataclass
 class Structure:
     """The result of one walk over a module.
 
@@ -144,11 +152,12 @@ class Structure:
     that rules ask for.
     """
 
-    tree: ast.Module
-    module: Scope
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
-    starts: dict[ast.AST, Scope] = field(default_factory=dict)
-    found: dict[type[ast.AST], list[Any]] = field(default_factory=lambda: {kind: [] for kind in _COLLECTED})
+    def __init__(self, tree: ast.Module, module: Scope) -> None:
+        self.tree = tree
+        self.module = module
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.starts: dict[ast.AST, Scope] = {}
+        self.found: dict[type[ast.AST], list[Any]] = {kind: [] for kind in _COLLECTED}
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which `node` is evaluated."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts import ModuleFacts
@@ -111,9 +110,9 @@ def graded(finding: Finding, settings: Settings) -> Finding:
     if grade is None or finding.fix is None or finding.applicability is grade:
         return finding
     if grade is Applicability.SAFE:
-        return replace(finding, applicability=grade, reason=None)
+        return finding._replace(applicability=grade, reason=None)
     if grade is Applicability.UNSAFE:
-        return replace(finding, applicability=grade, reason="the settings grade the fixes of this rule as unsafe")
-    return replace(
-        finding, applicability=grade, reason=("the settings grade the fixes of this rule as manual"), fix=None
+        return finding._replace(applicability=grade, reason="the settings grade the fixes of this rule as unsafe")
+    return finding._replace(
+        applicability=grade, reason=("the settings grade the fixes of this rule as manual"), fix=None
     )

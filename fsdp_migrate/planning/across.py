@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Protocol
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
@@ -160,7 +159,7 @@ class Across:
                 else:
                     left.append(one.finding)
             except RefusedError as error:
-                left.append(replace(one.finding, applicability=Applicability.MANUAL, reason=str(error), fix=None))
+                left.append(one.finding._replace(applicability=Applicability.MANUAL, reason=str(error), fix=None))
         return possible, left
 
     def _is_wanted(self, one: Transaction) -> bool:

@@ -8,7 +8,6 @@ import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Protocol
 
 from fsdp_migrate.edits import EditComment, EditImport, RemoveStatement, touched
@@ -280,7 +279,7 @@ def _fault_of(finding: Finding, faults: Sequence[tuple[Finding, str]]) -> str | 
 def _left_out(finding: Finding, fault: str | None) -> Finding:
     if fault is None:
         return finding
-    return replace(finding, applicability=Applicability.MANUAL, reason=fault, fix=None)
+    return finding._replace(applicability=Applicability.MANUAL, reason=fault, fix=None)
 
 
 def _fixes(findings: Iterable[Finding]) -> list[Fix]:

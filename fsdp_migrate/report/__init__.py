@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.source import Source, SourceError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fsdp_migrate.report.floor_summary import FloorSummary
     from fsdp_migrate.torch_api import Statement
     from fsdp_migrate.transactions import NewText, Transaction
+
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Tally(NamedTuple):
@@ -38,8 +41,7 @@ class Known(NamedTuple):
     gone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Findings in a set of files, and the transactions that solve them.
 
     `torch` is the range asked for. Files of `projects` were judged by the ranges of these instead. `config_warnings`
@@ -65,13 +67,13 @@ class Plan:
     suppressed: int = 0
     without_hints: bool = False
     fixed: tuple[Finding, ...] = ()
-    changes: tuple[Change, ...] = field(default=(), repr=False)
-    sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    fail_on: Mapping[str, Severity] = field(default_factory=dict, repr=False)
+    changes: tuple[Change, ...] = ()
+    sources: Mapping[str, bytes] = _NONE
+    fail_on: Mapping[str, Severity] = _NONE
     known: tuple[Known, ...] = ()
-    real_paths: Mapping[str, str] = field(default_factory=dict, repr=False)
+    real_paths: Mapping[str, str] = _NONE
     unsafe_fixes: frozenset[str] = frozenset()
-    stated: Mapping[str, Statement] = field(default_factory=dict, repr=False)
+    stated: Mapping[str, Statement] = _NONE
     across: tuple[Transaction, ...] = ()
     target: str | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from fsdp_migrate.findings import Applicability, Finding, Severity
 from fsdp_migrate.report import Plan
@@ -125,7 +124,7 @@ def interrupted_lines(written: Sequence[str], files: int) -> list[str]:
 def baseline_summary(plan: Plan) -> list[str]:
     """The closing line of a run that wrote a baseline."""
     head = "; ".join(f"Wrote {known.path} with {counted(known.findings, 'finding')}" for known in plan.known)
-    return [_sentence(head, replace(plan, known=(), without_hints=False))]
+    return [_sentence(head, plan._replace(known=(), without_hints=False))]
 
 
 def notes(plan: Plan) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
@@ -76,8 +75,7 @@ class RuleCard(NamedTuple):
         return Severity.HINT
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A card with what can trigger it and the function that finds its places.
 
     It only finds something in a file that has one of the `words`, or one of the `names`: full names of torch, which

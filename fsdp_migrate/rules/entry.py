@@ -46,7 +46,7 @@ def _load(name: str, code: str) -> Rule:
 
     module = importlib.import_module(f"fsdp_migrate.{name}")
     for value in vars(module).values():
-        for rule in value if isinstance(value, tuple) else (value,):
+        for rule in (value,) if isinstance(value, Rule) or not isinstance(value, tuple) else value:
             if isinstance(rule, Rule) and rule.card.code == code:
                 return rule
     raise LookupError(f"fsdp_migrate.{name} has no rule {code}")

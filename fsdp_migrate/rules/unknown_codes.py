@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fsdp_migrate.findings import Applicability, Finding
 from fsdp_migrate.rules.index import ENTRIES
@@ -41,7 +40,7 @@ def without_doubtful_fix(finding: Finding, suppressions: Suppressions) -> Findin
     if codes is None:
         return finding
     reason = f"a comment here may be meant to silence this finding, but {in_words(codes)}"
-    return replace(finding, applicability=Applicability.MANUAL, reason=reason, fix=None)
+    return finding._replace(applicability=Applicability.MANUAL, reason=reason, fix=None)
 
 
 def _unknown_at(finding: Finding, suppressions: Suppressions) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,7 +56,7 @@ def lint(
     from fsdp_migrate.runner.baseline import RunScope
 
     scope = RunScope.of(discovery, configuration, plan)
-    return replace(plan, known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
+    return plan._replace(known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
 
 
 def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Plan:
@@ -69,11 +68,11 @@ def renew_baseline(path: Path, discovery: Discovery, configuration: Configuratio
     from fsdp_migrate.runner import baseline
 
     old = baseline.load(str(path), missing_ok=True)
-    alone = Configuration(replace(configuration.options, baseline=path), configuration.files)
+    alone = Configuration(configuration.options._replace(baseline=path), configuration.files)
     plan = lint(discovery, alone, {path: old}, follow=follow)
     known = old.renew(baseline.RunScope.of(discovery, configuration, plan))
     left = tuple(finding for finding in plan.findings if finding.code == UNPARSABLE)
-    return replace(plan, findings=left, known=(known,))
+    return plan._replace(findings=left, known=(known,))
 
 
 def rewrite(
@@ -128,7 +127,7 @@ def planned(
                 gathered.take(done)
     # What a rewrite fixes is gone from the code only now, so nothing is said of entries that no longer occur.
     known = tuple(baseline.known() for baseline in gathered.baselines.values())
-    return replace(gathered.plan(), known=known)
+    return gathered.plan()._replace(known=known)
 
 
 class Suppressed(NamedTuple):

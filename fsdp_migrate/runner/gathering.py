@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Finding, Severity
@@ -21,25 +20,28 @@ if TYPE_CHECKING:
     from fsdp_migrate.workspace.workspace import Workspace
 
 
-@dataclass
 class Gathered:
     """The plan of the files so far."""
 
-    workspace: Workspace
-    failures: list[Failure]
-    baselines: dict[Path, Baseline] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    fixed: list[Finding] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    sources: dict[str, bytes] = field(default_factory=dict)
-    across: list[Transaction] = field(default_factory=list)
-    fail_on: dict[str, Severity] = field(default_factory=dict)
-    real_paths: dict[str, str] = field(default_factory=dict)
-    unsafe_fixes: set[str] = field(default_factory=set)
-    stated: dict[str, Statement] = field(default_factory=dict)
-    files_checked: int = 0
-    suppressed: int = 0
-    without_hints: bool = False
+    def __init__(
+        self, workspace: Workspace, failures: list[Failure], baselines: dict[Path, Baseline] | None = None
+    ) -> None:
+        """`baselines` are those that were read already."""
+        self.workspace = workspace
+        self.failures = failures
+        self.baselines = baselines or {}
+        self.findings: list[Finding] = []
+        self.fixed: list[Finding] = []
+        self.changes: list[Change] = []
+        self.sources: dict[str, bytes] = {}
+        self.across: list[Transaction] = []
+        self.fail_on: dict[str, Severity] = {}
+        self.real_paths: dict[str, str] = {}
+        self.unsafe_fixes: set[str] = set()
+        self.stated: dict[str, Statement] = {}
+        self.files_checked = 0
+        self.suppressed = 0
+        self.without_hints = False
 
     def take(self, part: Part) -> None:
         """Take the plan of some files: without hints that are not wanted, and without what their baseline knows.

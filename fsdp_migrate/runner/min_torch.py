@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from packaging.version import Version
@@ -72,7 +71,7 @@ def _lowest(
 
 
 def _checked(discovery: Discovery, configuration: Configuration, torch: TorchRange) -> Plan:
-    options = replace(configuration.options, torch=torch, baseline=None)
+    options = configuration.options._replace(torch=torch, baseline=None)
     return runner.lint(discovery, Configuration(options, configuration.files))
 
 

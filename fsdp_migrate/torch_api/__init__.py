@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +33,6 @@ class Statement(NamedTuple):
         return f"{self.file}{'' if self.line is None else f':{self.line}'} states {self.text}"
 
 
-@dataclass(frozen=True)
 class TorchRange:
     """The torch releases that the code under analysis has to run on.
 
@@ -43,9 +41,23 @@ class TorchRange:
     says it.
     """
 
-    text: str
-    assumed: bool = field(default=False, compare=False)
-    stated: Statement | None = field(default=None, compare=False)
+    def __init__(self, text: str, *, assumed: bool = False, stated: Statement | None = None) -> None:
+        self.text = text
+        self.assumed = assumed
+        self.stated = stated
+
+    def stated_at(self, place: Statement) -> TorchRange:
+        """The same range, and where a project says it."""
+        return TorchRange(self.text, assumed=self.assumed, stated=place)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TorchRange) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"TorchRange({self.text!r})"
 
     @classmethod
     def default(cls) -> TorchRange:

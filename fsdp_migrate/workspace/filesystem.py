@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, Source, SourceError
@@ -240,15 +239,15 @@ def sync(folders: Iterable[str]) -> None:
         replacing.sync(folder)
 
 
-@dataclass
 class _Walk:
     """Collects files by their real path, so that each comes once."""
 
-    choices: PathFilters
-    found: dict[str, tuple[SourceFile, bool]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)
-    root: str = ""
+    def __init__(self, choices: PathFilters) -> None:
+        self.choices = choices
+        self.found: dict[str, tuple[SourceFile, bool]] = {}
+        self.failures: list[Failure] = []
+        self.leftovers: list[str] = []
+        self.root = ""
 
     def add(self, file: SourceFile, real: str, is_link: bool) -> None:
         """Add `file`, which replaces links to it."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -52,12 +51,12 @@ class Pattern(NamedTuple):
         return match.end(_FOLDER_GROUP) if of_folder else len(path)
 
 
-@dataclass(frozen=True)
 class GitIgnore:
     """One `.gitignore`: its folder (with a trailing separator) and its lines, the last one first."""
 
-    base: str
-    patterns: tuple[Pattern, ...]
+    def __init__(self, base: str, patterns: tuple[Pattern, ...]) -> None:
+        self.base = base
+        self.patterns = patterns
 
     @cached_property
     def anything(self) -> re.Pattern[str]:

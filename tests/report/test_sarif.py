@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -163,7 +162,7 @@ def test_positions_do_not_count_a_byte_order_mark() -> None:
 def test_no_text_under_analysis_becomes_a_placeholder_or_a_link() -> None:
     plan = linted({HOSTILE_PATH: HOSTILE})
     (finding,) = plan.findings
-    named = Finding(**{**vars(finding), "message": "`{0}` [x](http://e.example)"})
+    named = finding._replace(message="`{0}` [x](http://e.example)")
     (result,) = log(Plan(torch=plan.torch, findings=(named,), sources=plan.sources))["results"]
     assert result["message"]["text"].startswith("`{{0}}` [x] (http://e.example) [deprecated, fixable]")
 
@@ -220,7 +219,7 @@ def test_an_unsafe_fix_says_so_and_a_manual_finding_has_none() -> None:
 
 def test_a_floor_that_is_too_low_is_a_result_of_the_project_at_its_place() -> None:
     stated = Statement("requirements.txt", 2, "torch>=2.3")
-    finding = replace(linted({"a.py": HEAD + MANUAL}).findings[0], settled="2.6")
+    finding = linted({"a.py": HEAD + MANUAL}).findings[0]._replace(settled="2.6")
     run = log(Plan(torch=">=2.3", findings=(finding,), stated={"a.py": stated}))
     result = run["results"][-1]
     assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "stated-torch-floor"

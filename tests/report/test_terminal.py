@@ -59,10 +59,8 @@ def test_a_long_line_is_cut_around_the_finding() -> None:
 
 
 def test_a_finding_of_several_lines_is_marked_to_the_end_of_the_first() -> None:
-    from dataclasses import replace
-
     (finding,) = lint_bytes(b"x = SAFE(\n  1)  \n", "a.py", SETTINGS).findings
-    finding = replace(finding, end_line=2, end_column=4)
+    finding = finding._replace(end_line=2, end_column=4)
     stream = io.StringIO()
     plan = Plan(torch=">=2.1", findings=(finding,), sources={"a.py": b"x = SAFE(\n  1)\n"})
     terminal.print_findings(Console(file=stream, width=80, soft_wrap=True), plan)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -122,13 +121,13 @@ def test_a_fix_that_leaves_a_name_unused_waits_for_one_that_rewrites_its_import(
     source = Source(b"from m import (A, B)\nx(A, B)\n")
     a, b = binding(source, "A"), binding(source, "B")
     moved = finding(source, Span(0, 1), Replace(Span(5, 6), "n"))
-    last, other = replace(moved, fix=fixed(a, 0)), replace(moved, fix=fixed(b, 0))
+    last, other = moved._replace(fix=fixed(a, 0)), moved._replace(fix=fixed(b, 0))
     assert selected([last, moved], False) == [moved]
     assert selected([last, other], False) == [last, other]
-    stays = replace(last, fix=fixed(binding(source, "A", removable=False), 0))
+    stays = last._replace(fix=fixed(binding(source, "A", removable=False), 0))
     assert selected([stays, moved], False) == [moved, stays]
     itself = fixed(a, 0)._replace(edits=(*fixed(a, 0).edits, Replace(Span(5, 6), "n")))
-    assert selected([replace(last, fix=itself)], False) == [replace(last, fix=itself)]
+    assert selected([last._replace(fix=itself)], False) == [last._replace(fix=itself)]
 
 
 def test_a_fix_waits_too_where_the_name_goes_with_an_assignment() -> None:
@@ -137,7 +136,7 @@ def test_a_fix_waits_too_where_the_name_goes_with_an_assignment() -> None:
     c = ImportBinding(Span(16, 23), "c", (Span(26, 27),), removable=True, then=(RemovedUse(Span(20, 21), a),))
     fix = Fix((Replace(Span(26, 27), ""),), (RemovedUse(Span(26, 27), c),))
     moved = finding(source, Span(0, 1), Replace(Span(5, 6), "n"))
-    last = replace(moved, fix=fix)
+    last = moved._replace(fix=fix)
     assert selected([last, moved], False) == [moved]
     assert edits_of(source, [fix])[1:] == [EditImport(a.statement, remove=("A",)), RemoveStatement(c.statement)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -34,8 +34,7 @@ _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.ListComp, ast.SetComp, ast.DictComp, 
 _EXPECTING = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """Names of torch that must exist where `node` runs.
 
     `names` are imported from `module`. Without names it is unknown what the import needs. `index` counts the statements
@@ -46,7 +45,7 @@ class Need:
     kind: str
     names: tuple[str, ...]
     module: str | None
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of tuples
     sure: bool
 
     def absent(self, release: Version) -> bool | None:

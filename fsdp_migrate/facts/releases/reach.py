@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from packaging.version import Version
 
@@ -135,10 +134,9 @@ class Reach(Protocol):
         """The facts about a `try` statement."""
 
 
-@dataclass(frozen=True)
-class BoundValue:
+class BoundValue(NamedTuple):
     """A value that a name may have: an expression (item `index` of it, in an unpacking), or an imported name."""
 
     value: ast.expr | None = None
-    index: int | None = None
+    index: int | None = None  # type: ignore[assignment]  # not the method of tuples
     target: str | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.code.state_dicts.rewriting import of_call
@@ -32,7 +31,7 @@ def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 def _with_all(facts: ModuleFacts, found: Finding) -> Finding | None:
     """The finding with the fix of FSDP210, where that rewrites what is around it."""
     fix = next((fix for span, fix in rewritten(facts) if span.contains(found.span)), None)
-    return None if fix is None else replace(found, applicability=Applicability.SAFE, reason=None, fix=fix)
+    return None if fix is None else found._replace(applicability=Applicability.SAFE, reason=None, fix=fix)
 
 
 def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Finding) -> Finding:
@@ -55,6 +54,6 @@ def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Find
 _CODES = ("FSDP101", "FSDP102", "FSDP103", "FSDP104", "FSDP105", "FSDP201")
 _BASES = [entry_of(code).load() for code in _CODES]
 RULES = tuple(
-    replace(base, card=base.card._replace(applicability="safe, unsafe or manual"), check=check, target="dcp")
+    base._replace(card=base.card._replace(applicability="safe, unsafe or manual"), check=check, target="dcp")
     for base in _BASES
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from fsdp_migrate.code.state_dicts.context_functions import context_function, of_function
 from fsdp_migrate.facts import ModuleFacts
@@ -65,4 +64,4 @@ def _of_module(facts: ModuleFacts, shown: Mapping[str, str]) -> Iterator[Transac
         found = told(facts, RULE.card, setting, new.verdict(facts.path), new.floor, new.functions)
         names = {path: shown.get(path) or printable(os.path.relpath(path)) for path in new.fixes}
         fixes = {names[path]: fix for path, fix in new.fixes.items()} if found.fix is not None else {}
-        yield Transaction(replace(found, path=names[facts.path]), fixes)
+        yield Transaction(found._replace(path=names[facts.path]), fixes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
 from fsdp_migrate.code.new_names import spell
@@ -157,7 +156,7 @@ class _Module:
         if known.removable and known.uses:
             return  # the last edit of a use takes it along
         if known.removable or self._may_go(binding):
-            unused = replace(known, uses=(), removable=True)
+            unused = known._replace(uses=(), removable=True)
             self.conversion.removed.setdefault(facts.path, []).append(RemovedUse(known.statement, unused))
 
     def _may_go(self, binding: Binding) -> bool:

@@ -6,7 +6,6 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.edits import Replace
@@ -157,7 +156,7 @@ class Model(NamedTuple):
         where += f" in {count} files" if count > 1 else ""
         message = f"`{self.name}` is a model of FSDP1, which PyTorch's documentation calls deprecated ({where})"
         found = finding(facts, RULE.card, call, facts.statement(call), message, verdict)
-        return replace(found, path=self.path(found.path))
+        return found._replace(path=self.path(found.path))
 
 
 class ToFsdp2:

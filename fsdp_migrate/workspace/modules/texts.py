@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
 _MOST_READ = 12_000_000
 
 
-@dataclass
 class Index:
     """Files by the modules and names that they import."""
 
-    names: dict[str, set[str]] = field(default_factory=dict)
-    modules: dict[str, set[str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.names: dict[str, set[str]] = {}
+        self.modules: dict[str, set[str]] = {}
 
     def add(self, path: str, sketch: Sketch) -> None:
         """Add the imports of the file at `path`."""

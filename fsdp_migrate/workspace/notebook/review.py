@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import replace
 
 from fsdp_migrate.edits import Edit, EditComment, Replace, RewriteCall, Wrap, touched
 from fsdp_migrate.findings import Applicability, Finding
@@ -48,11 +47,11 @@ def _allowed(notebook: Notebook, broken: Cell | None, finding: Finding) -> Findi
     if broken is not None:
         trouble = f"cell {broken.number} does not parse: fix it first"
     if trouble is not None:
-        return replace(finding, fix=None, applicability=Applicability.MANUAL, reason=trouble)
+        return finding._replace(fix=None, applicability=Applicability.MANUAL, reason=trouble)
     removed_uses = tuple(r for r in fix.removed_uses if not _follows_magic(notebook, r.binding.statement))
-    finding = replace(finding, fix=fix._replace(removed_uses=removed_uses))
+    finding = finding._replace(fix=fix._replace(removed_uses=removed_uses))
     if finding.applicability is Applicability.SAFE and any(_hides_value(notebook, edit) for edit in fix.edits):
-        return replace(finding, applicability=Applicability.UNSAFE, reason=_NO_LONGER_SHOWN)
+        return finding._replace(applicability=Applicability.UNSAFE, reason=_NO_LONGER_SHOWN)
     return finding
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 
 from fsdp_migrate.torch_api import Statement
 from fsdp_migrate.workspace.filesystem import SourceFile
@@ -60,7 +59,7 @@ class Projects:
             return None
         where = display(config.path)
         line = line_of(config.path, rf"^\s*[\"']?torch[\"']?\s*=.*{re.escape(str(config.values['torch']))}")
-        torch = replace(config.layer.torch, stated=Statement(where, line, f"torch{config.layer.torch}"))
+        torch = config.layer.torch.stated_at(Statement(where, line, f"torch{config.layer.torch}"))
         return Project(display(config.folder), torch, f"set in {where}")
 
     def _inferred_above(self, folder: str) -> Project | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, Statement, TorchRange
 from fsdp_migrate.workspace.project_files import FileFault, display
@@ -72,9 +71,9 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
         return Project(root, DEFAULT, f"default; {where} requires torch{bound}", warnings=tuple(warnings))
     stated = Statement(where, lowest.line, f"torch{bound}")
     if torch.oldest >= DEFAULT.oldest:
-        return Project(root, replace(torch, stated=stated), f"{where} requires torch{bound}", warnings=tuple(warnings))
+        return Project(root, torch.stated_at(stated), f"{where} requires torch{bound}", warnings=tuple(warnings))
     note = f"{where} supports torch{bound}; pass --torch '{bound}' to check those releases, too"
-    return Project(root, replace(_FROM_DEFAULT, stated=stated), f"default; {note}", note, tuple(warnings))
+    return Project(root, _FROM_DEFAULT.stated_at(stated), f"default; {note}", note, tuple(warnings))
 
 
 def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:

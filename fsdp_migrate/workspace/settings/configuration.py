@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Severity
@@ -110,14 +109,14 @@ class Configuration:
         if config is None:
             return self.options
         options = self.options
-        stated = {f.name: value for f in fields(Layer) if (value := getattr(options, f.name)) is not None}
+        stated = {name: value for name, value in options._asdict().items() if value is not None}
         if options.select is not None:
             stated["ignore"] = options.ignore
         elif options.ignore is not None:
             stated["ignore"] = (*(config.layer.ignore or ()), *options.ignore)
         if self.rewriting and options.target is None and config.layer.target in ASKED_FOR_ONLY:
             stated["target"] = None
-        return replace(config.layer, **stated)
+        return config.layer._replace(**stated)
 
     def _choice(self, config: ConfigFile | None) -> Choice | None:
         layer = self._combined(config)

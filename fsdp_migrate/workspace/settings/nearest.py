@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fsdp_migrate.workspace.project_files import FileFault, display, read_bytes
@@ -145,5 +144,5 @@ def _file(path: str, values: dict[str, Any]) -> ConfigFile:
             raise ConfigFileError(display(path), f"{key}: {error}") from None
     layer = Layer(**read)
     if layer.baseline is not None:
-        layer = replace(layer, baseline=os.path.dirname(path) / layer.baseline)
+        layer = layer._replace(baseline=os.path.dirname(path) / layer.baseline)
     return ConfigFile(path, values, layer)

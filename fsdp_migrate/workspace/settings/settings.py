@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Severity
@@ -49,8 +48,7 @@ class Project(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """What one place states, the command line or a configuration file: None for everything else.
 
     The fields are the settings in `fsdp_migrate.workspace.settings.table`, which explains them. Patterns are as they

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdp_migrate.source import SUFFIXES
 from fsdp_migrate.workspace.settings import kinds
@@ -11,8 +10,7 @@ from fsdp_migrate.workspace.settings.kinds import OptionKind
 from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: its key, its kind, its default, and what it does (in Markdown).
 
     `default` and `example` are TOML values; if the default is None, `unset` describes it. `option` is the option of the

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_parsed_modules_are_let_go_when_they_are_many_and_answers_stay_the_same(
     assert modules.facts(str(tmp_path / "b.py"), TorchRange.parse(">=2.1")) is not facts
     modules.trim()
     assert report_of(tmp_path, "a2.py", modules=modules).findings == tuple(
-        replace(one, path="a2.py") for one in first.findings
+        one._replace(path="a2.py") for one in first.findings
     )
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from fsdp_migrate.edits import Replace
@@ -32,7 +30,7 @@ def test_a_fix_that_would_leave_its_cell_is_for_people() -> None:
     source = Notebook(raw)
     finding, *_ = lint_bytes(f"{IMPORT}{OLD}\n".encode(), "a.py", settings()).findings
     ends = source.cells[1].span.start, source.cells[2].span.end
-    (reviewed_one,) = reviewed(source, [source], "a.ipynb", [replace(finding, fix=Fix((Replace(Span(*ends), "c"),)))])
+    (reviewed_one,) = reviewed(source, [source], "a.ipynb", [finding._replace(fix=Fix((Replace(Span(*ends), "c"),)))])
     assert (reviewed_one.applicability, reviewed_one.fix) == (Applicability.MANUAL, None)
     assert reviewed_one.reason == "the change would span cells 2 to 3: make it by hand"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import has_effect, is_called_optimizer, is_group, is_optim_input
@@ -121,7 +120,7 @@ class _Planner:
         names = supply(self.facts, self._symbols(rank0_only), call, receiver, FLOOR)
         context = self._context(call, method, receiver, first.get(model) or self._text(model), rank0_only, names)
         arguments = tuple(
-            replace(new, index=None, text=first[old.value]) if old is not None and old.value in first else new
+            new._replace(index=None, text=first[old.value]) if old is not None and old.value in first else new
             for new in new_call.arguments
             for old in [next((one for one in kept if one.index == new.index), None)]
         )

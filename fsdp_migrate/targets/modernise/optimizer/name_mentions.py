@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.facts import ModuleFacts
@@ -28,7 +27,7 @@ def residue(facts: ModuleFacts, card: RuleCard, method: str, told: frozenset[ast
             if word.search(text):
                 message = f"this comment names `{method}`, which is deprecated since torch {card.deprecated}"
                 found = finding(facts, card, span, facts.source.tree.body[0], message, _TEXT, Severity.HINT)
-                yield replace(found, statement=span)
+                yield found._replace(statement=span)
         for constant in facts.structure.strings:
             if constant not in told and word.search(_text(constant)):
                 message = f"this text names `{method}`, which is deprecated since torch {card.deprecated}"
