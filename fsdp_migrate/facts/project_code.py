@@ -180,7 +180,7 @@ class Code:
         self._in_order: dict[tuple[Scope, str], tuple[list[Binding], list[tuple[int, int]], list[Binding]]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
         self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
-        self._descendants: dict[ast.ClassDef, list[Class]] = {}
+        self._derived: dict[ast.ClassDef, list[Class]] = {}
         self._own_methods: dict[ast.ClassDef, dict[str, list[Function]]] = {}
         self._methods: dict[tuple[ast.ClassDef, str], list[Function]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
@@ -669,18 +669,22 @@ class Code:
 
     def descendants(self, cls: Class) -> list[Class]:
         """A class and those of the project that derive from it."""
-        if cls.node not in self._descendants:
-            found: dict[ast.ClassDef, Class] = {}
-            waiting = [cls]
-            while waiting:
-                current = waiting.pop()
-                if current.node not in found:
-                    found[current.node] = current
-                    waiting += self._derived(current)
-            self._descendants[cls.node] = list(found.values())
-        return self._descendants[cls.node]
+        found: dict[ast.ClassDef, Class] = {}
+        waiting = [cls]
+        while waiting:
+            current = waiting.pop()
+            if current.node not in found:
+                found[current.node] = current
+                waiting += self._derived_from(current)
+        return list(found.values())
 
-    def _derived(self, cls: Class) -> Iterator[Class]:
+    def _derived_from(self, cls: Class) -> list[Class]:
+        """The classes of the project that name a class among their bases."""
+        if cls.node not in self._derived:
+            self._derived[cls.node] = list(self._found_derived(cls))
+        return self._derived[cls.node]
+
+    def _found_derived(self, cls: Class) -> Iterator[Class]:
         name, scope = cls.node.name, cls.facts.scope(cls.node)
         reads = [Value(cls.facts, load) for load in self.loads(scope, name) if self._means(cls.facts, load, cls.node)]
         if scope.is_module and cls.facts.project is not None:
@@ -1035,20 +1039,17 @@ def stored_value(facts: ModuleFacts, store: ast.Attribute) -> ast.expr | None:
 
 def attribute_reads(facts: ModuleFacts, name: str) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Where a module reads an attribute of this name, each with what it is read off; by `getattr` too."""
-    known = facts.memo(attribute_reads, lambda: _by_name(facts))
-    yield from known.get(name, ())
+    yield from ((node, node.value) for node in facts.structure.read_attributes.get(name, ()))
+    yield from facts.memo(attribute_reads, lambda: _by_getattr(facts)).get(name, ())
 
 
-def _by_name(facts: ModuleFacts) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+def _by_getattr(facts: ModuleFacts) -> dict[str, list[tuple[ast.expr, ast.expr]]]:
+    """The calls of `getattr` with a plain name, by that, each with what the attribute is read off."""
     found: dict[str, list[tuple[ast.expr, ast.expr]]] = {}
-    for node in facts.structure.attributes:
-        if isinstance(node.ctx, ast.Load):
-            found.setdefault(node.attr, []).append((node, node.value))
-    for text in facts.structure.strings:
-        call = facts.structure.parents.get(text)
-        is_getattr = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "getattr"
-        if isinstance(text.value, str) and is_getattr and len(call.args) > 1 and call.args[1] is text:  # type: ignore[union-attr]
-            found.setdefault(text.value, []).append((call, call.args[0]))  # type: ignore[union-attr,arg-type]
+    for call in facts.structure.calls:
+        text = call.args[1] if len(call.args) > 1 else None
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and getattr(call.func, "id", "") == "getattr":
+            found.setdefault(text.value, []).append((call, call.args[0]))
     return found
 
 

@@ -217,6 +217,15 @@ class Structure:
         return [node for node in self.attributes if type(node.ctx) is not ast.Load]
 
     @cached_property
+    def read_attributes(self) -> Mapping[str, list[ast.Attribute]]:
+        """The attributes that are read, by name."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.attributes:
+            if type(node.ctx) is ast.Load:
+                found.setdefault(node.attr, []).append(node)
+        return found
+
+    @cached_property
     def method_calls(self) -> Mapping[str, list[ast.Call]]:
         """The calls of attributes, by the attribute's name."""
         found: dict[str, list[ast.Call]] = {}

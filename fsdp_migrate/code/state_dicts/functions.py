@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts import ModuleFacts, Use
 from fsdp_migrate.facts.scopes import Binding, in_force
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,7 +67,6 @@ def calls_of(facts: ModuleFacts, node: FunctionDef) -> tuple[Caller, ...]:
     parent = facts.structure.parents[node]
     if isinstance(parent, ast.ClassDef):
         return tuple(_method_calls(facts, parent, node.name))
-    project = facts.project
     scope = facts.structure.scope(node)
     own = [
         Caller(facts, call, facts.path)
@@ -75,9 +74,7 @@ def calls_of(facts: ModuleFacts, node: FunctionDef) -> tuple[Caller, ...]:
         for use in inner.uses.get(node.name, ())
         if inner.lookup(node.name) is scope and (call := _call_by(facts, use)) is not None
     ]
-    if project is None or not scope.is_module:
-        return tuple(own)
-    uses = project.uses(node.name) or ()
+    uses = _uses(facts, node.name) if scope.is_module else ()
     others = [Caller(use.facts, call, use.shown) for use in uses if (call := _call_by(use.facts, use.node)) is not None]
     return (*own, *others)
 
@@ -90,9 +87,13 @@ def _method_calls(facts: ModuleFacts, cls: ast.ClassDef, name: str) -> Iterator[
 
 def users_of(facts: ModuleFacts, name: str) -> list[tuple[ModuleFacts, str]]:
     """The other modules that read a top-level name of this one, as far as they are visible."""
+    return list({id(use.facts): (use.facts, use.shown) for use in _uses(facts, name)}.values())
+
+
+def _uses(facts: ModuleFacts, name: str) -> Sequence[Use]:
+    """The visible places at which other modules read a top-level name of this one."""
     project = facts.project
-    uses = None if project is None else project.uses(name)
-    return list({id(use.facts): (use.facts, use.shown) for use in uses or ()}.values())
+    return () if project is None else facts.memo((_uses, name), lambda: project.uses(name) or ())
 
 
 def flow(facts: ModuleFacts, node: ast.AST) -> Iterator[tuple[ModuleFacts, str]]:

@@ -105,15 +105,16 @@ def _united(parts: Sequence[_Part], code: ProjectCode, changes: Changes | None) 
         for node in part.nodes:
             users.setdefault(node, []).append(number)
     shared = {node: numbers for node, numbers in users.items() if len(numbers) > 1}
-    if changes is not None:
-        sharing = {number for numbers in shared.values() for number in numbers}
-        closures = [_closure(parts[number], ()) for number in sorted(sharing)]
-        changed = frozenset[ast.expr]().union(*(changes(one) for one in closures if one is not None))
-        shared = {node: numbers for node, numbers in shared.items() if node in changed}
     groups = {number: {number} for number in range(len(parts))}
-    for numbers in shared.values():
-        joined = set[int]().union(*(groups[number] for number in numbers))
-        groups.update(dict.fromkeys(joined, joined))
+    for number in sorted({number for numbers in shared.values() for number in numbers}):
+        own = {node: numbers for node, numbers in shared.items() if number in numbers}
+        if all(groups[number].issuperset(numbers) for numbers in own.values()):
+            continue
+        closure = _closure(parts[number], ())
+        changed = own if changes is None else frozenset() if closure is None else changes(closure)
+        for numbers in (numbers for node, numbers in own.items() if node in changed):
+            joined = set[int]().union(*(groups[one] for one in numbers))
+            groups.update(dict.fromkeys(joined, joined))
     chosen = {frozenset(group): None for group in groups.values()}
     return [_as_one([parts[number] for number in sorted(group)], code) for group in chosen]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.facts import Reads, Use
 from fsdp_migrate.workspace.filesystem import printable
 from fsdp_migrate.workspace.modules.sketch import Sketch, split, stem
-from fsdp_migrate.workspace.modules.texts import Index
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -29,7 +28,6 @@ class Importers:
     def __init__(self, modules: ParsedModules) -> None:
         self._modules = modules
         self._texts = modules.texts
-        self._written: dict[tuple[str, str], Sequence[str]] = {}
 
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module at `path`, or replaces it."""
@@ -51,22 +49,10 @@ class Importers:
 
     def _candidates(self, path: str, name: str) -> list[str]:
         """Files that may import the module at `path`, or `name` of it."""
-        last, known = stem(path), self._imported_by(path, name)
+        last, known = stem(path), self._texts.index(path)
         found = known.names.get(name, set()) | known.modules.get(last, set())
         found = found | known.names.get(last, set()) | known.modules.get("", set())
         return sorted(found - {path})
-
-    def _imported_by(self, path: str, name: str) -> Index:
-        """What the files import that may import `name` from the module at `path`."""
-        if not name.startswith("_"):
-            return self._texts.index(path)
-        # No star import brings it: it takes a look at those that write it.
-        found = Index()
-        for other in self._texts.writers(path, name):
-            sketch = self._texts.sketch(other)
-            if sketch is not None:
-                found.add(other, sketch)
-        return found
 
     def _takes(self, other: str, path: str, name: str) -> bool:
         private, text = name.startswith("_"), self._texts.glance(other)
@@ -149,23 +135,10 @@ class Importers:
 
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
         """The other files of the project that read an attribute of this name from anything but their `self`."""
-        for other in self._writing(path, word):
+        for other in self._texts.reading(path, word):
             facts = self._modules.facts(other, torch)
             if facts is not None:
                 yield facts
-
-    def _writing(self, path: str, word: str) -> Sequence[str]:
-        """The paths of these files, as far as their bytes tell."""
-        if (path, word) not in self._written:
-            attribute, text = re.compile(rf"\.{word}\b".encode()), re.compile(rf"[\"']{word}[\"']".encode())
-            found = []
-            for other in sorted(self._texts.writers(path, word)):
-                raw = self._texts.glance(other)
-                places = (match.start() for match in attribute.finditer(raw))
-                if any(not _is_self(raw, place) for place in places) or text.search(raw):
-                    found.append(other)
-            self._written[path, word] = found
-        return self._written[path, word]
 
     @cached_property
     def _shown(self) -> dict[str, str]:
@@ -203,11 +176,6 @@ class Importers:
         return sorted(found)
 
 
-def _is_self(raw: bytes, place: int) -> bool:
-    """Whether what stands in front of a place is `self`."""
-    return raw.endswith(b"self", max(0, place - 4), place) and not raw[place - 5 : place - 4].isalnum()
-
-
 def _aliases(sketch: Sketch, name: str) -> set[str]:
     """A name, and those that it is imported under."""
     return {name, *sketch.renamed.get(name, ())}
@@ -225,4 +193,4 @@ def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | 
     for alias in sorted(known):
         for scope in users.get(alias, ()):
             yield from scope.uses[alias]
-    yield from (node for node in facts.structure.attributes if node.attr == name and isinstance(node.ctx, ast.Load))
+    yield from facts.structure.read_attributes.get(name, ())

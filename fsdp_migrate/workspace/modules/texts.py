@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from fsdp_migrate.workspace.modules.carried import Carried
 
 _MOST_READ = 12_000_000
+# What is read off something else than `self`, and what stands in quotes, as for `getattr`.
+_READ = re.compile(rb"\.(?<!(?<![0-9A-Za-z])self\.)([\w\x80-\xff]+)")
+_QUOTED = re.compile(rb"[\"'](?=([\w\x80-\xff]+)[\"'])")
 
 
 class Index:
@@ -55,6 +59,7 @@ class Texts:
         self._digests: dict[str, str] = {}
         self._indexes: dict[str | None, Index] = {}
         self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
+        self._reading: dict[str | None, dict[bytes, list[str]]] = {}
         self._all: dict[str | None, tuple[SourceFile, ...]] = {}
         self.carried: Carried | None = None
 
@@ -136,6 +141,17 @@ class Texts:
             paths = (file.path for file in self._all_with(root))
             self._writers[root, word] = frozenset(one for one in paths if word.encode() in self.glance(one))
         return self._writers[root, word] - {path}
+
+    def reading(self, path: str, word: str) -> list[str]:
+        """The other files (of those in `index`) that may read an attribute of this name off something but `self`."""
+        root = self.finder.unnamed(os.path.dirname(path))
+        if root not in self._reading:
+            found = self._reading[root] = {}
+            for other in sorted(file.path for file in self._all_with(root)):
+                raw = self.glance(other)
+                for one in {*_READ.findall(raw), *_QUOTED.findall(raw)}:
+                    found.setdefault(one, []).append(other)
+        return [other for other in self._reading[root].get(word.encode(), ()) if other != path]
 
     def is_in_part(self, path: str) -> bool:
         """Whether the run includes only a part of the project of the file at `path`."""
