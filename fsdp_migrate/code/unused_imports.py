@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Container, Iterator
-from pathlib import PurePath
 
 from fsdp_migrate.edits import ImportBinding, RemovedUse
 from fsdp_migrate.facts import ModuleFacts
@@ -113,7 +113,7 @@ def _is_removable(facts: ModuleFacts, binding: Binding) -> bool:
 def is_exported(facts: ModuleFacts, binding: Binding) -> bool:
     """Whether other modules take an imported name from this one, or are meant to; `__all__` apart."""
     scope = binding.scope
-    if scope.is_module and (PurePath(facts.path).name == "__init__.py" or _is_explicit_export(binding)):
+    if scope.is_module and (os.path.basename(facts.path) == "__init__.py" or _is_explicit_export(binding)):
         return True
     project = facts.project
     return project is not None and scope.is_module and project.is_imported(binding.name)

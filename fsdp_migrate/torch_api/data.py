@@ -16,11 +16,11 @@ commas between several. What a row may have:
 from __future__ import annotations
 
 import ast
-import gzip
 import importlib
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
@@ -49,6 +49,8 @@ AREAS = {
     "torch.distributed.fsdp": "fsdp",
     "torch.distributed.tensor": "tensor",
 }
+# How `tools/wheel_api/table.py` lays the JSON out, a row a line.
+_BEFORE_ROWS, _BETWEEN_ROWS, _IN_ROW, _BEHIND_ROWS = ', "names": {\n"', ',\n"', '": ', "\n}}\n"
 # What classes derive from that name these functions of `typing` as their base.
 _MADE_OF: dict[str, Any] = {"typing.NamedTuple": NamedTuple("_Tuple", []), "typing.TypedDict": dict}
 _MAX_DEPTH = 20
@@ -100,8 +102,8 @@ class State(NamedTuple):
 
 def unpacked(name: str) -> bytes:
     """The contents of a compressed file beside this one; `importlib.resources` takes longer to load than to read it."""
-    with gzip.open(os.path.join(os.path.dirname(__file__), name)) as stream:
-        return stream.read()
+    with open(os.path.join(os.path.dirname(__file__), name), "rb") as stream:
+        return zlib.decompress(stream.read(), zlib.MAX_WBITS | 16)  # of gzip, whose module takes longer to load
 
 
 # Modules that torch itself puts into `sys.modules` in the place of an old one (2.0.1 _shard/checkpoint/__init__.py).
@@ -110,7 +112,7 @@ SAME_MODULES = {"torch.distributed._shard.checkpoint": "torch.distributed.checkp
 
 def releases() -> tuple[Version, ...]:
     """The releases that the data was read from, oldest first."""
-    return tuple(Version(text) for text in _load("fsdp")["releases"].split())
+    return tuple(Version(text) for text in _load("fsdp").releases.split())
 
 
 def exists(name: str, release: Version) -> bool | None:
@@ -189,7 +191,7 @@ def names(prefix: str = "torch") -> Iterator[str]:
     below = f"{prefix}."
     areas = [area_of(prefix), *(area for start, area in AREAS.items() if start.startswith(below))]
     for area in dict.fromkeys(area for area in areas if area is not None):
-        yield from (name for name in _load(area)["names"] if name == prefix or name.startswith(below))
+        yield from (name for name in _load(area).rows if name == prefix or name.startswith(below))
 
 
 @cache
@@ -215,15 +217,25 @@ def area_of(name: str) -> str | None:
     return AREAS.get(name)
 
 
+class _Area(NamedTuple):
+    """A file, and its rows as they are written: a run asks for few of them, and parsing all is most of a short one."""
+
+    releases: str
+    rows: dict[str, str]
+
+
 @cache
-def _load(area: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(unpacked(f"{area}.json.gz"))
-    return data
+def _load(area: str) -> _Area:
+    head, _, rest = unpacked(f"{area}.json.gz").decode().partition(_BEFORE_ROWS)
+    rows = rest.removesuffix(_BEHIND_ROWS).split(_BETWEEN_ROWS)
+    return _Area(json.loads(f"{head}}}")["releases"], dict(row.split(_IN_ROW, 1) for row in rows))
 
 
+@cache
 def _row(name: str) -> _Row | None:
     area = area_of(name)
-    return None if area is None else _load(area)["names"].get(name)
+    text = None if area is None else _load(area).rows.get(name)
+    return None if text is None else json.loads(text)
 
 
 @cache

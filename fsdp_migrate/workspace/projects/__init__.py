@@ -9,7 +9,6 @@ from fsdp_migrate.torch_api import Statement
 from fsdp_migrate.workspace.filesystem import SourceFile
 from fsdp_migrate.workspace.project_files import display
 from fsdp_migrate.workspace.projects.inference import NO_PROJECT, inferred, listing
-from fsdp_migrate.workspace.projects.mentions import line_of
 from fsdp_migrate.workspace.settings import Project
 from fsdp_migrate.workspace.settings.configuration import located
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
@@ -57,6 +56,8 @@ class Projects:
         config = self._configured.at(folder)
         if config is None or config.layer.torch is None:
             return None
+        from fsdp_migrate.workspace.projects.mentions import line_of  # needed only where a file names torch
+
         where = display(config.path)
         line = line_of(config.path, rf"^\s*[\"']?torch[\"']?\s*=.*{re.escape(str(config.values['torch']))}")
         torch = config.layer.torch.stated_at(Statement(where, line, f"torch{config.layer.torch}"))

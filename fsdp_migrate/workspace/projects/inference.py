@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, Statement, TorchRange
 from fsdp_migrate.workspace.project_files import FileFault, display
-from fsdp_migrate.workspace.projects import (
-    conda_environment,
-    pipfile,
-    pyproject,
-    requirement_lists,
-    setup_cfg,
-    setup_script,
-)
-from fsdp_migrate.workspace.projects.mentions import Mention, Mentions
 from fsdp_migrate.workspace.settings import Project
+
+if TYPE_CHECKING:
+    from fsdp_migrate.workspace.projects.mentions import Mention, Mentions
 
 DEFAULT = TorchRange.default()
 # The same, where a project supports even older releases.
-_FROM_DEFAULT = TorchRange.parse(DEFAULT_RANGE)
+_FROM_DEFAULT = TorchRange(DEFAULT_RANGE)
 
 _LISTS = re.compile(r"requirements.*\.(?:txt|in)")
 _ENVIRONMENTS = re.compile(r"environment.*\.ya?ml")
 _LISTS_FOLDER = "requirements"
 
-Reader = Callable[[str, str], Mentions]
-
-_READERS: dict[str, Reader] = {
-    "pyproject.toml": pyproject.read,
-    "setup.cfg": setup_cfg.read,
-    "setup.py": setup_script.read,
-    "Pipfile": pipfile.read,
+# The modules beside this one that read a project file; one is loaded where there is such a file.
+_READERS = {
+    "pyproject.toml": "pyproject",
+    "setup.cfg": "setup_cfg",
+    "setup.py": "setup_script",
+    "Pipfile": "pipfile",
 }
 
 
@@ -45,7 +40,7 @@ def inferred(folder: str, names: Collection[str]) -> Project | None:
 
     Every requirement may lower the bound, and none limits it from above: a project with a pin is about to leave it.
     """
-    files = [_mentions(path, folder, read) for path, read in _readers(folder, names)]
+    files = [_mentions(path, folder, reader) for path, reader in _readers(folder, names)]
     if not any(found.package or found.main or found.extra or found.warnings for _, found in files):
         return None
     warnings = [warning for _, found in files for warning in found.warnings]
@@ -76,29 +71,33 @@ def _bounded(folder: str, lowest: Mention, warnings: list[str]) -> Project:
     return Project(root, _FROM_DEFAULT.stated_at(stated), f"default; {note}", note, tuple(warnings))
 
 
-def _mentions(path: str, root: str, read: Reader) -> tuple[str, Mentions]:
+def _mentions(path: str, root: str, reader: str) -> tuple[str, Mentions]:
+    from fsdp_migrate.workspace.projects.mentions import Mentions
+
+    found: Mentions
     try:
-        return path, read(path, root)
+        found = import_module(f"{__package__}.{reader}").read(path, root)
+        return path, found
     except FileFault as fault:
         warning = f"{display(path)}: cannot be read: {fault}; its requirements are ignored"
         return path, Mentions(warnings=[warning])
 
 
-def _readers(folder: str, names: Collection[str]) -> Iterator[tuple[str, Reader]]:
+def _readers(folder: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
     """The project files among `names`, each with its reader, the most informative first."""
-    for name, read in _READERS.items():
+    for name, reader in _READERS.items():
         if name in names:
-            yield os.path.join(folder, name), read
+            yield os.path.join(folder, name), reader
     for name in sorted(names):
         if _LISTS.fullmatch(name):
-            yield os.path.join(folder, name), requirement_lists.read
+            yield os.path.join(folder, name), "requirement_lists"
         elif _ENVIRONMENTS.fullmatch(name):
-            yield os.path.join(folder, name), conda_environment.read
+            yield os.path.join(folder, name), "conda_environment"
     if _LISTS_FOLDER in names:
         lists = os.path.join(folder, _LISTS_FOLDER)
         for name in sorted(listing(lists)):
             if name.endswith((".txt", ".in")):
-                yield os.path.join(lists, name), requirement_lists.read
+                yield os.path.join(lists, name), "requirement_lists"
 
 
 def listing(folder: str) -> frozenset[str]:
