@@ -19,6 +19,12 @@ def keeps_parameters(closure: Closure) -> bool:
     return all(is_literal(_argument(one, "use_orig_params"), True) for one in closure.constructions)
 
 
+def flattens(closure: Closure) -> bool:
+    """Whether FSDP1 visibly made flat parameters of those of the module: without `use_orig_params`."""
+    given = [_argument(one, "use_orig_params") for one in closure.constructions]
+    return all(is_literal(one, None) or is_literal(one, False) for one in given)
+
+
 def gives_no_precision(closure: Closure) -> bool:
     """Whether the models visibly compute in the dtypes of their parameters."""
     return all(is_literal(_argument(one, "mixed_precision"), None) for one in closure.constructions)

@@ -15,6 +15,7 @@ from fsdp_migrate.findings import Finding, Fix
 from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import Span, holds
 from fsdp_migrate.targets.fsdp2.arms import check_arms
+from fsdp_migrate.targets.fsdp2.checkpointing import check_checkpointing
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import TOO_DEEP, WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
@@ -258,6 +259,7 @@ def _convert(conversion: Conversion, closure: Closure, options: Options) -> None
             convert_use(conversion, closure, reference, options)
     convert_plain_modules(conversion, closure, options)
     check_optimizers(conversion, closure)
+    check_checkpointing(conversion, closure)
     convert_unused_functions(conversion, closure, options)
     convert_names(conversion, closure, options)
     for escape in closure.escapes:
