@@ -12,9 +12,10 @@ from fsdp_migrate.code.unused_imports import import_binding, is_exported, is_gua
 from fsdp_migrate.edits import RemovedUse, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
-from fsdp_migrate.facts.names import PACKAGE, canonical
+from fsdp_migrate.facts.names import PACKAGE, canonical, is_in_package
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.instances import FSDP_MODULE, convert_classes
 from fsdp_migrate.targets.fsdp2.unused_functions import is_unused, modules_of
@@ -31,6 +32,9 @@ _OF_FSDP1 = frozenset(
     """.split()
 )
 _MODULES = (f"{PACKAGE}.wrap.", f"{PACKAGE}.sharded_grad_scaler.")
+_UNUSED = "functions that nothing calls keep FSDP1's names: what they do cannot be converted"
+_KEPT = "imports of FSDP1's names stay that nothing uses: a comment, a `try` or an `if` keeps them"
+_STAR = "a star import still brings FSDP1's names"
 
 
 def convert_names(conversion: Conversion, closure: Closure, options: Options) -> None:
@@ -58,6 +62,28 @@ class _Module:
                     self._convert_quoted(binding)
         for binding in self._bindings():
             self._drop(binding)
+            self._note_left(binding)
+        for one in self.facts.structure.imports:
+            if isinstance(one, ast.ImportFrom) and one.names[0].name == "*" and is_in_package(one.module or ""):
+                self.conversion.note(self.facts, one, _STAR)
+
+    def _note_left(self, binding: Binding) -> None:
+        """Note where one of FSDP1's names stays that nothing needs."""
+        left = [use for use in uses_of(binding) if not self._is_claimed(use)]
+        code, facts = self.conversion.code, self.facts
+        for use in left:
+            if is_unused(code, facts, facts.function(use)):
+                self.conversion.note(facts, use, _UNUSED)
+        node, known = binding.node, import_binding(facts, binding)
+        stays = not (known.removable or self._may_go(binding)) or self._has_comment(node)
+        if not left and stays and not is_exported(facts, binding):
+            self.conversion.note(facts, node, _KEPT)
+
+    def _has_comment(self, node: ast.AST) -> bool:
+        """Whether a comment stands in a statement or behind it, for which an import stays."""
+        span = self.source.span(node)
+        end = self.source.data.find(b"\n", span.end)
+        return self.source.has_comment(Span(span.start, len(self.source.data) if end < 0 else end))
 
     def _naming(self) -> Iterator[ast.expr]:
         """The expressions that name FSDP1's class, of which no edit has anything to say."""

@@ -68,7 +68,7 @@ class Conversion:
     edits: dict[str, list[Edit]] = field(default_factory=dict)
     walls: list[Wall] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
-    notes: list[Difference] = field(default_factory=list)  # changes of speed or memory alone
+    notes: list[Difference] = field(default_factory=list)  # what changes no results
     helper: set[str] = field(default_factory=set)  # the functions that are needed of the generated module
     helper_path: str | None = None  # its path, as findings name paths
     removed: dict[str, list[RemovedUse]] = field(default_factory=dict)  # uses of imported names that go
@@ -114,7 +114,7 @@ class Conversion:
         self.differences.append(Difference(facts, _placed(facts, node), what))
 
     def note(self, facts: ModuleFacts, node: ast.AST, what: str) -> None:
-        """Note a change of speed or memory, which needs no consent."""
+        """Note what changes no results, such as speed and names that stay, and needs no consent."""
         self.notes.append(Difference(facts, _placed(facts, node), what))
 
 

@@ -130,3 +130,37 @@ def test_a_function_that_nothing_calls_stops_nothing(tmp_path: Path) -> None:
     text = becomes(tmp_path, HEAD + BUILT + function)
     assert text.endswith(function)
     assert "fully_shard(model)" in text
+
+
+def notes(root: Path, program: str) -> list[str]:
+    (model,) = models_of(root, {"main.py": HEAD + program})
+    assert model.conversion.walls == []
+    return [f"{one.node.lineno}: {one.what.partition(' FSDP1')[0]}" for one in model.conversion.notes]  # type: ignore[attr-defined]
+
+
+def test_what_keeps_a_name_of_fsdp1_is_noted(tmp_path: Path) -> None:
+    function = "def old(m):\n    FSDP.rekey_optim_state_dict(m, x, y)\n    return FSDP.get_state_dict_type(m)\n"
+    left = "functions that nothing calls keep"
+    assert notes(tmp_path, BUILT + function) == [f"5: {left}", f"6: {left}"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "from torch.distributed.fsdp import StateDictType  # noqa: F401\n",
+        "try:\n    from torch.distributed.fsdp import StateDictType\nexcept ImportError:\n    pass\n",
+        "from torch.distributed.fsdp import (\n    StateDictType,  # noqa: F401\n)\n",
+    ],
+)
+def test_an_import_that_is_kept_is_noted(tmp_path: Path, kept: str) -> None:
+    line = 4 if kept.startswith("try") else 3
+    assert notes(tmp_path, kept + BUILT) == [f"{line}: imports of"]
+
+
+def test_a_star_import_is_noted(tmp_path: Path) -> None:
+    assert notes(tmp_path, f"from torch.distributed.fsdp import *\n{BUILT}") == ["3: a star import still brings"]
+
+
+def test_nothing_is_noted_of_what_goes_or_is_of_use(tmp_path: Path) -> None:
+    uses = "from torch.distributed.fsdp import MixedPrecision, ShardingStrategy\nprint(ShardingStrategy)\n"
+    assert notes(tmp_path, f"{uses}{BUILT}def units(m):\n    return len(list(FSDP.fsdp_modules(m)))\n") == []
