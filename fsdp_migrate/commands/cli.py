@@ -20,6 +20,7 @@ _HOMES = {
     "explain": ("questions", "explain"),
     "lint": ("lint", "lint"),
     "plan": ("model_plan", "plan"),
+    "prove": ("prove", "prove"),
     "rewrite": ("rewrite", "rewrite"),
     "rules": ("questions", "rules"),
     "verify": ("verify", "verify"),

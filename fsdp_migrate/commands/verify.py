@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fsdp_migrate import runner
-from fsdp_migrate.commands.options import parse_torch, usage_errors, with_fsdp2_options
+from fsdp_migrate.commands.options import usage_errors
+from fsdp_migrate.commands.runs import (
+    refuse_rewrite_options,
+    rendezvous,
+    rewrite_layer,
+    with_machine_options,
+    with_rewrite_options,
+)
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.workspace import filesystem
-from fsdp_migrate.workspace.settings import TARGETS, Layer
+from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -19,8 +26,6 @@ if TYPE_CHECKING:
     from fsdp_migrate.verify import Fixture
 
 
-# What the rewrite of a program is told.
-_OF_REWRITES = ("unsafe_fixes", "target", "torch_range", "fsdp2_helper", "checkpoints", "all_parameters_used")
 # What shows that a program is as it was before a target, where it does not say so itself.
 _EVIDENCE = {"fsdp2": "call torch.distributed.fsdp.FullyShardedDataParallel.__init__"}
 
@@ -62,28 +67,8 @@ Exit codes: 0 every program that ran did as expected, and one ran at least,
     type=click.Path(exists=True, dir_okay=False),
     help="Compare this program with its rewrite; may be repeated.",
 )
-@click.option("--unsafe-fixes", is_flag=True, help="With --rewrite: also apply unsafe fixes.")
-@click.option(
-    "--target",
-    type=click.Choice(list(TARGETS)),
-    help="With --rewrite: what the program and the modules beside it move to.",
-)
-@click.option(
-    "--torch-range",
-    metavar="RANGE",
-    callback=parse_torch,
-    help="With --rewrite: the torch releases that the rewritten program has to run on, as `--torch` of `rewrite`.",
-)
-@with_fsdp2_options
-@click.option(
-    "--nnodes",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Number of machines; this and the next three are as for torchrun.",
-)
-@click.option("--node-rank", type=click.IntRange(min=0), help="The number of this machine.")
-@click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Address of the rendezvous.")
-@click.option("--rdzv-backend", metavar="NAME", help="Backend of the rendezvous.")
+@with_rewrite_options
+@with_machine_options
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json", "markdown"]),
@@ -110,22 +95,13 @@ def verify(**options: Any) -> None:
         timeout=options["timeout"],
         full=options["full"],
         pythons=options["pythons"],
-        rendezvous=harness.Rendezvous(
-            options["nnodes"], options["node_rank"], options["rdzv_endpoint"], options["rdzv_backend"]
-        ),
+        rendezvous=rendezvous(options),
     )
     chosen = {"keyword": options["keyword"], "output_format": options["output_format"]}
     if not options["to_rewrite"]:
         click.get_current_context().exit(harness.run(settings, paths=map(Path, options["paths"]), **chosen))
     with tempfile.TemporaryDirectory(prefix="fsdp-migrate-") as folder:
-        layer = Layer(
-            torch=options["torch_range"],
-            unsafe_fixes=options["unsafe_fixes"] or None,
-            target=options["target"],
-            fsdp2_helper=options["fsdp2_helper"],
-            checkpoints=options["checkpoints"],
-            all_parameters_used=options["all_parameters_used"],
-        )
+        layer = rewrite_layer(options)
         pairs = [_rewritten_pair(Path(path), Path(folder), layer) for path in options["to_rewrite"]]
         code = harness.run(settings, pairs=pairs, **chosen)
     click.get_current_context().exit(code)
@@ -135,12 +111,8 @@ def _check(options: dict[str, Any]) -> None:
     """Refuse what does not go together."""
     if options["paths"] and options["to_rewrite"]:
         raise click.UsageError("give PATHS or --rewrite, not both")
-    for name in _OF_REWRITES:
-        if options[name] and not options["to_rewrite"]:
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} is for --rewrite: fixtures say themselves what they need")
-    if options["nnodes"] > 1 and options["rdzv_endpoint"] is None:
-        raise click.UsageError("--nnodes needs --rdzv-endpoint HOST:PORT, the address of the rendezvous")
+    if not options["to_rewrite"]:
+        refuse_rewrite_options(options, "fixtures say themselves what they need")
 
 
 def _rewritten_pair(before: Path, folder: Path, layer: Layer) -> Fixture:

@@ -33,12 +33,18 @@ class _Finder:
         """The specification that the other finders give, with a loader that does more."""
         if name not in _waiting:
             return None
-        others = (finder for finder in list(sys.meta_path) if finder is not _Finder)
-        found = (finder.find_spec(name, path, target) for finder in others if hasattr(finder, "find_spec"))
-        spec = next((spec for spec in found if spec is not None), None)
+        spec = found_behind(_Finder, name, path, target)
         if spec is not None and spec.loader is not None:
             _extend(spec.loader, name)
         return spec
+
+
+def found_behind(finder: Any, name: str, path: Any, target: Any) -> ModuleSpec | None:
+    """What those finders find that are asked after `finder`."""
+    place = sys.meta_path.index(finder)
+    behind = (other for other in sys.meta_path[place + 1 :] if hasattr(other, "find_spec"))
+    found = (other.find_spec(name, path, target) for other in behind)
+    return next((spec for spec in found if spec is not None), None)
 
 
 def _extend(loader: Any, name: str) -> None:

@@ -101,11 +101,12 @@ def read(folder: Path) -> Run:
         launch = json.loads((folder / "launch.json").read_text(encoding="utf-8"))
         expected = {int(rank): code for rank, code in launch["ranks"].items()}
         stopped = set(launch.get("stopped", ()))
+        hindrances = [str(told) for told in launch.get("hindrances", ())]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         return Run(folder, {}, None, False, (f"launch.json: cannot be read ({_told(error)}): the run did not end",))
     if launch.get("format") != FORMAT:
         return Run(folder, {}, None, False, (_other_version("launch.json", launch.get("format")),))
-    problems: list[str] = []
+    problems = hindrances
     ranks = {}
     for number, code in sorted(expected.items()):
         events = _events(folder / f"rank-{number}.jsonl", problems)

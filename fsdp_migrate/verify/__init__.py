@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 from fsdp_migrate.verify.fixtures import Fixture, FixtureError, Header, find_fixtures, fixtures_root, read_fixture
 from fsdp_migrate.verify.harness import Outcome, Progress, Result, RunSettings, verify
 from fsdp_migrate.verify.launch import Rendezvous
 from fsdp_migrate.verify.report import FORMATS, Bar
+from fsdp_migrate.verify.stopping import stoppable
 from fsdp_migrate.verify.verdicts import Verdict
 
 __all__ = [
@@ -63,7 +61,7 @@ def run(
         if not fixtures:
             raise FixtureError(f"no fixture matches {keyword!r}; without -k all of them run")
         progress = Bar(err) if err.isatty() else None
-        with _stoppable():
+        with stoppable():
             outcome = verify(fixtures, settings, progress)
     except FixtureError as error:
         err.write(f"error: {error}\n")
@@ -77,33 +75,6 @@ def run(
         return 2
     out.write(FORMATS[output_format](outcome, seconds) + "\n")
     return 0 if outcome.succeeded else 1
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Clean up after SIGTERM, and when the terminal closes, as after Ctrl-C.
-
-    A thread that is not the main one leaves signals alone.
-    """
-
-    def stop(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    # Whoever started this with nohup wants it to outlive the terminal.
-    heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-# Windows has no SIGHUP.
-_STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def proofs(code: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsdp_migrate.verify.lanes import Lane
+from fsdp_migrate.verify.stopping import stop
 from fsdp_migrate.verify.verdicts import Report
 from fsdp_migrate.verify.worker import leftovers, protocol
 from fsdp_migrate.verify.worker.protocol import LaunchPlan, RankRecord
 
 WORKER = Path(__file__).parent / "worker" / "__main__.py"
 POLL = 0.1  # seconds between two looks at the records
-STOP = 5.0  # seconds a launcher gets to end its ranks before it is killed with all of them
 OUTPUT = 1500  # characters told of what a rank printed
 IDLE = 120.0  # seconds beyond two scenario timeouts without any sign of life after which a launch is given up
 
@@ -97,7 +96,7 @@ class Launch:
             try:
                 self._follow(process, finished)
             finally:
-                _stop(process)
+                stop(process)
                 leftovers.kill_all(self._folder)
 
     def _command(self, plan_file: Path) -> list[str]:
@@ -194,17 +193,3 @@ class _Tail:
         complete = new[: new.rfind(b"\n") + 1]
         self._offset += len(complete)
         return protocol.parse_events(complete.decode("utf-8", errors="replace"))
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a launcher and every rank, politely first: elastic ranks have sessions of their own."""
-    if process.stdin:
-        process.stdin.close()
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
