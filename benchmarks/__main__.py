@@ -79,10 +79,11 @@ def _lines(row: Row, costs: dict[str, Cost]) -> list[str]:
 
 
 def _beyond(beyond: Beyond, costs: dict[str, Cost]) -> str:
-    """The line for what this program takes for a MB beyond others."""
-    seconds = (costs[OURS].cpu - sum(costs[peer].cpu for peer in beyond.peers)) / beyond.megabytes
+    """The line for what this program takes for a unit of work beyond others."""
+    seconds = (costs[OURS].cpu - sum(costs[peer].cpu for peer in beyond.peers)) / beyond.amount
     met = "met" if seconds <= beyond.most else "not met"
-    return f"|  | a MB, beyond {' and '.join(beyond.peers)} | {seconds:.3f} |  |  |  | {beyond.most:.3g} s: {met} |"
+    what = f"a {beyond.unit}, beyond {' and '.join(beyond.peers)}"
+    return f"|  | {what} | {seconds:.3f} |  |  |  | {beyond.most:.3g} s: {met} |"
 
 
 def _grow(cases: Cases, folder: Path, runs: int) -> int:

@@ -15,6 +15,7 @@ from benchmarks.measuring import Command, measured
 OURS = "fsdp-migrate"
 # What takes minutes is run once.
 _SLOW = 1
+_EDITS = 20
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What the first command may cost beyond the sum of others: `most` cpu seconds for each of the `megabytes`."""
+    """What the first command may cost beyond the sum of others: `most` cpu seconds for each of `amount` units."""
 
     peers: tuple[str, ...]
-    megabytes: float
+    amount: float
     most: float
+    unit: str = "MB"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Cases:
         yield "rewrite-fixtures", self.rewrite
         yield "rewrite-torch", self.rewrite_torch
         yield "cores", self.cores
+        yield "editor", self.editor
 
     def start(self) -> Row:
         """A file with nothing to report."""
@@ -88,6 +91,15 @@ class Cases:
             "import click": Command([python, "-c", "import click"]),
         }
         return Row("lint FILE, a short one with FSDP", "1 file", commands, (Target("import click", 2.5),))
+
+    def editor(self) -> Row:
+        """A long file that uses FSDP, as the language server checks it while somebody types."""
+        file = next(self.tree("accelerate").rglob("utils/dataclasses.py"))
+        lines = file.read_bytes().count(b"\n")
+        words = [str(self._bin(OURS) / "python"), str(ROOT / "benchmarks" / "keystrokes.py"), str(file)]
+        commands = {OURS: Command([*words, str(1 + _EDITS)]), "the first check": Command([*words, "1"])}
+        beyond = Beyond(("the first check",), _EDITS * lines / 2000, 0.1, "check of 2,000 lines")
+        return Row("checks of a text in an editor", f"{lines} lines, {_EDITS} edits", commands, beyond=beyond)
 
     def lint(self, name: str, most: float) -> Row:
         """A whole tree, without a cache and in one process."""

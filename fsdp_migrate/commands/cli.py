@@ -23,6 +23,7 @@ _HOMES = {
     "prove": ("prove", "prove"),
     "rewrite": ("rewrite", "rewrite"),
     "rules": ("questions", "rules"),
+    "server": ("server", "server"),
     "verify": ("verify", "verify"),
 }
 

@@ -1,0 +1,1 @@
+"""The language server: what editors show of findings while code is typed."""
