@@ -10,22 +10,21 @@ import ast
 from collections.abc import Iterator
 
 from fsdp_migrate.code.argument_roles import is_called_optimizer
-from fsdp_migrate.code.outdent import block_span
-from fsdp_migrate.edits import RemoveStatement, Replace, touched
+from fsdp_migrate.edits import touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.objects import Followed, Reference, Value, follow
 from fsdp_migrate.facts.project_code import Class, Code, Function, Origin, Sort
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
+from fsdp_migrate.targets.fsdp2.moving import OPTIMIZERS as _TORCH
+from fsdp_migrate.targets.fsdp2.moving import move_behind
 from fsdp_migrate.targets.fsdp2.running import Evaluations, comes_first
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS
 
-_TORCH = "torch.optim."
 _BASE = frozenset({"torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"})
 # They raise on DTensors, or compute over whole tensors (mapping O16; torch 2.13).
 _REFUSING = {
@@ -194,10 +193,11 @@ def convert_early_uses(conversion: Conversion, closure: Closure) -> None:
         module = _module(construction)
         if module is None:
             continue
-        values = _values(conversion.code, construction.facts, module, _MOST_STEPS)
+        namesakes = [one for one in _namesakes(conversion.code, construction.facts, module) if one.node not in known]
+        values = [*_values(conversion.code, construction.facts, module, _MOST_STEPS)]
+        values += [Value(one.facts, one.node) for one in namesakes if one.node is not module]
         plain = follow(values, code=conversion.code, others=False)
-        uses = {one.node: one for one in (*_namesakes(conversion.code, construction.facts, module), *plain.references)}
-        for one in uses.values():
+        for one in {one.node: one for one in (*namesakes, *plain.references)}.values():
             if one.node not in known and one.node is not module:
                 _look_at(conversion, closure, construction, one)
     evaluations = Evaluations(conversion.code, closure)
@@ -282,7 +282,10 @@ def _look_at(conversion: Conversion, closure: Closure, construction: Constructio
     built_by = _built(conversion.code, followed)
     for built, where in built_by:
         convert_optimizer(conversion, closure, where, built)
-        if call not in ast.walk(built) or not _move(conversion, closure, construction, where, built):
+        is_seen = where is facts and where.function(built) is facts.function(call)
+        is_own = call in ast.walk(built) or facts.function(call) is not facts.function(construction.call)
+        can_move = is_seen and is_own and keeps_parameters(closure)
+        if not can_move or not move_behind(conversion, construction, where, built):
             conversion.wall(where, built, _REPLACED, _STEP)
     if not built_by:
         _look_at_rest(conversion, construction, followed)
@@ -408,44 +411,6 @@ def _is_behind(construction: Construction, facts: ModuleFacts, node: ast.AST) ->
     """Whether a place certainly runs after the construction: in its function, behind it."""
     own = facts is construction.facts and facts.function(node) is facts.function(construction.call)
     return own and place_of(node) > place_of(construction.call)
-
-
-def _move(
-    conversion: Conversion, closure: Closure, construction: Construction, facts: ModuleFacts, built: ast.Call
-) -> bool:
-    """Build an optimizer behind the place where its model is sharded; False if something on the way needs it."""
-    statement, wrap = facts.statement(built), construction.facts.statement(construction.call)
-    block = _block(facts, statement)
-    single = isinstance(statement, ast.Assign) and statement.value is built and len(statement.targets) == 1
-    if facts is not construction.facts or wrap not in block or not single or not keeps_parameters(closure):
-        return False
-    assert isinstance(statement, ast.Assign)
-    between = block[block.index(statement) + 1 : block.index(wrap)]
-    names = {ast.unparse(statement.targets[0])}
-    names |= {one.id for one in ast.walk(built) if isinstance(one, ast.Name)}
-    uses = [node for one in between for node in ast.walk(one) if isinstance(node, (ast.Name, ast.Attribute))]
-    touched = [node for node in uses if ast.unparse(node) in names and not _is_read_of_model(node, built)]
-    span, end = block_span(facts, [statement]), facts.source.span(wrap).end
-    if touched or span is None or facts.source.has_comment(facts.source.span(statement)):
-        return False
-    text, indent = facts.source.segment(statement), facts.indentation(wrap)
-    conversion.edit(facts, [RemoveStatement(facts.source.span(statement))])
-    conversion.edit(facts, [Replace(Span(end, end), f"\n{indent}{text}")])
-    return True
-
-
-def _is_read_of_model(node: ast.Name | ast.Attribute, built: ast.Call) -> bool:
-    """Whether a name between is only read, and the optimizer is built from it: a step with it comes to the same."""
-    return isinstance(node.ctx, ast.Load) and any(
-        isinstance(one, ast.Name) and one.id == getattr(node, "id", None) for one in ast.walk(built)
-    )
-
-
-def _block(facts: ModuleFacts, statement: ast.stmt) -> list[ast.stmt]:
-    for _, block in ast.iter_fields(facts.structure.parents[statement]):
-        if isinstance(block, list) and statement in block:
-            return block
-    return []
 
 
 # --- of which it is not seen what they hold
