@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
@@ -28,5 +27,7 @@ def closest_rule(word: str, rules: Mapping[str, str]) -> str:
 def closest(word: str, known: Iterable[str]) -> str:
     """A parenthesis for an error message that proposes the known word nearest to `word`, or nothing."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
+    import difflib  # only for messages
+
     near = difflib.get_close_matches(word.casefold(), by_folded, n=1)
     return f" (did you mean {by_folded[near[0]]}?)" if near else ""

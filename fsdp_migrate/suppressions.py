@@ -14,15 +14,18 @@ from typing import NamedTuple
 from fsdp_migrate.findings import Finding
 from fsdp_migrate.source import Source, Span
 
-_NOQA = re.compile(r"#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?", re.IGNORECASE)
-_OWN = re.compile(r"#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?", re.IGNORECASE)
+# Few files have such comments: none of these is compiled before there is one.
+_NOQA = r"(?i)#\s*noqa\b(?!-)(?:\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[\s,]+[A-Z]+[0-9]+)*))?"
+_OWN = r"(?i)#\s*fsdp-migrate:\s*ignore(?P<file>-file)?\b(?!-)(?:\[(?P<codes>[^\]]*)\])?"
 # Any tool: linters, type checkers, formatters.
-SILENCING = re.compile(
-    r"#\s*(?:noqa|nosec|type:\s*ignore|(?:pyright|mypy|pylint|ruff|isort|pragma|fmt)\s*:)", re.IGNORECASE
-)
+_SILENCING = r"(?i)#\s*(?:noqa|nosec|type:\s*ignore|(?:pyright|mypy|pylint|ruff|isort|pragma|fmt)\s*:)"
 _MENTIONS = (re.compile(rb"noqa"), re.compile(rb"fsdp-migrate"))
 _WHOLE_FILE = b"ignore-file"
-_SEPARATOR = re.compile(r"[\s,]+")
+
+
+def is_silencing(comment: str) -> bool:
+    """Whether a comment silences some tool: a linter, a type checker, a formatter."""
+    return re.match(_SILENCING, comment) is not None
 
 
 class Directive(NamedTuple):
@@ -111,9 +114,9 @@ class Suppressions:
     def _read(self, comment: Span, text: str) -> Iterator[Directive]:
         line = self.source.position(comment.start).line
         for pattern in (_NOQA, _OWN):
-            for match in pattern.finditer(text):
+            for match in re.finditer(pattern, text):
                 written = match["codes"]
-                codes = None if written is None else tuple(word for word in _SEPARATOR.split(written) if word)
+                codes = None if written is None else tuple(word for word in re.split(r"[\s,]+", written) if word)
                 own = pattern is _OWN
                 whole_file = own and match["file"] is not None
                 start, end = match.span()

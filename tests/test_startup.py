@@ -64,3 +64,23 @@ def test_linting_a_file_with_nothing_to_report_loads_only_these_modules(tmp_path
     own, others = loaded_beyond_click(program)
     assert own == OWN
     assert others <= STANDARD
+
+
+def test_linting_a_short_file_with_fsdp_loads_what_its_words_ask_for(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+        "def gathered(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
+    )
+    program = (
+        f"from fsdp_migrate.commands.cli import cli\ncli(['lint', '--no-cache', {str(file)!r}], standalone_mode=False)"
+    )
+    own, others = loaded_beyond_click(program)
+    assert {name.partition(".")[0] for name in others} <= {*STANDARD, "json", "packaging", "zlib"}
+    assert "packaging.specifiers" not in others
+    families = {name.split(".")[3] for name in own if name.startswith("fsdp_migrate.targets.modernise.")}
+    assert families <= {"optimizer", "constructor", "state_dict", "flat_parameter", "moved", "general"}
+    assert not {name for name in own if name.startswith("fsdp_migrate.workspace.projects.")} - {
+        "fsdp_migrate.workspace.projects.inference"
+    }
+    assert not {name for name in own if name.startswith(("fsdp_migrate.rewrite", "fsdp_migrate.targets.fsdp2"))}

@@ -20,7 +20,7 @@ from fsdp_migrate.planning.parts import Change, RewriteResult
 from fsdp_migrate.planning.selection import edits_of, selected
 from fsdp_migrate.source import Replacement, Source, SourceError
 from fsdp_migrate.splicing import RewriteError, splice
-from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.suppressions import is_silencing
 from fsdp_migrate.transactions import NewText, Transaction
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
@@ -355,7 +355,7 @@ def _checked(
     before.subtract(gone)
     before.update(written)
     before = +before
-    doubled = [text for text in after - before if not SILENCING.match(text)]
+    doubled = [text for text in after - before if not is_silencing(text)]
     for comment in [*(before - after), *doubled]:
         raise RewriteError(f"the new text would lose or repeat the comment {comment!r}")
     if twice := Counter(_given_twice(new)) - Counter(_given_twice(old)):

@@ -23,7 +23,7 @@ from fsdp_migrate.edits import (
 )
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.source import Source, Span
-from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.suppressions import is_silencing
 
 _OF_IMPORTS = (EditImport, ImportBehind, MoveImport)
 _WORD = re.compile(r"(?<![\w.])[^\W\d]\w*")
@@ -272,7 +272,7 @@ def _without_comments(
         commented = [name for name in removal.remove if name in behind]
         joined = {name: new for name in removal.remove if (new := successors.get((removal.span, name))) is not None}
         heirs = {joined[name]: name for name in reversed(commented) if name in joined}  # one for each
-        rest = [name for name in removal.remove if not any(map(SILENCING.match, behind.get(name, ())))]
+        rest = [name for name in removal.remove if not any(map(is_silencing, behind.get(name, ())))]
         if joined:  # the statement stays
             rest = [name for name in rest if name not in commented]
         elif len(rest) == len(node.names) and not is_of_names:

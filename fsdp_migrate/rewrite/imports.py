@@ -14,7 +14,7 @@ from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed
 from fsdp_migrate.source import Replacement, Source, Span
 from fsdp_migrate.splicing import NEWLINE, RewriteError
-from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.suppressions import is_silencing
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _COMMENT = re.compile(r"#[^\r\n]*")
@@ -140,7 +140,7 @@ def _moved(source: Source, moves: Sequence[MoveImport], edit: EditImport) -> Rep
     rest = _new_text(source, edit, statement)
     trailing = _comment_behind(source, span)
     behind = [] if trailing is None else [source.segment(trailing)]
-    silencing = [comment for comment in dict.fromkeys([*opening, *behind]) if SILENCING.match(comment)]
+    silencing = [comment for comment in dict.fromkeys([*opening, *behind]) if is_silencing(comment)]
     if rest is None:
         left = [comment for comment in _COMMENT.findall(str(names)) if comment not in silencing]
         before = [*left, *before]
@@ -164,8 +164,8 @@ def _group(
         return _statement(move.module, new, layout, comments)
     old = [
         name._replace(
-            above=[comment for comment in name.above if SILENCING.match(comment)],
-            behind=[comment for comment in name.behind if SILENCING.match(comment)],
+            above=[comment for comment in name.above if is_silencing(comment)],
+            behind=[comment for comment in name.behind if is_silencing(comment)],
         )
         for _, name in members
     ]

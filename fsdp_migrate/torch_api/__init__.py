@@ -90,9 +90,14 @@ class TorchRange:
     @cached_property
     def releases(self) -> tuple[Version, ...]:
         """The known releases inside the range, oldest first."""
-        from packaging.specifiers import SpecifierSet
+        from packaging.version import Version
 
         from fsdp_migrate.torch_api.releases import PUBLISHED
+
+        bound = self.text.removeprefix(">=")
+        if bound != self.text and bound.replace(".", "").isdigit():  # as most are, and specifiers take long to load
+            return tuple(release for release in PUBLISHED if release >= Version(bound))
+        from packaging.specifiers import SpecifierSet
 
         specifier = SpecifierSet(self.text)
         return tuple(release for release in PUBLISHED if specifier.contains(release))

@@ -35,13 +35,14 @@ _WORDS = {
 _GROUPS = {f"c{number}": symbol for number, symbol in enumerate(_WORDS)}
 _COMPARATOR = "|".join(f"(?P<{group}>{_WORDS[symbol]})" for group, symbol in _GROUPS.items())
 _SUBJECT = r"(?:(?P<verb>is|has|have|use|uses|using|with)_)?(?:py)?torch(?:_version)?"
-_CONSTANT = re.compile(
+# Few files have such names: none of these is compiled before there is one.
+_CONSTANT = (
     rf"{_SUBJECT}(?:_(?:{_COMPARATOR}))?_?v?(?P<version>\d+(?:_\d+)*)"
     r"(?:_(?P<later>available|or_later|or_newer|or_greater|or_higher|or_above|and_later|and_above|plus|up)"
     r"|_(?P<earlier>or_earlier|or_older|or_below|or_lower))?"
 )
-_FUNCTION = re.compile(rf"{_SUBJECT}_(?:{_COMPARATOR})")
-_VERSION = re.compile(r"(?:get_)?(?:py)?torch_ver(?:sion)?")
+_FUNCTION = rf"{_SUBJECT}_(?:{_COMPARATOR})"
+_VERSION = r"(?:get_)?(?:py)?torch_ver(?:sion)?"
 
 
 class NamedTest(NamedTuple):
@@ -66,7 +67,7 @@ class NamedTest(NamedTuple):
 @cache
 def constant(name: str) -> NamedTest | None:
     """The test in the name of a constant (or of a function without arguments), None if there is none."""
-    match = _CONSTANT.fullmatch(_plain(name))
+    match = re.fullmatch(_CONSTANT, _plain(name))
     if match is None:
         return None
     symbol = _operator(match)
@@ -83,7 +84,7 @@ def constant(name: str) -> NamedTest | None:
 @cache
 def function(name: str) -> str | None:
     """The operator with which a function of this name compares torch with its argument, None if there is none."""
-    match = _FUNCTION.fullmatch(_plain(name))
+    match = re.fullmatch(_FUNCTION, _plain(name))
     return None if match is None else _operator(match)
 
 
@@ -97,7 +98,7 @@ def passes(symbol: str, torch: Version, wanted: Version) -> bool | None:
 @cache
 def is_version(name: str) -> bool:
     """Whether the name of a constant or function means torch's version."""
-    return _VERSION.fullmatch(_plain(name)) is not None
+    return re.fullmatch(_VERSION, _plain(name)) is not None
 
 
 def _plain(name: str) -> str:
