@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,7 @@ class Cases:
         yield "rewrite-torch", self.rewrite_torch
         yield "cores", self.cores
         yield "editor", self.editor
+        yield "trace", self.trace
 
     def start(self) -> Row:
         """A file with nothing to report."""
@@ -208,6 +210,17 @@ class Cases:
         amount = sum(path.stat().st_size for path in source.rglob("*.py")) / 1e6
         beyond = Beyond(("lint only", "import libcst"), amount, 1.0)
         return Row(title, _size(source), commands, beyond=beyond)
+
+    def trace(self) -> Row:
+        """Training steps whose calls are recorded, in this environment, which needs torch."""
+        from fsdp_migrate.trace.running import environment
+
+        notes = self.work / "notes"
+        afresh = lambda: (shutil.rmtree(notes, ignore_errors=True), notes.mkdir(), environment(notes))  # noqa: E731
+        afresh()
+        steps = [sys.executable, str(ROOT / "benchmarks" / "steps.py"), "30"]
+        commands = {OURS: Command(steps, ROOT, afresh, environment(notes)), "without": Command(steps, ROOT)}
+        return Row("30 training steps under trace", "10M parameters", commands, (Target("without", 1.05),))
 
     def cores(self) -> Row:
         """One process and two."""

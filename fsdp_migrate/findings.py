@@ -49,6 +49,9 @@ class Finding(NamedTuple):
     is the oldest torch with which nothing is left to do here, if no older one is supported; None where no floor helps.
     Lines and columns count from 1, columns in code points; the end is exclusive. In a notebook they count within the
     cell that is number `cell`, of all kinds of cells, from 1; elsewhere `cell` is None.
+
+    With a trace, `ran` says whether the code of the place ran, None where that is not known; what only the run shows is
+    found `by_run`.
     """
 
     code: str
@@ -67,6 +70,8 @@ class Finding(NamedTuple):
     url: str | None = None
     cell: int | None = None
     settled: str | None = None
+    ran: bool | None = None
+    by_run: bool = False
     fix: Fix | None = None
 
     # Two findings are the same whatever their fixes are.

@@ -36,7 +36,7 @@ KINDS = {
 
 
 def lint_bytes(
-    raw: bytes, path: str, settings: Settings, project: object = None, *, chosen: bool = False
+    raw: bytes, path: str, settings: Settings, project: object = None, *, chosen: bool = False, seen: object = None
 ) -> FileReport:
     if b"CRASH" in raw:
         raise KeyError("no such\nscope")
@@ -58,7 +58,13 @@ def look_at(raw: bytes, path: str, settings: Settings, imports: bytes | None = N
 
 
 def rewrite_bytes(
-    raw: bytes, path: str, settings: Settings, project: object = None, *_: object, chosen: bool = False
+    raw: bytes,
+    path: str,
+    settings: Settings,
+    project: object = None,
+    *_: object,
+    chosen: bool = False,
+    seen: object = None,
 ) -> RewriteResult:
     before = lint_bytes(raw, path, settings)
     if before.failed:

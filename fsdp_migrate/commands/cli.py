@@ -24,6 +24,7 @@ _HOMES = {
     "rewrite": ("rewrite", "rewrite"),
     "rules": ("questions", "rules"),
     "server": ("server", "server"),
+    "trace": ("trace", "trace"),
     "verify": ("verify", "verify"),
 }
 

@@ -84,7 +84,9 @@ def _answer_min_torch(request: Request, *, more: bool) -> NoReturn:
 def _linted(request: Request, effort: Effort) -> Plan:
     effort = effort._replace(fixes=request.output.format == "sarif")
     with watched(request.output) as follow:
-        return runner.lint(request.discovery, request.configuration, effort=effort, follow=follow)
+        return runner.lint(
+            request.discovery, request.configuration, effort=effort, follow=follow, observed=request.observed
+        )
 
 
 def _with_noqa(request: Request) -> Plan:

@@ -25,6 +25,8 @@ from fsdp_migrate.workspace.settings.nearest import ConfigFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsdp_migrate.trace.seen import Observed
+
 STDIN = "-"
 
 
@@ -36,6 +38,7 @@ class Request(NamedTuple):
     stdin: bytes | None
     output: Output
     exit_zero: bool
+    observed: Observed | None = None
 
     def exit(self, code: int) -> NoReturn:
         """End the command; `--exit-zero` forgives findings, never failures."""
@@ -160,6 +163,13 @@ SHARED_OPTIONS: tuple[Option, ...] = (
         help="Report only findings that are not in this file, written by `lint --write-baseline`.",
     ),
     click.option(
+        "--trace",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(dir_okay=False),
+        help="What a run of the program called, written by `trace`; may be repeated.",
+    ),
+    click.option(
         "--stdin-filename",
         metavar="FILE",
         help="The path of the text from stdin (with '-'), for its settings and the modules that it imports.",
@@ -191,6 +201,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
             stdin=stdin,
             output=Output(take("output_format"), take("output_file"), take("quiet")),
             exit_zero=take("exit_zero"),
+            observed=_observed(take("trace")),
         )
         if stdin is not None and unnamed and not request.output.quiet:
             _tell_what_is_not_followed(stdin)
@@ -273,6 +284,21 @@ def _configuration(take: Callable[[str], Any], unsafe_fixes: bool | None, *, rew
     except ConfigFileError as error:
         raise UnusableConfig(f"{error.path}: {error}") from None
     except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _observed(files: tuple[str, ...]) -> Observed | None:
+    """What the traces say."""
+    if not files:
+        return None
+    import os
+
+    from fsdp_migrate.trace.records import TraceError
+    from fsdp_migrate.trace.seen import Observed
+
+    try:
+        return Observed(files, os.getcwd())
+    except TraceError as error:
         raise click.UsageError(str(error)) from None
 
 

@@ -65,6 +65,7 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool, interacti
             follow=follow,
             tell=text.print_notice,
             chooser=chooser,
+            observed=request.observed,
         )
     if preview:
         with usage_errors():

@@ -31,11 +31,18 @@ class ModuleFacts:
     """The facts of one module for one torch range.
 
     `path` is the path in findings. `project` answers for other modules of the project (none by default). Without
-    `hints` rules need not look for hints.
+    `hints` rules need not look for hints. `seen` is what a run of the program was seen calling here, if there was one.
     """
 
     def __init__(
-        self, source: Source, path: str, torch: TorchRange, project: ProjectModules | None = None, *, hints: bool = True
+        self,
+        source: Source,
+        path: str,
+        torch: TorchRange,
+        project: ProjectModules | None = None,
+        *,
+        hints: bool = True,
+        seen: SeenCalls | None = None,
     ) -> None:
         """Parse `source`.
 
@@ -47,6 +54,7 @@ class ModuleFacts:
         self.torch = torch
         self.project = project
         self.hints = hints
+        self.seen = seen
         self.structure: Structure = build(source.tree)
         self.names = Names(self.structure, project)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)
@@ -162,6 +170,16 @@ class ModuleFacts:
         if starts and self.source.line_start(min(starts)) > start:
             return Span(start, self.source.line_start(min(starts)))
         return Span(start, span.end)
+
+
+class SeenCalls(Protocol):
+    """What a run of the program called, by the calls in the text."""
+
+    def called(self, call: ast.Call, api: str) -> bool:
+        """Whether a call was one of a function of torch, at least once."""
+
+    def optimizer(self, call: ast.Call, api: str) -> tuple[str, str] | None:
+        """A name that the optimizer of the model had wherever the call was seen, and its type."""
 
 
 class Use(NamedTuple):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.lint.module_check import ModuleCheck
     from fsdp_migrate.rules.entry import Entry
+    from fsdp_migrate.trace.seen import Seen
 
 
 def lint_source(
@@ -48,14 +49,21 @@ def lint_source(
 
 
 def lint_bytes(
-    raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None, *, chosen: bool = False
+    raw: bytes,
+    path: str,
+    settings: Settings,
+    project: ProjectModules | None = None,
+    *,
+    chosen: bool = False,
+    seen: Seen | None = None,
 ) -> FileReport:
     """The findings of one file, hints included, in order of place.
 
     A file that cannot be decoded has an `error`; one that does not parse has the finding FSDP001. `project` answers
-    for names of other modules of the project. A file that was `chosen` is known to be worth it.
+    for names of other modules of the project. A file that was `chosen` is known to be worth it. `seen` is what a run of
+    the program showed of these bytes.
     """
-    with closing(FileCheck(raw, path, settings, project, chosen=chosen)) as check:
+    with closing(FileCheck(raw, path, settings, project, chosen=chosen, seen=seen)) as check:
         return check.report()
 
 
@@ -75,10 +83,12 @@ class FileCheck:
         source: Source | None = None,
         *,
         chosen: bool = False,
+        seen: Seen | None = None,
     ) -> None:
         """One that was `chosen` is worth reading."""
         self.source = source
         self._chosen = chosen
+        self._seen = None if is_notebook(path) else seen
         self._path = path
         self._settings = settings
         self._project = project
@@ -153,7 +163,7 @@ class FileCheck:
                 if may_be_unused(module.data, selected_rules(settings)):
                     settings = settings._replace(hints=True)  # A comment that silences a hint is of use.
                 rules = selected_rules(settings)
-                self._checks.append(ModuleCheck(module, self._path, settings, rules, self._project))
+                self._checks.append(ModuleCheck(module, self._path, settings, rules, self._project, self._seen))
         return self._checks
 
     def _passes(self, code: bytes) -> bool:

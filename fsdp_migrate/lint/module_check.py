@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.rules.entry import Entry
     from fsdp_migrate.source import Source
+    from fsdp_migrate.trace.seen import Seen
     from fsdp_migrate.workspace.settings import Settings
 
 
@@ -24,9 +25,15 @@ class ModuleCheck:
     """One module with its facts; each rule runs once, when it is first asked for. Close it to let go of the facts."""
 
     def __init__(
-        self, source: Source, path: str, settings: Settings, rules: Sequence[Entry], project: ProjectModules | None
+        self,
+        source: Source,
+        path: str,
+        settings: Settings,
+        rules: Sequence[Entry],
+        project: ProjectModules | None,
+        seen: Seen | None = None,
     ) -> None:
-        """Take in the module.
+        """Take in the module, with what a run of it showed.
 
         Raises:
             RecursionError: it is nested too deeply.
@@ -36,7 +43,8 @@ class ModuleCheck:
         self.settings = settings
         self.rules = tuple(rules)
         self.project = project
-        self.facts = ModuleFacts(source, path, settings.torch, project, hints=settings.seeks_hints)
+        self.seen = seen
+        self.facts = ModuleFacts(source, path, settings.torch, project, hints=settings.seeks_hints, seen=seen)
         self.suppressions = Suppressions(source)
 
     def close(self) -> None:
@@ -53,6 +61,10 @@ class ModuleCheck:
     def report(self, modules: Sequence[Source]) -> FileReport:
         """What all rules find; `modules` are those of the file."""
         found = self._found(self.rules)
+        if self.seen is not None and self.seen.calls:
+            from fsdp_migrate.trace.unseen import unseen
+
+            found += unseen(self.facts, self.rules, found, self.seen)
         kept = self._kept(found)
         suppressed = len(found) - len(kept)
         if may_be_unused(self.source.data, self.rules):
@@ -92,6 +104,9 @@ class ModuleCheck:
 
     def _in_order(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         ordered = (graded(finding, self.settings) for finding in findings)
+        if self.seen is not None:
+            seen = self.seen
+            ordered = (finding._replace(ran=seen.ran(finding)) for finding in ordered)
         return tuple(sorted(ordered, key=lambda finding: (finding.span.start, finding.code)))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.workspace.modules.finder import Finder
     from fsdp_migrate.workspace.settings import Settings
 
-_FORMAT = 4
+_FORMAT = 5
 _MOST_FORGOTTEN = 20_000
 _MOST_SETTINGS = 8
 _HALF = 32
@@ -84,14 +84,15 @@ class Cache:
             self._changed = True
 
     def report(
-        self, file: SourceFile, raw: bytes, settings: Settings, around: str, *, fixes: bool
+        self, file: SourceFile, raw: bytes, settings: Settings, around: str, trace: str = "", *, fixes: bool
     ) -> FileReport | None:
         """The report on a file; None if there is none, or if it has findings and `fixes` are wanted.
 
-        `around` stands for the files of the run and their folders, because imports depend on them.
+        `around` stands for the files of the run and their folders, because imports depend on them, and `trace` for what
+        runs of the program showed.
         """
         entry = self._known.get(os.path.abspath(file.path))
-        held = None if entry is None or entry[1] != digest(raw) else entry[3].get(_key(file, settings))
+        held = None if entry is None or entry[1] != digest(raw) else entry[3].get(_key(file, settings, trace))
         if held is None:
             return None
         try:
@@ -116,14 +117,21 @@ class Cache:
         return self._digests[path]
 
     def keep(
-        self, file: SourceFile, mark: list[int] | None, raw: bytes, settings: Settings, around: str, report: FileReport
+        self,
+        file: SourceFile,
+        mark: list[int] | None,
+        raw: bytes,
+        settings: Settings,
+        around: str,
+        report: FileReport,
+        trace: str = "",
     ) -> None:
         """Note the report on a file, unless it depends on files outside the run."""
         entry = None if report.asked_beyond else self._entry(file, mark, raw)
         if entry is not None:
             if len(entry[3]) >= _MOST_SETTINGS:
                 entry[3].clear()
-            entry[3][_key(file, settings)] = {
+            entry[3][_key(file, settings, trace)] = {
                 "suppressed": report.suppressed,
                 "error": report.error,
                 "consulted": [[one.path, one.digest] for one in report.consulted],
@@ -289,10 +297,10 @@ def _modules_in(folder: str) -> list[str]:
         return []
 
 
-def _key(file: SourceFile, settings: Settings) -> str:
+def _key(file: SourceFile, settings: Settings, trace: str) -> str:
     chosen = (settings.select, settings.ignore, settings.ignored_here, settings.grades, settings.target)
     torch = (str(settings.torch), settings.torch.assumed, settings.torch.stated)
-    return digest(repr((file.shown, torch, chosen, settings.seeks_hints)).encode())
+    return digest(repr((file.shown, torch, chosen, settings.seeks_hints, trace)).encode())
 
 
 def _digest_of(path: str) -> str:
@@ -317,7 +325,7 @@ def _finding(path: str, values: list[Any]) -> Finding:
 
 _FIELDS = (
     *("code", "name", "message", "severity", "applicability", "reason", "span", "statement"),
-    *("line", "column", "end_line", "end_column", "url", "cell", "settled"),
+    *("line", "column", "end_line", "end_column", "url", "cell", "settled", "ran", "by_run"),
 )
 
 

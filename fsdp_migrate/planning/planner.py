@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.planning.choosing import Chooser
     from fsdp_migrate.planning.workers import WorkerDied
     from fsdp_migrate.screen import Look
+    from fsdp_migrate.trace.seen import Observed
     from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.filesystem import SourceFile
     from fsdp_migrate.workspace.modules.carried import Carried
@@ -110,8 +111,12 @@ class Planner:
         target: Target | None = None,
         files: Sequence[SourceFile] | None = None,
         chooser: Chooser | None = None,
+        observed: Observed | None = None,
     ) -> None:
-        """Plan `files` of the workspace, by default all; a `chooser` takes some of the fixes that could be made."""
+        """Plan `files` of the workspace, by default all; a `chooser` takes some of the fixes that could be made.
+
+        `observed` is what runs of the program showed.
+        """
         self.workspace = workspace
         self.rewriting = rewriting
         self.effort = effort
@@ -119,6 +124,7 @@ class Planner:
         self.target = target or _asked_for(workspace)
         self.files = workspace.files if files is None else files
         self.chooser = chooser
+        self.observed = observed
         self._clean: dict[str, Settings] = {}
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}
         self._waiting: set[str] = set()
@@ -169,7 +175,12 @@ class Planner:
         assert self._across is not None
         files = [plan.file for plan in part.files if not plan.created]
         planner = Planner(
-            self._across.before, rewriting=self.rewriting, target=self.target, files=files, chooser=self.chooser
+            self._across.before,
+            rewriting=self.rewriting,
+            target=self.target,
+            files=files,
+            chooser=self.chooser,
+            observed=self.observed,
         )
         yield from planner.parts(without)
 
@@ -204,6 +215,11 @@ class Planner:
         paths = [os.path.abspath(file.path) for file in self.workspace.files]
         return around_key(paths, self.workspace.discovery.folders, settings)
 
+    @property
+    def _trace(self) -> str:
+        """What the traces say that were given, as a part of the cache's key."""
+        return "" if self.observed is None else self.observed.key
+
     def _shared(self, file: SourceFile) -> Settings:
         return self.workspace.configuration.shared(file)
 
@@ -218,14 +234,15 @@ class Planner:
 
     def _screen(self, file: SourceFile) -> None:
         settings = self._shared(file)
-        cache = self._early
+        called = self.observed is not None and self.observed.calls_in(_named(file))
+        cache = None if called else self._early
         mark = None if cache is None else cache.mark(file)
         if cache is not None and cache.is_clean(file, mark, settings):
             self._clean[file.path] = settings
             return
         raw = self.workspace.read(file)
         look = self._looked(file, raw)
-        if look.passes or (self._across is not None and self._across.speaks_of(file)):
+        if look.passes or called or (self._across is not None and self._across.speaks_of(file)):
             self._candidates[file.path] = len(raw), None if self.cache is None else mark or self.cache.mark(file)
             return
         self._clean[file.path] = settings
@@ -371,20 +388,21 @@ class Planner:
     def _looked_at(self, file: SourceFile, raw: bytes, settings: Settings) -> RewriteResult:
         view = self.workspace.view(file, settings)
         self.workspace.modules.trim(len(raw))
+        seen = None if self.observed is None else self.observed.seen(_named(file), raw)
         if self.rewriting:
             from fsdp_migrate.planning.rewriting import rewrite_bytes
 
             made = None if self._across is None else self._across.progress(file)
-            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=True)
+            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=True, seen=seen)
         from fsdp_migrate.lint import lint_bytes
 
-        report = lint_bytes(raw, file.shown, settings, view, chosen=True)
+        report = lint_bytes(raw, file.shown, settings, view, chosen=True, seen=seen)
         return RewriteResult(raw, (), report.findings, report.suppressed, report.error, report)
 
     def _keep(self, file: SourceFile, raw: bytes, settings: Settings, report: FileReport) -> None:
         mark = self._candidates[file.path][1]
         if mark is not None and self.cache is not None and mark == self.cache.mark(file):
-            self.cache.keep(file, mark, raw, settings, self._around, report)
+            self.cache.keep(file, mark, raw, settings, self._around, report, self._trace)
 
     def _is_cached(self, file: SourceFile) -> bool:
         try:
@@ -395,8 +413,14 @@ class Planner:
     def _cached(self, file: SourceFile, raw: bytes, settings: Settings) -> RewriteResult | None:
         if self.cache is None or file.raw is not None:
             return None
-        report = self.cache.report(file, raw, settings, self._around, fixes=self.rewriting or self.effort.fixes)
+        fixes = self.rewriting or self.effort.fixes
+        report = self.cache.report(file, raw, settings, self._around, self._trace, fixes=fixes)
         return None if report is None else RewriteResult(raw, (), report.findings, report.suppressed, report.error)
+
+
+def _named(file: SourceFile) -> str:
+    """The path of a file, or the one that stdin is said to have."""
+    return file.path if file.raw is None else file.shown
 
 
 def fault(error: Exception) -> str:

@@ -18,6 +18,7 @@ from fsdp_migrate.workspace.settings.settings import default_range
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ProjectModules
     from fsdp_migrate.planning.choosing import Chooser
+    from fsdp_migrate.trace.seen import Seen
 
 Text = TypeVar("Text", str, bytes)
 
@@ -45,14 +46,18 @@ def rewrite_bytes(
     chooser: Chooser | None = None,
     *,
     chosen: bool = False,
+    seen: Seen | None = None,
 ) -> RewriteResult:
     """Rewrite one file's bytes; `path` is what the findings name, `project` knows the rest of the project.
 
-    Bytes that were `chosen` are known to be worth it. Of the fixes that could be made a `chooser` takes some.
+    Bytes that were `chosen` are known to be worth it. Of the fixes that could be made a `chooser` takes some. `seen` is
+    what a run of the program showed of these bytes.
     """
 
     def check(data: bytes, source: Source | None) -> FileCheck:
-        return FileCheck(data, path, settings, project, source, chosen=chosen and data is raw)
+        is_first = data is raw
+        shown = seen if is_first else None
+        return FileCheck(data, path, settings, project, source, chosen=chosen and is_first, seen=shown)
 
     return rewrite(raw, path, settings, check, progress, chooser)
 

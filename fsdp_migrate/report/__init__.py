@@ -41,6 +41,18 @@ class Known(NamedTuple):
     gone: tuple[str, ...] = ()
 
 
+class Traced(NamedTuple):
+    """What a trace was good for: the places of its calls, how many of them are in no file of the run.
+
+    `left_out` are those in files that `changed` since.
+    """
+
+    places: int
+    elsewhere: int
+    left_out: int
+    changed: tuple[str, ...]
+
+
 class Plan(NamedTuple):
     """Findings in a set of files, and the transactions that solve them.
 
@@ -55,7 +67,7 @@ class Plan(NamedTuple):
     run fail. In the files of `unsafe_fixes` the settings let a rewrite apply unsafe fixes. `known` has the baselines
     that were used; their findings are not among `findings`. `real_paths` has the path on disk where the shown one
     differs. `stated` is where the projects of files with findings state what they support. `target` is the one that
-    the command line names.
+    the command line names; `traced` what became of the trace that was given.
     """
 
     torch: str
@@ -76,6 +88,7 @@ class Plan(NamedTuple):
     stated: Mapping[str, Statement] = _NONE
     across: tuple[Transaction, ...] = ()
     target: str | None = None
+    traced: Traced | None = None
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 `torch` is the range of the findings, null if the projects support several. `torch_ranges` are the ranges by project,
 without projects in which no file was worth reading. With a baseline, `known` counts the findings in it, and
 `no_longer_there` names its entries that are gone. `floors` says how many findings a higher lower bound of torch would
-settle, for each project that states one; hints are not counted.
+settle, for each project that states one; hints are not counted. With a trace, `trace` says what became of it, and a
+finding has `ran` (whether the code ran; without it that is not known) and `by_run` (whether only the run shows it).
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         "files_checked": plan.files_checked,
         "suppressed": plan.suppressed,
         **(known if plan.known else {}),
+        **({} if plan.traced is None else {"trace": plan.traced._asdict()}),
     }
 
 
@@ -135,7 +137,13 @@ def finding(found: Finding) -> dict[str, Any]:
         "reason": found.reason,
         "settled": found.settled,
         "url": found.url,
+        **_seen(found),
     }
+
+
+def _seen(found: Finding) -> dict[str, Any]:
+    """What a trace says of a finding, if there is one."""
+    return {} if found.ran is None and not found.by_run else {"ran": found.ran, "by_run": found.by_run}
 
 
 def _dump(document: dict[str, Any]) -> str:

@@ -109,6 +109,9 @@ def _write(path: str, raw: bytes) -> None:
                 raise PermissionError(0, "it is read-only")
             replacing.replace(target, raw)
             replacing.sync(os.path.dirname(target))
+        elif not os.path.lexists(target) and os.access(os.path.dirname(target), os.W_OK):
+            with replacing.prepared(target, raw, exists=False) as file:
+                file.take_place_of(target)
         else:
             with open(target, "wb") as stream:
                 stream.write(raw)

@@ -43,6 +43,8 @@ def remedy(finding: Finding) -> str:
     words = [finding.severity.value, kinds[finding.applicability]]
     if finding.severity is Severity.HINT and finding.applicability is Applicability.MANUAL:
         del words[1]
+    if finding.ran is not None:
+        words.append("ran" if finding.ran else "did not run")
     told = ", ".join(words)
     return f"{told}: {printable(finding.reason)}" if finding.reason else told
 
@@ -90,6 +92,25 @@ def lint_summary(plan: Plan) -> list[str]:
     return [*lines, *notes(plan)]
 
 
+def _trace_lines(plan: Plan) -> list[str]:
+    """What became of the trace."""
+    traced = plan.traced
+    if traced is None:
+        return []
+    parts = [f"The trace has calls at {counted(traced.places, 'place')}"]
+    shown = sum(finding.by_run for finding in plan.findings)
+    if shown:
+        parts.append(f"{counted(shown, 'finding')} only it shows")
+    ran = sum(finding.ran is True for finding in plan.findings)
+    parts.append(f"the code of {ran} of {counted(len(plan.findings), 'finding')} ran")
+    if traced.elsewhere:
+        parts.append(f"{counted(traced.elsewhere, 'place')} outside of these files")
+    if traced.changed:
+        files = counted(len(traced.changed), "file")
+        parts.append(f"{files} changed since, so that {counted(traced.left_out, 'place')} more did not count")
+    return ["; ".join(parts) + "."]
+
+
 def rewrite_summary(plan: Plan, *, done: bool) -> list[str]:
     """The closing lines of `rewrite`; `done` says that the files were written."""
     if not plan.files_checked and not plan.failures:
@@ -129,8 +150,9 @@ def baseline_summary(plan: Plan) -> list[str]:
 
 def notes(plan: Plan) -> list[str]:
     """Notes on the torch ranges that were used, at most `MOST_NOTES` lines of a kind."""
+    traced = _trace_lines(plan)
     floors = _few([f"{floor}." for floor in plan.floors], "--output-format json")
-    return floors + _few([f"{p.note}." for p in plan.projects if p.note is not None], "--show-torch-range")
+    return traced + floors + _few([f"{p.note}." for p in plan.projects if p.note is not None], "--show-torch-range")
 
 
 def _few(lines: list[str], lister: str) -> list[str]:

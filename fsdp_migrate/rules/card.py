@@ -75,12 +75,24 @@ class RuleCard(NamedTuple):
         return Severity.HINT
 
 
+class Traced(NamedTuple):
+    """A function of torch whose calls a run of the program shows to be places of a rule.
+
+    It is every call, or those that give the parameter `given` something else than its default, or leave out `missing`.
+    """
+
+    name: str
+    given: str | None = None
+    missing: str | None = None
+
+
 class Rule(NamedTuple):
     """A card with what can trigger it and the function that finds its places.
 
     It only finds something in a file that has one of the `words`, or one of the `names`: full names of torch, which
     `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force. A rule of a
-    `target` replaces the rule with the same code if that target is asked for.
+    `target` replaces the rule with the same code if that target is asked for. `calls` are what `trace` looks for, by
+    the names of torch; None where no call shows a place.
     """
 
     card: RuleCard
@@ -89,6 +101,7 @@ class Rule(NamedTuple):
     names: Callable[[], Iterable[str]] | None = None
     scope: FileScope = "fsdp"
     target: str | None = None
+    calls: Callable[[], Iterable[Traced]] | None = None
 
 
 class Verdict(NamedTuple):

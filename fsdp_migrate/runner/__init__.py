@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
-from fsdp_migrate.report import Plan
+from fsdp_migrate.report import Plan, Traced
 from fsdp_migrate.runner.gathering import Gathered
 from fsdp_migrate.source import holds
 from fsdp_migrate.workspace.filesystem import Discovery, Failure, FileError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.runner.baseline import Baseline
     from fsdp_migrate.targets.fsdp2.frameworks import Framework
     from fsdp_migrate.targets.fsdp2.target import Model, Place
+    from fsdp_migrate.trace.seen import Observed
 
 
 def lint(
@@ -36,8 +37,11 @@ def lint(
     effort: Effort = NO_EFFORT,
     follow: Follow = unfollowed,
     target: Target | None = None,
+    observed: Observed | None = None,
 ) -> Plan:
     """Lint every file by its own settings; `baselines` are those that were read already.
+
+    `observed` is what runs of the program showed.
 
     Raises:
         FileOptionError: a baseline cannot be read.
@@ -46,17 +50,25 @@ def lint(
     workspace = Workspace(discovery, configuration, noting=effort.cache)
     gathered = Gathered(workspace, list(discovery.failures), dict(baselines or {}))
     gathered.baseline_at(configuration.options.baseline)
-    planner = Planner(workspace, rewriting=False, effort=effort, follow=follow, target=target)
+    planner = Planner(workspace, rewriting=False, effort=effort, follow=follow, target=target, observed=observed)
     with _uncollected():
         for part in planner.parts():
             gathered.take(part)
-    plan = gathered.plan()
+    plan = gathered.plan()._replace(traced=None if observed is None else _traced(observed, discovery))
     if not gathered.baselines:
         return plan
     from fsdp_migrate.runner.baseline import RunScope
 
     scope = RunScope.of(discovery, configuration, plan)
     return plan._replace(known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
+
+
+def _traced(observed: Observed, discovery: Discovery) -> Traced:
+    """What became of a trace in a run over some files."""
+    elsewhere = len(observed.trace.calls) - observed.calls_of(
+        file.path if file.raw is None else file.shown for file in discovery.files
+    )
+    return Traced(len(observed.trace.calls), elsewhere, observed.left_out, tuple(sorted(observed.changed)))
 
 
 def renew_baseline(path: Path, discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Plan:
@@ -85,8 +97,9 @@ def rewrite(
     target: Target | None = None,
     tell: Callable[[str], None] = lambda line: None,
     chooser: Chooser | None = None,
+    observed: Observed | None = None,
 ) -> Plan:
-    """Rewrite every file, on disk only if `write`.
+    """Rewrite every file, on disk only if `write`; `observed` is what runs of the program showed.
 
     `tell` gets a line about what an earlier run did not finish, and about files that change together if this run is
     interrupted. Of the fixes that could be made a `chooser` takes some.
@@ -98,12 +111,21 @@ def rewrite(
     """
     workspace = Workspace(discovery, configuration, noting=effort.cache)
     if not write:
-        return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser)
+        return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser, observed=observed)
     from fsdp_migrate.runner.writing import Committing, Writing
 
     with Writing(len(discovery.files)) as writing:
         committing = Committing(workspace, writing, tell)
-        return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser, become=committing.parts)
+        become = committing.parts
+        return planned(
+            workspace,
+            effort=effort,
+            follow=follow,
+            target=target,
+            chooser=chooser,
+            become=become,
+            observed=observed,
+        )
 
 
 def planned(
@@ -114,11 +136,14 @@ def planned(
     target: Target | None = None,
     chooser: Chooser | None = None,
     become: Callable[[Part, Planner], Iterable[Part]] = lambda part, planner: (part,),
+    observed: Observed | None = None,
 ) -> Plan:
     """The plan of rewriting the files. `become` gets every part, and returns the parts that it became."""
     gathered = Gathered(workspace, list(workspace.discovery.failures))
     gathered.baseline_at(workspace.configuration.options.baseline)
-    planner = Planner(workspace, rewriting=True, effort=effort, follow=follow, target=target, chooser=chooser)
+    planner = Planner(
+        workspace, rewriting=True, effort=effort, follow=follow, target=target, chooser=chooser, observed=observed
+    )
     with _uncollected():
         for part in planner.parts():
             for file_plan in part.files:  # what is wrong with a baseline is told before anything is written

@@ -26,7 +26,7 @@ from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Applicability, Finding, Fix
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.rules.supported_releases import older, only_older
 
 _PACKAGE = "torch.distributed.checkpoint"
@@ -345,4 +345,5 @@ visibly numbers, tensors, containers or results of `state_dict()` calls, and sto
     words=(),
     check=check,
     names=lambda: _TARGETS,
+    calls=lambda: map(Traced, _TARGETS),
 )

@@ -14,8 +14,9 @@ from packaging.version import Version
 from fsdp_migrate.code.sharded_models import is_fully_shard
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.source import Span
 
 OLD_FACTOR, FACTOR = "set_reduce_scatter_divide_factor", "set_gradient_divide_factor"
@@ -173,6 +174,7 @@ alone.""",
     ),
     words=(OLD_FACTOR,),
     check=check_factor,
+    calls=lambda: (Traced(f"{PACKAGE}.FSDPModule.{OLD_FACTOR}"),),
 )
 
 RECURSE = Rule(

@@ -18,7 +18,7 @@ from fsdp_migrate.code.torch_presence import having
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.torch_api.data import signature
 
 _STATE_DICT = "torch.distributed.checkpoint.state_dict"
@@ -218,5 +218,6 @@ RULE = Rule(
     scope="near",
     words=(_DTYPE,),
     names=lambda: _BY_PATH,
+    calls=lambda: (Traced(path, given=a.parameter) for path, a in _BY_PATH.items() if a.warns is _is_given),
     check=check,
 )

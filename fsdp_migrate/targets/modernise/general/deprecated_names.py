@@ -20,11 +20,11 @@ from fsdp_migrate.code.torch_presence import IMPORTING, READING, concerned, excu
 from fsdp_migrate.code.unused_imports import uses_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.targets.modernise.general.precedence import is_claimed
-from fsdp_migrate.torch_api import PUBLISHED
-from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind
+from fsdp_migrate.torch_api import PUBLISHED, RELEASES
+from fsdp_migrate.torch_api.data import Deprecation, deprecation, kind, last, names, target
 from fsdp_migrate.torch_api.words import since
 
 # Where the data tells the deprecation of a use; elsewhere one of a class may be that of a single method.
@@ -44,6 +44,7 @@ _NEVER = Version("0")
 _END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
 # What may be named without a warning.
 _NO_USES = ("module", "enum-member")
+_CALLED = ("function", "method", "staticmethod", "classmethod", "class")
 # Where a warning comes to what to do: "please use ...", "consider using ...", "is replaced by ...".
 _ADVISING = re.compile(r"\b(?:use|using|replaced by)\s+(?!it\b|the [a-z])", re.IGNORECASE)
 _NAMED = re.compile(r"`([\w.]+)(?:\(|`)|^(\w+\.[\w.]*\w)")
@@ -134,6 +135,17 @@ def _advice(path: str, known: Deprecation) -> Verdict:
     return manual(f'torch says "{said}"' if said and "{" not in said else "see torch's documentation for the successor")
 
 
+def _calls() -> Iterator[Traced]:
+    """The functions and classes that warn in the newest release that has them; not where the finding is a hint."""
+    for area in _AREAS:
+        for name in names(area.rstrip(".")):
+            newest = last(name) or RELEASES[-1]
+            own = kind(name, newest) in _CALLED and target(name, newest) is None
+            inner = name.startswith(_LATER) or name.rpartition(".")[2].startswith(("__", "_warn"))
+            if own and not inner and deprecation(name, newest) is not None:
+                yield Traced(name)
+
+
 _DIST = "from torch.distributed import distributed_c10d\n\n"
 
 RULE = Rule(
@@ -180,4 +192,5 @@ Names of distributed checkpointing are hints, because they have no drop-in succe
     words=("sharded_tensor",),  # the module of a class whose own name has not changed
     names=changed_names,
     check=check,
+    calls=lambda: _calls(),
 )

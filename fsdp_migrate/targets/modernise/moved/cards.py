@@ -17,7 +17,7 @@ from fsdp_migrate.targets.modernise.moved.rows import (
     SHARD_PACKAGES,
     TENSOR_PARALLEL,
 )
-from fsdp_migrate.targets.modernise.moved.table import all_names
+from fsdp_migrate.targets.modernise.moved.table import all_names, traced
 
 _HINT = """
 
@@ -414,4 +414,6 @@ two dimensions.""",
     ),
 )
 
-RULES = tuple(Rule(card, (), check, names=partial(all_names, card.code)) for card in _CARDS)
+RULES = tuple(
+    Rule(card, (), check, names=partial(all_names, card.code), calls=partial(traced, card.code)) for card in _CARDS
+)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
+from fsdp_migrate.rules.card import Traced
 from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from fsdp_migrate.targets.modernise.moved.rows import FLAT_PARAMETER, FULLY_SHARD, Move
 from fsdp_migrate.torch_api import RELEASES
-from fsdp_migrate.torch_api.data import exists, kind, last
+from fsdp_migrate.torch_api.data import exists, history, kind, last, target
 
 
 class Moved(NamedTuple):
@@ -108,6 +109,15 @@ def all_names(code: str) -> frozenset[str]:
     """
     moves = (move for together in _BY_NEW.values() for move in together if move.code == code)
     return old_names(code).union(move.new for move in moves if move.new and (not move.whole or "._" in move.new))
+
+
+def traced(code: str) -> Iterator[Traced]:
+    """The old names of the rule `code` that no release has as another name of the new one: a call tells which it is."""
+    for move in MOVES:
+        if move.code == code and (states := history(move.old)):
+            own = all(state.kind in ("function", "class") and state.target is None for state in states.values())
+            if own and not any(move.new and target(move.new, release) == move.old for release in states):
+                yield Traced(move.old)
 
 
 def last_parts(code: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import APPLY_CHECKPOINTING, CHECKPOINT_MODULE
 from fsdp_migrate.targets.modernise.moved.table import last_parts
@@ -248,5 +248,6 @@ recommended one: choose it yourself.""",
     words=("utils.checkpoint", "utils import checkpoint"),
     check=check_reentrant,
     scope="distributed",
+    calls=lambda: (Traced(name, missing=_REENTRANT) for name in _REENTRANTS),
 )
 RULES = (OFFLOAD, APPLY, OLD_MODULE, REENTRANT)

@@ -6,10 +6,12 @@ the defaults of both spellings in torch/amp/autocast_mode.py).
 
 from __future__ import annotations
 
+from functools import partial
+
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import AUTOCAST, CUSTOM, SCALER
-from fsdp_migrate.targets.modernise.moved.table import last_parts
+from fsdp_migrate.targets.modernise.moved.table import last_parts, traced
 
 _DEPRECATED = "2.4"
 _URL = "https://pytorch.org/docs/stable/amp.html"
@@ -143,4 +145,6 @@ passes the device to the new ones.""",
     ),
 )
 
-RULES = tuple(Rule(card, last_parts(card.code), check, scope="distributed") for card in _CARDS)
+RULES = tuple(
+    Rule(card, last_parts(card.code), check, scope="distributed", calls=partial(traced, card.code)) for card in _CARDS
+)

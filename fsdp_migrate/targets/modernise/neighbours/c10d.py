@@ -6,10 +6,12 @@ Sources: catalogue c10d-gather-base, c10d-reduce-op, c10d-get-rank, c10d-misc (1
 
 from __future__ import annotations
 
+from functools import partial
+
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import GATHERS, MULTIGPU, OPERATIONS, RANKS
-from fsdp_migrate.targets.modernise.moved.table import last_parts
+from fsdp_migrate.targets.modernise.moved.table import last_parts, traced
 
 _URL = "https://pytorch.org/docs/stable/distributed.html"
 _IMPORT = "import torch.distributed as dist\n\n"
@@ -91,4 +93,6 @@ Deprecated since torch 1.13 and removed in 2.2. Run one process per GPU, and cal
     ),
 )
 
-RULES = tuple(Rule(card, last_parts(card.code), check, scope="distributed") for card in _CARDS)
+RULES = tuple(
+    Rule(card, last_parts(card.code), check, scope="distributed", calls=partial(traced, card.code)) for card in _CARDS
+)

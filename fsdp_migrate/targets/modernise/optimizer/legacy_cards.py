@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fsdp_migrate.code.legacy_methods import FLOOR
+from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Applicability
-from fsdp_migrate.rules.card import Example, Rule, RuleCard
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced
 from fsdp_migrate.targets.modernise.optimizer.legacy_calls import check
 from fsdp_migrate.targets.modernise.optimizer.name_mentions import FIRST, KIND
 
@@ -57,7 +58,8 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
         ),
         url=_URL,
     )
-    return Rule(card, (method, KIND) if method == FIRST else (method,), check)
+    words = (method, KIND) if method == FIRST else (method,)
+    return Rule(card, words, check, calls=lambda: (Traced(f"{FSDP}.{method}"),))
 
 
 FULL = _rule(

@@ -48,6 +48,14 @@ class Planned(NamedTuple):
     verdict: Verdict
 
 
+class _Optimizer(NamedTuple):
+    """The optimizer for a call: its text, the only evidence that it is the one, and the argument that it is."""
+
+    text: str
+    evidence: str | None = None
+    given_at: int | None = None
+
+
 class _Manual(Exception):
     """The call cannot be rewritten; the message says why and what to do."""
 
@@ -88,7 +96,7 @@ class _Planner:
         return call, method, receiver
 
     def _plan(self, call: ast.Call, method: Method, receiver: Receiver) -> Verdict:
-        self._check_receiver(method, receiver)
+        evidence = self._check_receiver(call, method, receiver)
         bound = self._bound(call, method)
         model = bound["model"].value
         if not pure(model):
@@ -98,7 +106,8 @@ class _Planner:
         self._check_arguments(call, bound)
         optimizer = self._optimizer(call, method, bound)
         new_call = self._new_call(call, method, bound, optimizer)
-        unsafe = mesh_doubt(self.facts, call, method, model) or self._order_doubt(method, bound)
+        evidence = evidence or (None if optimizer is None else optimizer.evidence)
+        unsafe = evidence or mesh_doubt(self.facts, call, method, model) or self._order_doubt(method, bound)
         if is_printed_as_code(self.facts, call):
             raise _Manual(
                 "the call is inside an f-string with `=`, which prints the source text of the call: assign its "
@@ -138,19 +147,26 @@ class _Planner:
         notes = (kept_comment(self.facts, call, bound[name]) for name in _DROPPED if name in bound)
         return "; ".join(note for note in notes if note is not None) or None
 
-    def _check_receiver(self, method: Method, receiver: Receiver) -> None:
-        """The new methods have to be torch's own, on something that may be written twice."""
+    def _check_receiver(self, call: ast.Call, method: Method, receiver: Receiver) -> str | None:
+        """The new methods have to be torch's own, on something that may be written twice.
+
+        Where only a run shows that they are, the result says so.
+        """
+        evidence = None
         if receiver.doubt is not None:
-            raise _Manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+            if self.facts.seen is None or not self.facts.seen.called(call, f"{FSDP}.{method.name}"):
+                raise _Manual(f"{receiver.doubt}: only torch's FSDP can be rewritten")
+            evidence = f"only a run shows that `{ast.unparse(receiver.node)}` is torch's FSDP here"
         if not pure(receiver.node) and instance_of_class(receiver.node) is None:
             text = ast.unparse(receiver.node)
             raise _Manual(f"`{text}` would be evaluated twice: call the method on the class")
         if all(meaning.symbol == FSDP for meaning in receiver.meanings) and receiver.meanings:
-            return
+            return evidence
         for name in (method.new, "state_dict_type"):
             cls = self.facts.fsdp.overriding(name)
             if cls is not None:
                 raise _Manual(f"`{cls}` defines its own `{name}`: call the method on FSDP itself")
+        return evidence
 
     def _order_doubt(self, method: Method, bound: dict[str, Bound]) -> str | None:
         """Whether `optim` may be None, so that the order came from the `optim_input` that goes."""
@@ -214,7 +230,7 @@ class _Planner:
         text = self.facts.source.segment(node)
         return ast.unparse(node) if "\n" in text or "\r" in text else text
 
-    def _optimizer(self, call: ast.Call, method: Method, bound: dict[str, Bound]) -> ast.expr | None:
+    def _optimizer(self, call: ast.Call, method: Method, bound: dict[str, Bound]) -> _Optimizer | None:
         """The optimizer that a loading method's replacement needs."""
         if not method.loads:
             return None
@@ -226,7 +242,17 @@ class _Planner:
             and not is_literal(given.value, None)
         ):
             self._check_position(call, method, given.value)
-        return find_optimizer(self.facts, call, given, bound["model"].value)
+        try:
+            found = find_optimizer(self.facts, call, given, bound["model"].value)
+        except NoOptimizer:
+            seen = None if self.facts.seen is None else self.facts.seen.optimizer(call, f"{FSDP}.{method.name}")
+            if seen is None:
+                raise
+            name, cls = seen
+            return _Optimizer(name, f"only a run shows that `{name}` ({cls}) is the model's optimizer here")
+        return _Optimizer(
+            self._text(found), given_at=given.index if given is not None and given.value is found else None
+        )
 
     def _check_position(self, call: ast.Call, method: Method, given: ast.expr) -> None:
         """The last position had another meaning once: an optimizer there is the one that gets the result."""
@@ -236,7 +262,7 @@ class _Planner:
             raise _Manual(f"{doubt}: pass the arguments by keyword")
 
     def _new_call(
-        self, call: ast.Call, method: Method, bound: dict[str, Bound], optimizer: ast.expr | None
+        self, call: ast.Call, method: Method, bound: dict[str, Bound], optimizer: _Optimizer | None
     ) -> RewriteCall:
         span = self.facts.source.span(call)
         group = bound.get("group")
@@ -246,10 +272,7 @@ class _Planner:
             positional = len(call.args)
             kept = tuple(Argument(name if index >= positional else None, index) for index, name in by_index)
             return RewriteCall(span, method.new, (*kept, *grouped))
-        given = bound.get("optim")
-        optim = Argument("optim", text=self._text(optimizer))
-        if given is not None and given.value is optimizer:
-            optim = Argument("optim", given.index)
+        optim = Argument("optim", optimizer.given_at, optimizer.text if optimizer.given_at is None else None)
         arguments = [
             Argument("model", bound["model"].index),
             optim,

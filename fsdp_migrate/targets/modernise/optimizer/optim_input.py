@@ -15,8 +15,9 @@ from fsdp_migrate.code.dropped_arguments import without
 from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
+from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Finding
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.targets.modernise.optimizer.legacy_plan import plans
 
 REKEY = "rekey_optim_state_dict"
@@ -136,4 +137,5 @@ def to_ids(osd, model, optim):
     ),
     words=("optim_input", REKEY, *METHODS),
     check=check,
+    calls=lambda: (Traced(f"{FSDP}.{REKEY}", given="optim_input"),),
 )

@@ -16,7 +16,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.torch_api.data import exists
 
 _SAVE = "optim_state_dict"
@@ -189,4 +189,5 @@ passed, because the new method uses it.""",
     ),
     words=tuple(_HOOKS),
     check=check_hooks,
+    calls=lambda: (Traced(f"{FSDP}.{hook}") for hook in _HOOKS),
 )

@@ -15,9 +15,9 @@ from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal, is_written_out, ordered_arguments
 from fsdp_migrate.facts.contexts import enclosing_settings, is_in_force
-from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
+from fsdp_migrate.facts.fsdp import FSDP, Receiver, TypeSetting
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
-from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
+from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.source import Span
 
 SETTERS = ("state_dict_type", "set_state_dict_type")
@@ -281,4 +281,5 @@ def configure(plugin):
     ),
     words=SETTERS,
     check=check_deprecated,
+    calls=lambda: (Traced(f"{FSDP}.{name}") for name in SETTERS),
 )

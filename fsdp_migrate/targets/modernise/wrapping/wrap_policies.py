@@ -17,7 +17,7 @@ from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, m
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import DEFAULT_POLICY, EXEC_ORDER, OR_POLICY, POLICY_BASE
-from fsdp_migrate.targets.modernise.moved.table import old_names
+from fsdp_migrate.targets.modernise.moved.table import old_names, traced
 from fsdp_migrate.torch_api.data import exists, signature
 
 WRAP = f"{PACKAGE}.wrap"
@@ -127,6 +127,7 @@ old name as an alias.""",
         (),
         check,
         names=partial(old_names, DEFAULT_POLICY),
+        calls=partial(traced, DEFAULT_POLICY),
     ),
     Rule(
         RuleCard(
@@ -180,6 +181,7 @@ alone the parameters are grouped in another way.""",
         (),
         check,
         names=partial(old_names, EXEC_ORDER),
+        calls=partial(traced, EXEC_ORDER),
     ),
     Rule(
         RuleCard(
@@ -228,5 +230,6 @@ module had it. Since 2.0 only `wrap` has it, as on every release since 1.12.""",
         (),
         check,
         names=partial(old_names, OR_POLICY),
+        calls=partial(traced, OR_POLICY),
     ),
 )
