@@ -14,6 +14,8 @@ FSDP_MODULE = f"{PACKAGE}.FSDPModule"
 # Every model of FSDP1 and of FSDP2 is an instance of these.
 _BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "builtins.object"})
 _TORCH = "torch.nn."
+# What modules are not.
+_NO_MODULES = ("builtins.", "torch.optim.", "torch.Tensor", "numpy.")
 # Classes of packages that wrap models, by how they end: what FSDP wraps is none of them.
 _WRAPPERS = ("DataParallel", "DataParallelCPU", "Engine", "OptimizedModule", "FSDPModule")
 
@@ -71,7 +73,7 @@ def _may_come_true(use: Use, call: ast.Call) -> bool:
 
 def _may_be(use: Use, kind: Origin, cls: Origin) -> bool:
     """Whether what is wrapped may be an instance of a class."""
-    if (cls.name or "").endswith(_WRAPPERS):
+    if (cls.name or "").endswith(_WRAPPERS) or (cls.name or "").startswith(_NO_MODULES):
         return False
     if (kind.name or "").startswith(_TORCH):
         return kind.name == cls.name

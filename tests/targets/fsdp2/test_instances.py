@@ -68,6 +68,8 @@ def test_the_model_becomes_an_instance_of_the_class_of_its_module(tmp_path: Path
         f"{WRAP}print(isinstance(model, Other), isinstance(model, Deep), isinstance(model, nn.Module))\n",
         f"{WRAP}print(isinstance(model, nn.parallel.DistributedDataParallel), isinstance(model, nn.Sequential))\n",
         f"{WRAP}print(isinstance(model, (FSDP, Net)))\n",
+        f"{WRAP}print(isinstance(model, list | tuple), isinstance(model, (dict, torch.Tensor)))\n",
+        "from somewhere import make\nmodel = FSDP(make(), use_orig_params=True)\nprint(isinstance(model, list))\n",
         f"{WRAP}print(isinstance(model.module, Net), isinstance(net, Net))\n",
         f"{WRAP}if isinstance(model, FSDP):\n    model = model.module\nprint(isinstance(model, Net))\n",
         "def wrap(m):\n    return m if isinstance(m, FSDP) else FSDP(m, use_orig_params=True)\nwrap(net)\n",
