@@ -15,7 +15,7 @@ from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_
 from fsdp_migrate.code.state_dicts.own_state import added_keys, extra_state
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
-from fsdp_migrate.code.state_dicts.sharded_loads import REASON, WITHOUT_SHARDS
+from fsdp_migrate.code.state_dicts.sharded_loads import OF_GROUPS, REASON, WITHOUT_SHARDS
 from fsdp_migrate.code.state_dicts.steps import may_precede_first_step
 from fsdp_migrate.code.state_dicts.uses import used_elsewhere
 from fsdp_migrate.code.state_dicts.writing import Anew
@@ -83,7 +83,7 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
         if row.unsafe is not None:
             reasons.append(Difference(row.unsafe, old.function == LOAD_OPTIMIZER))
         if old.reading is not None:
-            reasons.append(Difference(REASON, True))
+            reasons += [Difference(REASON, True), Difference(OF_GROUPS)]
         if old.is_part and isinstance(old.module, ast.Attribute) and has_flat_parameters(facts):
             reasons.append(Difference(_FLAT_PART, of_fsdp1=True))
         if not builds_with_mesh(facts):

@@ -23,6 +23,11 @@ REASON = (
     "`load` raises where the file lacks state that the optimizer has, as files of torch 2.4 to 2.6 do from 2.9 on: "
     "pass `planner=DefaultLoadPlanner(allow_partial_load=True)`, which accepts every missing key"
 )
+# Seen on torch 2.13: the rates of a LambdaLR that is made behind such a load then start from the one that was saved.
+OF_GROUPS = (
+    "what the file has of parameter groups and the optimizer does not is not loaded, such as the `initial_lr` of a "
+    "scheduler that is made later: make schedulers before the optimizer is loaded"
+)
 # The planner takes a file for one of torch 2.3 where a rank has no shard of what the file has (seen on 2.5.1 to 2.13).
 WITHOUT_SHARDS = (
     "without a `device_mesh`, `load` raises on a rank that has no part of some parameter, and with that planner leaves "

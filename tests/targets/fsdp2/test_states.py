@@ -151,7 +151,10 @@ def test_an_optimizer_state_that_is_read_in_a_block_and_loaded_behind_it(tmp_pat
             found = load_sharded_optimizer_state_dict(model.state_dict(), "optim", reader)
         optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, found["optim"]))
     """
-    text = function_afterwards(tmp_path, function, "load(model, optimizer, make())", kept=False)
+    use = "load(model, optimizer, make())"
+    (left,) = plan(tmp_path, HEAD + dedent(function) + MAIN.format(use=use, kept=False)).left
+    assert "such as the `initial_lr` of a scheduler that is made later" in (left.reason or "")
+    text = function_afterwards(tmp_path, function, use, kept=False, unsafe=True)
     assert text.endswith(
         """\
     found = {"optim": get_optimizer_state_dict(model, optimizer)}
