@@ -66,7 +66,8 @@ def _once(command: Command) -> tuple[float, float, float]:
     process = subprocess.Popen(
         command.words,
         cwd=command.folder,
-        env={**os.environ, **command.environment},
+        # Variables for Python may point to other modules than those installed, or keep it from using compiled ones.
+        env={**{k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}, **command.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
