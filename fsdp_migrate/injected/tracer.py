@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -25,6 +25,8 @@ STARTED = "started"
 # A place that has been seen so often is only counted.
 _OFTEN = 64
 _SECONDS = 1.0
+# The function that `contextlib.contextmanager` makes, and what it calls the one that it is made of.
+_MANAGER, _MANAGED = "helper", "func"
 
 
 def install(plan: str) -> None:
@@ -49,7 +51,7 @@ class Tracer:
         self._apis = apis
         self._places = Places(root)
         self._watching = watching(self._guarded(self._called))
-        self._watched: dict[CodeType, _Api] = {}
+        self._watched: dict[CodeType, list[_Api]] = {}
         self._left = set(apis)
         self._seen: dict[Any, list[int]] = {}
         self._known: dict[str, int] = {}
@@ -121,15 +123,19 @@ class Tracer:
             return
         self._left.discard(name)
         try:
-            function, wrappers = _unwrapped(found)
-            if function.__code__ not in self._watched:  # another name of the same function
-                code = self._watching.see_calls(function)
-                self._watched[code] = _Api(name, self._apis[name], function, wrappers)
+            seen, function, wrappers = _unwrapped(found)
+            # Under another name it may be watched already.
+            if all(api.function is not function for several in self._watched.values() for api in several):
+                api = _Api(name, self._apis[name], function, wrappers)
+                self._watched.setdefault(self._watching.see_calls(seen), []).append(api)
         except Unseen as reason:
             self._note("unwatched", api=name, why=str(reason))
 
     def _called(self, code: CodeType, frame: FrameType) -> None:
-        api = self._watched.get(code)
+        several = self._watched.get(code, ())
+        # All context managers have the same code, which holds the function that it is for.
+        made_for = frame.f_locals.get(_MANAGED) if code.co_name == _MANAGER else None
+        api = next((one for one in several if made_for in (None, one.function)), None)
         if api is None or not api.concerns(frame):
             return
         caller = self._places.caller(frame, api.wrappers)
@@ -196,6 +202,7 @@ class _Api:
         self, name: str, wanted: list[list[str | None]], function: FunctionType, wrappers: frozenset[CodeType]
     ) -> None:
         self.name = name
+        self.function = function
         self._wanted = [] if [None, None] in wanted else wanted
         self.wrappers = wrappers
         code = function.__code__
@@ -215,10 +222,15 @@ class _Api:
 
     def given(self, frame: FrameType) -> Iterator[tuple[str, object]]:
         """The arguments that are not their defaults."""
-        held = frame.f_locals
+        held = self._arguments(frame)
         for name in self._parameters:
             if name in held and not (name in self._defaults and held[name] is self._defaults[name]):
                 yield name, held[name]
+
+    def _arguments(self, frame: FrameType) -> Mapping[str, object]:
+        if frame.f_code.co_name != _MANAGER:
+            return frame.f_locals
+        return {**dict(zip(self._parameters, frame.f_locals["args"])), **frame.f_locals["kwds"]}
 
     def lacks_optimizer(self, frame: FrameType) -> bool:
         """Whether the function takes an optimizer, and got none."""
@@ -243,8 +255,10 @@ def _member(module: ModuleType, names: list[str]) -> object | None:
     return None if isinstance(held, ModuleType) else held
 
 
-def _unwrapped(found: object) -> tuple[FunctionType, frozenset[CodeType]]:
-    """The function that is called in the end, and the codes of what is called before it.
+def _unwrapped(found: object) -> tuple[FunctionType, FunctionType, frozenset[CodeType]]:
+    """The function whose calls are to be seen, the one that is called in the end, and the codes of what is between.
+
+    They are the same, but for context managers: the function runs only once their block begins, elsewhere maybe.
 
     Raises:
         Unseen: it is no function of Python.
@@ -253,17 +267,20 @@ def _unwrapped(found: object) -> tuple[FunctionType, frozenset[CodeType]]:
         found = vars(found).get("__init__")
         if found is None:
             raise Unseen("the class has no `__init__` of its own")
-    wrappers = set()
+    wrappers: set[CodeType] = set()
+    seen: FunctionType | None = None
     while True:
         inner = getattr(found, "__func__", None) or getattr(found, "__wrapped__", None)
         if inner is None:
             break
         if isinstance(found, FunctionType):
             wrappers.add(found.__code__)
+            if found.__code__.co_name == _MANAGER and found.__code__.co_filename == contextlib.__file__:
+                seen = found
         found = inner
     if not isinstance(found, FunctionType):
         raise Unseen("it is not written in Python")
-    return found, frozenset(wrappers)
+    return seen or found, found, frozenset(wrappers)
 
 
 def type_name(value: object) -> str:

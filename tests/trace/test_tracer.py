@@ -64,6 +64,23 @@ def test_a_call_is_noted_however_it_is_reached_and_nothing_that_torch_itself_cal
 
 
 @pytest.mark.parametrize("python", _pythons())
+def test_a_context_manager_is_called_where_it_is_made_not_where_its_block_begins(program: Program, python: str) -> None:
+    text = IMPORT + (
+        "import contextlib\n"
+        "@contextlib.contextmanager\n"
+        "def other(module):\n    yield\n"
+        "def made(model):\n"
+        "    return FSDP.state_dict_type(model, state_dict_type='full', strict=True)\n"
+        "with other(1), made(FSDP(1)) as model:\n"
+        "    assert isinstance(model, FSDP)\n"
+    )
+    program.run(text, python=[python])
+    assert program.lines == [("state_dict_type", None, 8, 1)]
+    (call,) = program.noted.trace.calls
+    assert sorted(call.given) == ["module", "state_dict_type"]
+
+
+@pytest.mark.parametrize("python", _pythons())
 def test_functions_stay_the_objects_that_they_are(program: Program, python: str) -> None:
     text = """\
 import inspect, pickle, sys, traceback, warnings
