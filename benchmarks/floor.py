@@ -9,7 +9,7 @@ import gc
 import sys
 
 from fsdp_migrate.facts.walk import build
-from fsdp_migrate.lint import look_at
+from fsdp_migrate.lint import worth_linting
 from fsdp_migrate.source import Source, SourceError
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.filesystem import discover, read
@@ -22,7 +22,7 @@ def main(folder: str) -> None:
     settings = Settings(TorchRange.default())
     for file in discover([folder]).files:
         raw = read(file)
-        if look_at(raw, file.shown, settings).passes:
+        if worth_linting(raw, file.shown, settings):
             try:
                 build(Source(raw).tree)
             except (SourceError, SyntaxError):

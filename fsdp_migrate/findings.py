@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from fsdp_migrate.edits import Edit, ImportBinding, RemovedUse
+    from fsdp_migrate.edits import Edit, RemovedUse
     from fsdp_migrate.source import Span
 
 
@@ -31,13 +31,14 @@ class Fix(NamedTuple):
     """The edits that fix one finding, applied all together or not at all.
 
     `releases` are the uses of imported names that they take away. `moves` are imports that the edits only bring up
-    to date: if the fixes of a pass leave all of them unused, the imports go and the edits are not needed. `comments`
+    to date, each a statement and a name: if the fixes of a pass leave all of them unused, the imports go and the edits
+    are not needed. `comments`
     are those that the edits write beside the old ones.
     """
 
     edits: tuple[Edit, ...]
     removed_uses: tuple[RemovedUse, ...] = ()
-    moves: tuple[ImportBinding, ...] = ()
+    moves: tuple[tuple[Span, str], ...] = ()
     comments: tuple[str, ...] = ()
 
 

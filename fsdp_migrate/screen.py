@@ -53,18 +53,21 @@ class Words:
 class Look(NamedTuple):
     """What the bytes of a file tell: that it `passes`, or `waits` for what its project gives it; or neither.
 
-    One that is `near` may use torch.distributed or FSDP.
+    One that is `near` may use torch.distributed or FSDP. One that is `named` passes only by a name that changed.
     """
 
     passes: bool
     waits: bool
     near: bool
+    named: bool = False
 
 
 class Screen:
     """What the files that some rules can find something in have in common."""
 
-    def __init__(self, entries: tuple[Entry, ...]) -> None:
+    def __init__(self, entries: tuple[Entry, ...], *, newest_only: bool = False) -> None:
+        """With `newest_only` changed names count only if the newest release is at odds with them."""
+        self._newest_only = newest_only
         # A file that does not parse is told where a rule that is selected looks; that takes no other words.
         wide = any(entry.scope == "everywhere" and entry.code != UNPARSABLE for entry in entries)
         everywhere = ENTRIES if wide else ()
@@ -90,9 +93,9 @@ class Screen:
         """The same as they are written in torch."""
         if not self._changed:
             return self._names
-        from fsdp_migrate.rules.changed_names import changed_names
+        from fsdp_migrate.rules.changed_names import names_asked
 
-        return self._names | changed_names()
+        return self._names | names_asked(self._newest_only)
 
     def speaks(self, text: str) -> bool:
         """Whether a text has a word of a rule."""
@@ -108,11 +111,12 @@ class Screen:
         own = self._own.any_in(raw)
         # A string may name what nothing imports, as for `mock.patch`: with the dot in it it is near.
         passes = (
-            (near and (own or self._neighbours.any_in(raw) or self.vocabulary.is_written(raw)))
+            (near and (own or self._neighbours.any_in(raw)))
             or (own and self._alone.any_in(raw))
             or (self._unused and any(word in words for word in _SUPPRESSING) and _has_suppression(raw))
         )
-        return Look(passes, own and not passes, near)
+        named = near and not passes and self.vocabulary.is_written(raw)
+        return Look(passes or named, own and not passes, near, named)
 
     def passes(self, raw: bytes) -> bool:
         """Whether a file can hold a finding by itself."""

@@ -14,7 +14,7 @@ from fsdp_migrate.facts.annotations import options, texts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Kind
-from fsdp_migrate.rules.changed_names import changed_names
+from fsdp_migrate.rules.changed_names import names_asked
 from fsdp_migrate.torch_api.unread import WARNINGS
 
 # Classes by a path that the oldest releases have, and the newest ones as a stand-in.
@@ -40,7 +40,7 @@ def members_used(facts: ModuleFacts) -> tuple[tuple[str, ast.Attribute], ...]:
 
 
 def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
-    fsdp2, meshes, changed = _uses_fsdp2(facts), _uses_meshes(facts), _changed_members()
+    fsdp2, meshes, changed = _uses_fsdp2(facts), _uses_meshes(facts), _changed_members(facts.newest_only)
     for node in facts.structure.attributes:
         if node.attr not in changed or not isinstance(node.ctx, ast.Load) or is_given(facts, node.attr):
             continue
@@ -59,11 +59,11 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
 
 
 @cache
-def _changed_members() -> frozenset[str]:
-    """The members of these classes that changed."""
+def _changed_members(newest_only: bool) -> frozenset[str]:
+    """The members of these classes in question."""
     classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, STRATEGY)
     owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
-    names = (name.rpartition(".") for name in changed_names())
+    names = (name.rpartition(".") for name in names_asked(newest_only))
     return _sharded_members().union(member for owner, _, member in names if owner in owners)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from fsdp_migrate.code.construction import PARTIAL
+from fsdp_migrate.code.torch_names import calls_ending_in
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 
@@ -34,14 +35,19 @@ class Made(NamedTuple):
         return own.index(argument) if argument in own else None
 
 
-def made_calls(facts: ModuleFacts) -> tuple[Made, ...]:
-    """The calls of the file, in its order."""
-    return facts.memo(made_calls, lambda: tuple(_made_calls(facts)))
+def made_calls(facts: ModuleFacts, words: Container[str] | None, callees: Container[ast.expr] = ()) -> Iterator[Made]:
+    """The calls of the file in its order, all or those whose callee's `torch_path` may end in one of some words.
 
-
-def _made_calls(facts: ModuleFacts) -> Iterator[Made]:
-    names = _names_of_partial(facts)
-    return (_made(facts, call, names) for call in facts.structure.calls)
+    Those of `callees` are among them in any case.
+    """
+    names = facts.memo(_names_of_partial, lambda: _names_of_partial(facts))
+    wanted = set(facts.structure.calls if words is None else calls_ending_in(facts, words))
+    for call in facts.structure.calls:
+        direct = call in wanted or call.func in callees
+        if direct or (call.args and _last(call.func) in names):
+            made = _made(facts, call, names)
+            if direct or made.partial:
+                yield made
 
 
 def _names_of_partial(facts: ModuleFacts) -> Container[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from fsdp_migrate.code.torch_names import last_words, may_end_in
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import MESH
@@ -16,11 +17,14 @@ FULLY_SHARD = frozenset(
         "torch.distributed._composable.fsdp.fully_shard.fully_shard",
     }
 )
+_WORDS = last_words(FULLY_SHARD)
 
 
 def is_fully_shard(facts: ModuleFacts, call: ast.Call) -> bool:
     """Whether a call is one of torch's `fully_shard`."""
-    return isinstance(call.func, (ast.Name, ast.Attribute)) and facts.names.qualified(call.func) in FULLY_SHARD
+    callee = call.func
+    named = isinstance(callee, (ast.Name, ast.Attribute)) and may_end_in(facts, callee, _WORDS)
+    return named and facts.names.qualified(callee) in FULLY_SHARD
 
 
 def is_sharded(facts: ModuleFacts, model: ast.expr) -> bool:

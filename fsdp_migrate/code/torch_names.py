@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts, ProjectModules
@@ -212,9 +212,23 @@ def _only_meaning(facts: ModuleFacts, node: ast.expr) -> Meaning | None:
 
 def may_end_in(facts: ModuleFacts, node: ast.expr, words: Container[str]) -> bool:
     """Whether the `torch_path` of a node may end in one of some words, told without looking for it."""
-    if not isinstance(node, ast.Attribute) or node.attr in words:
-        return True
-    return _root_name(facts, node) in _names(facts).own  # A module of the project may call it otherwise.
+    word = _ending(facts, node)
+    return word is None or word in words
+
+
+def calls_ending_in(facts: ModuleFacts, words: Container[str]) -> list[ast.Call]:
+    """The calls of the file whose `torch_path` may end in one of some words, in order."""
+    every = facts.memo(calls_ending_in, lambda: [(_ending(facts, call.func), call) for call in facts.structure.calls])
+    return [call for word, call in every if word is None or word in words]
+
+
+def _ending(facts: ModuleFacts, node: ast.expr) -> str | None:
+    """The word that the `torch_path` of a node ends in if it has one, None if that may be any; empty if it has none."""
+    names, root = _names(facts), _root_name(facts, node)
+    if root not in names.torch:
+        return ""
+    # Names that are imported or assigned, and modules of the project, may call it otherwise.
+    return node.attr if isinstance(node, ast.Attribute) and root not in names.own else None
 
 
 class _Names(NamedTuple):
@@ -222,6 +236,11 @@ class _Names(NamedTuple):
 
     torch: frozenset[str]
     own: frozenset[str]
+
+
+def last_words(paths: Iterable[str]) -> frozenset[str]:
+    """The last parts of full names."""
+    return frozenset(path.rpartition(".")[2] for path in paths)
 
 
 def _names(facts: ModuleFacts) -> _Names:

@@ -61,6 +61,11 @@ class ModuleFacts:
         self._memo: dict[object, object] = {}
         self._gates: list[Gates] = []
 
+    @property
+    def newest_only(self) -> bool:
+        """Whether the general rules only look for what the newest release is at odds with."""
+        return self.torch.newest_only(self.hints)
+
     @cached_property
     def gates(self) -> Gates:
         """The releases of the range that reach each node."""

@@ -171,18 +171,29 @@ class FileCheck:
         return worth_linting(code, "", self._settings, self._project)
 
 
-def look_at(raw: bytes, path: str, settings: Settings, imports: bytes | None = None) -> Look:
+def look_at(
+    raw: bytes, path: str, settings: Settings, imports: bytes | None = None, *, newest_only: bool = False
+) -> Look:
     """The look at a file's bytes that most files end at; `imports` are the lines that import something, where known."""
-    return screen_of(settings).look(lines_of(raw, path), imports, loosely=is_notebook(path))
+    return screen_of(settings, newest_only).look(lines_of(raw, path), imports, loosely=is_notebook(path))
 
 
 def worth_linting(raw: bytes, path: str, settings: Settings, project: ProjectModules | None = None) -> bool:
-    """Whether a file can hold a finding, what it takes from its project included."""
-    look = look_at(raw, path, settings)
-    return look.passes or passes_through(raw, path, settings, project, waits=look.waits)
+    """Whether a file can hold a finding, what it takes from its project included. The torch range is its project's."""
+    newest_only = settings.torch.newest_only(settings.seeks_hints)
+    look = look_at(raw, path, settings, newest_only=newest_only)
+    return look.passes or passes_through(raw, path, settings, project, waits=look.waits, newest_only=newest_only)
 
 
-def passes_through(raw: bytes, path: str, settings: Settings, project: ProjectModules | None, *, waits: bool) -> bool:
+def passes_through(
+    raw: bytes,
+    path: str,
+    settings: Settings,
+    project: ProjectModules | None,
+    *,
+    waits: bool,
+    newest_only: bool = False,
+) -> bool:
     """Whether a file can hold a finding by what it takes from its project, if it `waits` for that or not."""
     code = lines_of(raw, path)
     if project is None:
@@ -190,13 +201,18 @@ def passes_through(raw: bytes, path: str, settings: Settings, project: ProjectMo
 
         return waits and any(not star.startswith("torch.") for star in Sketch(code).stars)
     near = waits and project.may_bring_fsdp(code)
-    return screen_of(settings).look(project.written(code), loosely=is_notebook(path), near=near).passes
+    screen = screen_of(settings, newest_only)
+    return screen.look(project.written(code), loosely=is_notebook(path), near=near).passes
 
 
 @lru_cache(maxsize=16)
-def screen_of(settings: Settings) -> Screen:
-    """What files have in common that the rules of some settings can find something in."""
-    return Screen(selected_rules(settings))
+def screen_of(settings: Settings, newest_only: bool = False) -> Screen:
+    """What files have in common that the rules of some settings can find something in.
+
+    The torch range of the settings does not count, because it may be known only later: `newest_only` is for one that
+    is assumed.
+    """
+    return Screen(selected_rules(settings), newest_only=newest_only)
 
 
 def brought_by(code: str, settings: Settings) -> tuple[str, ...]:

@@ -129,6 +129,7 @@ class Planner:
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}
         self._waiting: set[str] = set()
         self._near: set[str] = set()
+        self._named: set[str] = set()
         self._imports: dict[str, bytes] = {}
         self._failed: dict[str, Exception] = {}
         self._done: dict[str, _Seen | str] = {}
@@ -265,6 +266,8 @@ class Planner:
         look = look_at(raw, file.shown, self._shared(file), imports)
         if look.near:
             self._near.add(file.path)
+        if look.named:
+            self._named.add(file.path)
         return look
 
     def _overlook(self) -> None:
@@ -389,14 +392,16 @@ class Planner:
         view = self.workspace.view(file, settings)
         self.workspace.modules.trim(len(raw))
         seen = None if self.observed is None else self.observed.seen(_named(file), raw)
+        # By what its bytes and its project tell, whatever torch that supports.
+        chosen = seen is not None or file.path not in self._named
         if self.rewriting:
             from fsdp_migrate.planning.rewriting import rewrite_bytes
 
             made = None if self._across is None else self._across.progress(file)
-            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=True, seen=seen)
+            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=chosen, seen=seen)
         from fsdp_migrate.lint import lint_bytes
 
-        report = lint_bytes(raw, file.shown, settings, view, chosen=True, seen=seen)
+        report = lint_bytes(raw, file.shown, settings, view, chosen=chosen, seen=seen)
         return RewriteResult(raw, (), report.findings, report.suppressed, report.error, report)
 
     def _keep(self, file: SourceFile, raw: bytes, settings: Settings, report: FileReport) -> None:

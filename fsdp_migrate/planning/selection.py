@@ -192,7 +192,7 @@ def _slimmed(edit: Edit, first: Mapping[str, Span]) -> Edit | None:
 
 def _is_needless(fix: Fix, gone: set[tuple[Span, str]]) -> bool:
     """Whether a fix only updates names that are removed anyway."""
-    return bool(fix.moves) and gone.issuperset((binding.statement, binding.name) for binding in fix.moves)
+    return bool(fix.moves) and gone.issuperset(fix.moves)
 
 
 def unused_bindings(source: Source, fixes: Iterable[Fix]) -> list[EditImport | RemoveStatement]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from fsdp_migrate.torch_api import PUBLISHED
 from fsdp_migrate.torch_api import data as api
-from fsdp_migrate.torch_api.unread import WARNINGS
 
 FILE = "changed_names.txt.gz"
+# Between the names that the newest release is at odds with and the others.
+PARTS = "\n\n"
 
 
 @cache
@@ -22,49 +22,30 @@ def changed_names() -> frozenset[str]:
 
 
 @cache
-def has_changed(path: str) -> bool:
-    """Whether a name, wherever its class was imported from, is one of these."""
-    return path in changed_names() or ".".join(path.split(".")[-2:]) in changed_names()
+def failing_names() -> frozenset[str]:
+    """Those of them that the newest release lacks or deprecates, or that it calls otherwise than an older one."""
+    return frozenset(_read(api.unpacked(FILE).decode().partition(PARTS)[0]))
+
+
+def names_asked(newest_only: bool) -> frozenset[str]:
+    """The names in question: all, or for the newest release only."""
+    return failing_names() if newest_only else changed_names()
 
 
 @cache
-def changed_words() -> frozenset[str]:
-    """The last parts of these names."""
-    return frozenset(name.rpartition(".")[2] for name in changed_names())
+def has_changed(path: str, newest_only: bool = False) -> bool:
+    """Whether a name, wherever its class was imported from, is one of those in question."""
+    names = names_asked(newest_only)
+    return path in names or ".".join(path.split(".")[-2:]) in names
+
+
+@cache
+def changed_words(newest_only: bool = False) -> frozenset[str]:
+    """The last parts of the names in question."""
+    return frozenset(name.rpartition(".")[2] for name in names_asked(newest_only))
 
 
 def _read(text: str) -> Iterator[str]:
     for line in text.splitlines():
-        owner, *names = line.split()
+        owner, *names = line.split() or ("",)
         yield from (f"{owner}.{name}" for name in names)
-
-
-def derived_names() -> frozenset[str]:
-    """The same, read off the API data."""
-    listed = [name for name in api.names("torch") if _is_public_to_python(name)]
-    aliases = (
-        old + name[len(new) :]
-        for old, new in api.SAME_MODULES.items()
-        for name in listed
-        if name.startswith(f"{new}.") and name.count(".") == new.count(".") + 1
-    )
-    names = (name for name in (*listed, *aliases) if _changed(name))
-    return frozenset((*map(_screened, names), *WARNINGS))
-
-
-def _is_public_to_python(name: str) -> bool:
-    return "." in name and not name.rpartition(".")[2].startswith("__")
-
-
-def _changed(name: str) -> bool:
-    present = {api.exists(name, release) for release in PUBLISHED}
-    if {True, False} <= present or any(api.deprecation(name, release) for release in PUBLISHED):
-        return True
-    signatures = {api.signature_text(name, release) for release in PUBLISHED if api.exists(name, release)}
-    return len(signatures) > 1
-
-
-def _screened(name: str) -> str:
-    owner, _, member = name.rpartition(".")
-    is_class = any(api.kind(owner, release) == "class" for release in PUBLISHED)
-    return f"{owner.rpartition('.')[2]}.{member}" if is_class else name

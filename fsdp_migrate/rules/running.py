@@ -38,7 +38,7 @@ def in_copies(entry: Entry) -> bool:
 
 def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     """What the rule finds, whether it is silent in this module or not."""
-    changed = entry.names is None and facts.memo(_changed, lambda: _changed().is_written(facts.written))
+    changed = entry.names is None and facts.memo(_changed, lambda: _writes_changed(facts))
     if not changed and not _may_find_words(entry, facts.memo(_words_in, lambda: _words_in(facts.written))):
         return ()
     rule = entry.load()
@@ -47,7 +47,11 @@ def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 def may_find(entry: Entry, data: bytes) -> bool:
     """Whether the rule can find something in a module with this text, taken by itself."""
-    return (entry.names is None and _changed().is_written(data)) or _may_find_words(entry, data)
+    return (entry.names is None and _changed(False).is_written(data)) or _may_find_words(entry, data)
+
+
+def _writes_changed(facts: ModuleFacts) -> bool:
+    return _changed(facts.newest_only).is_written(facts.written)
 
 
 def _may_find_words(entry: Entry, data: bytes) -> bool:
@@ -74,7 +78,7 @@ def _parts(entry: Entry) -> frozenset[bytes]:
 
 
 @cache
-def _changed() -> Vocabulary:
-    from fsdp_migrate.rules.changed_names import changed_names
+def _changed(newest_only: bool) -> Vocabulary:
+    from fsdp_migrate.rules.changed_names import names_asked
 
-    return Vocabulary(changed_names())
+    return Vocabulary(names_asked(newest_only))

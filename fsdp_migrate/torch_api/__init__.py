@@ -112,6 +112,10 @@ class TorchRange:
         """The newest known release inside the range."""
         return self.releases[-1]
 
+    def newest_only(self, hints: bool) -> bool:
+        """Whether only the newest release is in question: what older ones lack is a hint where nobody states them."""
+        return self.assumed and not hints
+
     def __str__(self) -> str:
         return self.text
 

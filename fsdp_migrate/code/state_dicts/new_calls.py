@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fsdp_migrate.code.torch_names import calls_ending_in, last_words
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.rebinding import place_of
@@ -44,6 +45,7 @@ _OLD_PARAMETERS: _Table = {
     for name, taken in _STORING.items()
     for module in (CHECKPOINT, f"{CHECKPOINT}.{_HOMES[name]}")
 }
+_WORDS = last_words((*_PARAMETERS, *_OLD_PARAMETERS))
 
 
 def full_names(*functions: str) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ def old_calls(facts: ModuleFacts) -> tuple[NewCall, ...]:
 
 
 def _calls(facts: ModuleFacts, table: _Table) -> Iterator[NewCall]:
-    for call in facts.structure.calls:
+    for call in calls_ending_in(facts, _WORDS):
         if not isinstance(call.func, (ast.Name, ast.Attribute)):
             continue
         known = table.get(facts.names.qualified(call.func) or "")

@@ -43,7 +43,7 @@ class Importers:
         quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())  # for `mock.patch` and the like
         return any(
             self._texts.finder.find(found[1].decode(), other) == path
-            for other in sorted(self._texts.writers(path, f".{name}"))
+            for other in sorted(self._texts.writers(path, name))
             for found in quoted.finditer(self._texts.glance(other))
         )
 

@@ -18,7 +18,7 @@ from fsdp_migrate.code.dropped_arguments import kept_comment
 from fsdp_migrate.code.fallback_arms import arms_beside
 from fsdp_migrate.code.import_texts import CannotSupply, fresh_name, is_alone
 from fsdp_migrate.code.plain_values import is_stateful, unplain
-from fsdp_migrate.code.torch_names import bindings_of, imports, may_end_in, reads, torch_path
+from fsdp_migrate.code.torch_names import bindings_of, calls_ending_in, imports, reads, torch_path
 from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Argument, Edit, ImportBehind, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -95,7 +95,7 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[ast.Name | ast.Attribute | ast
     for taken in imports(facts):
         if taken.path in _TARGETS:
             nodes += [use for binding in bindings_of(facts, taken) for use in uses_of(binding)]
-    nodes += [call.func for call in facts.structure.calls if may_end_in(facts, call.func, words)]
+    nodes += [call.func for call in calls_ending_in(facts, words)]
     for node in (places := dict.fromkeys(nodes)):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue

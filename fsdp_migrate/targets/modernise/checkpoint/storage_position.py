@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from fsdp_migrate.code.made_calls import made_calls
-from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.code.torch_names import last_words, torch_path
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
@@ -26,6 +26,7 @@ _STORAGE = {
     f"{_PACKAGE}.load": "storage_reader",
     f"{_PACKAGE}.state_dict_loader.load": "storage_reader",
 }
+_WORDS = last_words(_STORAGE)
 # What every release takes beside the storage; with anything else a call is more than old-fashioned.
 _COMMON = ("planner", "process_group")
 _KEYWORD_SINCE = Version("2.3")
@@ -33,7 +34,7 @@ _KEYWORD_SINCE = Version("2.3")
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls whose second of two positions is the storage."""
-    for made in made_calls(facts):
+    for made in made_calls(facts, _WORDS):
         call, seen = made.call, made.seen
         storage = _STORAGE.get(torch_path(facts, seen.func) or "")
         if storage is None or len(seen.args) != 2 or made.unread:

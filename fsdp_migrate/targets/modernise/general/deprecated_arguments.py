@@ -13,7 +13,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.code.dropped_arguments import without
-from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.code.torch_names import calls_ending_in, last_words, torch_path
 from fsdp_migrate.code.torch_presence import having
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal, ordered_arguments
@@ -113,12 +113,14 @@ _ARGUMENTS = (
     _Argument(_PLANNERS, _DEDUP, "2.3", f"`{_DEDUP}`, which has no effect, is", "", _is_given),
 )
 _BY_PATH = {path: argument for argument in _ARGUMENTS for path in argument.functions}
+_WORDS = last_words(_BY_PATH)
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls that pass one of the arguments."""
+    named = set(calls_ending_in(facts, _WORDS))
     for call in facts.structure.calls:
-        argument = _BY_PATH.get(torch_path(facts, call.func) or "")
+        argument = _BY_PATH.get(torch_path(facts, call.func) or "") if call in named else None
         if argument is not None:
             yield from _of_function(facts, card, call, argument)
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "gather":

@@ -81,7 +81,7 @@ def _places(facts: ModuleFacts) -> Iterator[tuple[str, ast.expr | ast.alias, ast
 def _warning(facts: ModuleFacts, path: str, node: ast.AST) -> Deprecation | None:
     """The warning of the newest release that runs a place, None where there is none."""
     warner = path.rpartition(".")[2].startswith("_warn")
-    if warner or not path.startswith(_AREAS) or not has_changed(path) or not concerned(facts, path):
+    if warner or not path.startswith(_AREAS) or not has_changed(path, facts.newest_only) or not concerned(facts, path):
         return None
     newest = max(running(facts, node), default=None)
     known = None if newest is None or kind(path, newest) in _NO_USES else deprecation(path, newest)

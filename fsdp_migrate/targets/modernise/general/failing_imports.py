@@ -21,9 +21,9 @@ from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.facts.releases.attempts import attempts_around, names_of_exceptions
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
-from fsdp_migrate.rules.changed_names import changed_names
+from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.source import Span
-from fsdp_migrate.targets.modernise.general.missing_names import namesakes
+from fsdp_migrate.targets.modernise.general.missing_names import namesakes, prefixes
 from fsdp_migrate.targets.modernise.general.precedence import is_claimed
 from fsdp_migrate.targets.modernise.moved.table import is_module
 from fsdp_migrate.torch_api.data import exists
@@ -68,6 +68,8 @@ def check_attempts(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find imports in a `try` that fail on every supported torch, so that what the handler does is all that happens."""
     for taken in imports(facts):
         statement, path = taken.statement, taken.path
+        if not any(has_changed(prefix, facts.newest_only) for prefix in prefixes(path)):
+            continue
         while not having(path) and path.count(".") > 1:
             path = path.rpartition(".")[0]
         releases = facts.gates.alive(statement)

@@ -99,7 +99,7 @@ def _severity(facts: ModuleFacts, lack: _Lack) -> Severity:
 
 def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.AST) -> _Lack | None:
     """What is wrong with `path`, None when nothing is; names that no known release has are not judged."""
-    if not has_changed(path) or not concerned(facts, path):
+    if not has_changed(path, facts.newest_only) or not concerned(facts, path):
         return None
     if not lacking(path, facts.torch.releases) or not having(path):
         return None
@@ -111,7 +111,7 @@ def _lack(facts: ModuleFacts, path: str, place: ast.expr | ast.alias, node: ast.
 def _imported(facts: ModuleFacts) -> Iterator[_Lack]:
     for taken in imports(facts):
         path = taken.path
-        if not any(map(has_changed, _prefixes(path))):
+        if not any(has_changed(prefix, facts.newest_only) for prefix in prefixes(path)):
             continue
         while not having(path) and "." in path:
             path = path.rpartition(".")[0]
@@ -130,14 +130,14 @@ def _shortest(lack: _Lack) -> _Lack:
 
 def _chained(facts: ModuleFacts) -> Iterator[_Lack]:
     taken = {one.path for one in imports(facts)}
-    told = _provided(facts).union(*map(_prefixes, taken))
+    told = _provided(facts).union(*map(prefixes, taken))
     for chain in chains(facts):
         for path, node in chain.links:
             lack = None if path in told else _lack(facts, path, node, node)
             if lack is None:
                 continue
             # A module of the project may have imported the base, and is told so.
-            brought = next(start for start in _prefixes(chain.path) if start in taken or start == chain.base)
+            brought = next(start for start in prefixes(chain.path) if start in taken or start == chain.base)
             lack = _past_import(brought, lack)
             if lack is not None:
                 if not _is_excused(facts, lack, READING):
@@ -154,7 +154,7 @@ def _starred(facts: ModuleFacts) -> Iterator[_Lack]:
             yield lack
 
 
-def _prefixes(path: str) -> list[str]:
+def prefixes(path: str) -> list[str]:
     """A name and those of what it lies in, the longest first."""
     parts = path.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
@@ -205,7 +205,7 @@ def _find_provided(facts: ModuleFacts) -> Iterator[str]:
 
 
 def _paths(facts: ModuleFacts, owner: ast.expr, name: str) -> Iterator[str]:
-    if name in changed_words() and isinstance(owner, (ast.Name, ast.Attribute)):
+    if name in changed_words(facts.newest_only) and isinstance(owner, (ast.Name, ast.Attribute)):
         for meaning in facts.names.meanings(owner):
             if meaning.qualified is not None:
                 yield f"{meaning.qualified}.{name}"

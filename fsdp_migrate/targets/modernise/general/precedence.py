@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from fsdp_migrate.code.torch_names import bindings_of, imports
@@ -23,8 +23,7 @@ GENERAL = ("FSDP500", "FSDP600", "FSDP610", "FSDP691")
 
 def claimed_spans(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...]:
     """The places of all findings that specific rules have in the file, selected or not, hints only if asked for."""
-    found = facts.memo(claimed_spans, lambda: _claimed_spans(facts))
-    return tuple(span for span, severity in found if hints or severity is not Severity.HINT)
+    return facts.memo((claimed_spans, hints), lambda: tuple(_claimed_spans(facts, hints)))
 
 
 def is_claimed(facts: ModuleFacts, place: ast.AST, hints: bool = False) -> bool:
@@ -62,7 +61,7 @@ def _used(facts: ModuleFacts, place: ast.AST) -> list[ast.expr]:
     return [use for binding in bindings_of(facts, taken) for use in uses_of(binding)] if taken.binds_path else []
 
 
-def _claimed_spans(facts: ModuleFacts) -> tuple[tuple[Span, Severity], ...]:
-    specific = (entry for entry in ENTRIES if entry.code not in (*GENERAL, COPIES))
+def _claimed_spans(facts: ModuleFacts, hints: bool) -> Iterator[Span]:
+    specific = (entry for entry in ENTRIES if entry.code not in (*GENERAL, COPIES) and (hints or not entry.hint))
     found = (finding for entry in specific for finding in findings_of(facts, entry))
-    return tuple((finding.span, finding.severity) for finding in found)
+    return (finding.span for finding in found if hints or finding.severity is not Severity.HINT)

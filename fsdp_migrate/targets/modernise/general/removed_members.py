@@ -14,6 +14,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.code.instance_members import is_given
+from fsdp_migrate.code.torch_names import calls_ending_in, last_words
 from fsdp_migrate.code.torch_presence import READING, excused
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
@@ -118,6 +119,7 @@ OF_HANDLES: tuple[str, ...] = tuple(
     _unshard_param_utils._writeback_to_local_shard
     """.split()
 )
+_WORDS_OF_HANDLES = last_words(OF_HANDLES)
 ONE_HANDLE_SINCE = Version("2.1")
 _BY_NAME = {member.name: member for member in MEMBERS}
 
@@ -143,7 +145,7 @@ def _of_handles(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls that pass several handles to a function that takes one, in a file that does not ask what there is."""
     if is_given(facts, "_handles") or is_given(facts, "_handle"):
         return
-    for call in facts.structure.calls:
+    for call in calls_ending_in(facts, _WORDS_OF_HANDLES):
         path = facts.names.qualified(call.func)
         if path not in OF_HANDLES or max(facts.gates.alive(call), default=Version("0")) < ONE_HANDLE_SINCE:
             continue

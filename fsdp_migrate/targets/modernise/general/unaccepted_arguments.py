@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from fsdp_migrate.code.instance_members import members_used
 from fsdp_migrate.code.made_calls import Made, made_calls
-from fsdp_migrate.code.torch_names import may_end_in, torch_path
+from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.code.torch_presence import CALLING, concerned, excused, lacking, running, severity
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
@@ -57,9 +57,9 @@ def _parameters(path: str, bound: bool, release: Version) -> Sequence[Parameter]
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of functions, classes and static methods with arguments that some supported release rejects."""
     methods: dict[ast.expr, str] = {node: path for path, node in members_used(facts)}
-    for made in made_calls(facts):
+    for made in made_calls(facts, changed_words(facts.newest_only), methods):
         callee = _callee(facts, made.seen, methods)
-        if callee is None or not has_changed(callee.path) or not concerned(facts, callee.path):
+        if callee is None or not has_changed(callee.path, facts.newest_only) or not concerned(facts, callee.path):
             continue
         if made.unread or not _misfits(callee, made, facts.torch.releases):
             continue
@@ -79,7 +79,7 @@ def _callee(facts: ModuleFacts, call: ast.Call, methods: Mapping[ast.expr, str])
     """What of torch is called, None if it is something else."""
     if call.func in methods:
         return _Callee(methods[call.func], bound=True)
-    path = torch_path(facts, call.func) if may_end_in(facts, call.func, changed_words()) else None
+    path = torch_path(facts, call.func)
     return None if path is None else _Callee(path)
 
 

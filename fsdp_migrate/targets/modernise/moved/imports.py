@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import for_type_checking
 from fsdp_migrate.code.torch_names import Import, bindings_of
-from fsdp_migrate.code.unused_imports import import_binding, is_exported, uses_of
+from fsdp_migrate.code.unused_imports import is_exported, uses_of
 from fsdp_migrate.code.version_style import version_test
 from fsdp_migrate.edits import Edit, EditImport, MoveImport, RemovedUse, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -167,7 +167,7 @@ def relocated(facts: ModuleFacts, statement: ast.ImportFrom, relocations: Sequen
     # An import that is only brought up to date may as well go.
     bindings = () if uses else (binding for one in relocations for binding in bindings_of(facts, one.taken))
     guarded = any(one.guard for one in relocations)
-    moves = () if guarded else tuple(import_binding(facts, binding) for binding in bindings)
+    moves = () if guarded else tuple((facts.source.span(one.node), one.name) for one in bindings)
     removed_uses = tuple(use for one in relocations for use in one.removed_uses)
     return Verdict(Fix((*edits, *uses), removed_uses, moves), below_floor=True)
 

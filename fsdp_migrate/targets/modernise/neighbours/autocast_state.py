@@ -13,7 +13,7 @@ from typing import NamedTuple
 from packaging.version import Version
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
-from fsdp_migrate.code.torch_names import bindings_of, chains, imports, torch_path
+from fsdp_migrate.code.torch_names import bindings_of, chains, imports, last_words, may_end_in, torch_path
 from fsdp_migrate.code.unused_imports import uses_of
 from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
@@ -43,12 +43,13 @@ def _functions() -> Iterator[tuple[str, _Function]]:
 
 
 FUNCTIONS = dict(_functions())
+_WORDS = last_words(FUNCTIONS)
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the functions where they are called, imported or passed on."""
     for node in (*facts.structure.attributes, *_imported(facts)):
-        path = torch_path(facts, node) or ""
+        path = (torch_path(facts, node) or "") if may_end_in(facts, node, _WORDS) else ""
         function = FUNCTIONS.get(path)
         if function is None or not any(release >= Version(_SINCE) for release in facts.gates.alive(node)):
             continue

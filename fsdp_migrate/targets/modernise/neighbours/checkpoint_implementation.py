@@ -14,7 +14,7 @@ from packaging.version import Version
 from fsdp_migrate.code.dropped_arguments import without
 from fsdp_migrate.code.made_calls import made_calls
 from fsdp_migrate.code.possible_values import choice
-from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.code.torch_names import calls_ending_in, last_words, torch_path
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
@@ -32,7 +32,7 @@ _WARNS, _SILENT = Version("2.1"), Version("2.11")
 
 def check_composable(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find calls of the composable `checkpoint` that choose, or rely on what torch 2.0 chose."""
-    for call in facts.structure.calls:
+    for call in calls_ending_in(facts, last_words(_COMPOSABLE)):
         if torch_path(facts, call.func) not in _COMPOSABLE or any(keyword.arg is None for keyword in call.keywords):
             continue
         releases = facts.gates.alive(call)
@@ -64,7 +64,7 @@ def _without(facts: ModuleFacts, call: ast.Call, index: int, argument: ast.keywo
 def check_wrapper(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find wrapped modules that leave the implementation to torch, or choose the one that warned."""
     told: set[ast.expr] = set()
-    for made in made_calls(facts):
+    for made in made_calls(facts, last_words((_WRAPPER,))):
         call, seen = made.call, made.seen
         is_starred = any(isinstance(one, ast.Starred) for one in seen.args)
         if torch_path(facts, seen.func) != _WRAPPER or is_starred or _has_own_function(seen):

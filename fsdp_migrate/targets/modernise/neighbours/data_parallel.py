@@ -13,20 +13,21 @@ from packaging.version import Version
 
 from fsdp_migrate.code.dropped_arguments import without
 from fsdp_migrate.code.made_calls import made_calls
-from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.code.torch_names import last_words, torch_path
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import Bound, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 
 _DDP = frozenset(f"torch.nn.parallel{inner}.DistributedDataParallel" for inner in ("", ".distributed"))
+_WORDS = last_words(_DDP)
 _CHECK, _BROADCAST = "check_reduction", "broadcast_buffers"
 _BROADCAST_WARNS = Version("2.13")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find the two arguments in constructions of DistributedDataParallel."""
-    for made in made_calls(facts):
+    for made in made_calls(facts, _WORDS):
         call = made.call
         if torch_path(facts, made.seen.func) not in _DDP:
             continue

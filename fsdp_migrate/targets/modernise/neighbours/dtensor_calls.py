@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
-from fsdp_migrate.code.torch_names import torch_path
+from fsdp_migrate.code.torch_names import calls_ending_in, last_words, torch_path
 from fsdp_migrate.code.torch_presence import running, severity
 from fsdp_migrate.code.unused_imports import removed_use, uses_of
 from fsdp_migrate.edits import Replace
@@ -24,6 +24,7 @@ from fsdp_migrate.targets.modernise.moved.calls import reads_reduction, reductio
 _TENSOR = ("torch.distributed.tensor", "torch.distributed._tensor")
 _PARTIALS = frozenset(f"{module}{inner}.Partial" for module in _TENSOR for inner in ("", ".placement_types"))
 _DISTRIBUTE = frozenset(f"{module}{inner}.distribute_module" for module in _TENSOR for inner in ("", ".api", "._api"))
+_WORDS = last_words(_PARTIALS | _DISTRIBUTE)
 _STRICT = Version("2.10")
 _THREE = Version("2.3")
 _CALLBACKS = ("input_fn", "output_fn")
@@ -34,7 +35,7 @@ _BOTH = "accept `*args` and check their number"
 
 def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find placements built from a `ReduceOp`."""
-    for call in facts.structure.calls:
+    for call in calls_ending_in(facts, _WORDS):
         if torch_path(facts, call.func) not in _PARTIALS:
             continue
         values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reduce_op")]
@@ -56,7 +57,7 @@ def check_partial(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 
 def check_callbacks(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find callbacks of `distribute_module` that take other arguments than some release hands them."""
-    for call in facts.structure.calls:
+    for call in calls_ending_in(facts, _WORDS):
         if torch_path(facts, call.func) not in _DISTRIBUTE or any(isinstance(a, ast.Starred) for a in call.args):
             continue
         releases = running(facts, call)

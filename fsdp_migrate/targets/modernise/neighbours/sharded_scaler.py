@@ -29,7 +29,7 @@ _DEVICE = "device"
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     """Find scalers with positional arguments that some release reads otherwise."""
-    for made in made_calls(facts):
+    for made in made_calls(facts, None):
         call, func, args = made.call, made.seen.func, made.seen.args
         if not args or not _builds(facts, func):
             continue
