@@ -81,7 +81,7 @@ def subject(pair: Pair) -> str:
     """What was compared."""
     kind, name = pair.key.kind, pair.key.name
     if kind in ("save", "load"):
-        return f"{'saved' if kind == 'save' else 'loaded'} file {name}"
+        return f"{'saved' if kind == 'save' else 'loaded'} {f'file {name}' if name else 'data without a file name'}"
     return f"{_SUBJECTS[kind]} {name}".rstrip()
 
 
@@ -155,7 +155,7 @@ def _of_events(pair: Pair, before: Event, after: Event) -> Iterator[Difference]:
 
 def _is_distributed(event: Event) -> bool:
     """Whether a file was written by all ranks together, piece by piece: the file tells nothing of their layout."""
-    return not str(event.data["api"]).startswith("torch.")
+    return str(event.data["api"]).startswith("dcp.")
 
 
 def _of_trees(pairs: Pairs, pair: Pair, path: tuple[str, ...], old: Node, new: Node) -> Iterator[Difference]:

@@ -99,7 +99,7 @@ def _keyed(rank: Rank) -> dict[Key, tuple[Moment, Event]]:
 def _name(event: Event) -> str:
     if event.kind == "final":
         return f"{event.data['of']} {event.data['index']}"
-    return str(event.data["path"]) if event.kind in _BY_NAME else ""
+    return event.data["path"] or "" if event.kind in _BY_NAME else ""
 
 
 def _renamed(gone: list[Key], come: list[Key]) -> Iterator[tuple[Key, Key]]:

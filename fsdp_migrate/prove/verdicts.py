@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from fsdp_migrate.prove import telling
 from fsdp_migrate.prove.compare import Comparison, Coverage, PhaseComparison
+from fsdp_migrate.prove.differences import Difference
 from fsdp_migrate.prove.endings import ending
 from fsdp_migrate.prove.records import Run
 from fsdp_migrate.verify.verdicts import Judgement, Verdict
@@ -92,9 +94,21 @@ def _judge_after(found: PhaseComparison) -> Judgement | None:
     assert phase.after is not None
     broken = ending(phase.after)
     # What before does too was not brought by the migration.
-    if broken is not None and broken.verdict is Verdict.DESYNC and _ended(phase.after) and ending(phase.before):
-        broken = None
-    return broken
+    if broken is None or (broken.verdict is Verdict.DESYNC and _ended(phase.after) and ending(phase.before)):
+        return None
+    earlier = None if found.training_noise else next(filter(partial(_is_earlier, phase.after), found.differences), None)
+    if earlier is None:
+        return broken
+    first, _, more = broken.detail.partition("\n")
+    return Judgement(
+        broken.verdict, "\n".join([first, f"before that: {telling.line(earlier)}", *([more] if more else [])])
+    )
+
+
+def _is_earlier(after: Run, difference: Difference) -> bool:
+    """Whether a difference is not only that a rank came no further."""
+    events = after.ranks[difference.rank].events if difference.rank in after.ranks else ()
+    return difference.pair.after is not None or (bool(events) and difference.moment.steps < events[-1].step)
 
 
 def _judge_evidence(found: PhaseComparison) -> Judgement | None:

@@ -153,6 +153,20 @@ def test_a_rank_that_raises_is_a_crash_with_its_traceback_whatever_the_others_sa
     )
 
 
+def test_what_differs_before_a_crash_is_told_with_it_and_what_the_crash_cut_off_is_not(tmp_path: Path) -> None:
+    before = record(tmp_path / "before")
+    for name, script in (("same", BEFORE), ("other", replace(BEFORE, losses=lambda step, rank: 3.0))):
+        after = record(tmp_path / name, script)
+        cut = {
+            number: replace(rank, events=rank.events[:12], exit=1, output=RAISED)
+            for number, rank in after.ranks.items()
+        }
+        conclusion = judged(Phase("training", before, before, replace(after, ranks=cut, exit=1)))
+        assert conclusion.verdict is Verdict.CRASH
+        told = conclusion.detail.splitlines()[1]
+        assert told.startswith("before that: step 1, rank 0, loss: 2 -> 3" if name == "other" else "rank 0:")
+
+
 def test_a_rank_that_a_signal_ends_is_a_crash(tmp_path: Path) -> None:
     before = record(tmp_path / "before")
     after = broken(tmp_path, "after", {0: None, 1: -signal.SIGSEGV})
