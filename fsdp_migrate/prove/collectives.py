@@ -72,8 +72,8 @@ def _first(
         if first is None or second is None:
             short = ranks[0 if first is None else 1]
             # Who was stopped might have come to it.
-            ended = run.ranks[short].ended
-            return Disagreement(group[1], position, ranks, (first, second)) if ended else None
+            closed = run.ranks[short].closed
+            return Disagreement(group[1], position, ranks, (first, second)) if closed else None
         if not _agree(first, second):
             return Disagreement(group[1], position, ranks, (first, second))
     return None

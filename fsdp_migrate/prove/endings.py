@@ -44,13 +44,14 @@ def ending(run: Run) -> Judgement | None:
     if causes:
         return _crash(run, causes, parted)
     if parted:
-        return Judgement(Verdict.DESYNC, "\n".join([str(parted), *_tracebacks(failures), *_stacks(run)]))
+        ends = [f"rank {failure.rank}: {failure.told}" for failure in failures if not failure.traceback]
+        return Judgement(Verdict.DESYNC, "\n".join([str(parted), *ends, *_tracebacks(failures), *_stacks(run)]))
     if run.timed_out:
         where = "; ".join(_last_seen(rank) for rank in run.ranks.values())
         return Judgement(Verdict.HANG, "\n".join([where or "no rank recorded anything", *_stacks(run)]))
     if failures:
         return _crash(run, failures, None)
-    if run.exit:
+    if not run.completed:
         return Judgement(Verdict.CRASH, f"the launcher ended with exit code {run.exit}")
     return None
 
@@ -65,7 +66,7 @@ def _crash(run: Run, failures: list[Failure], parted: Disagreement | None) -> Ju
 
 def _failure(rank: Rank) -> list[Failure]:
     raised = next(rank.of("error"), None)
-    if not rank.exit and not (raised and rank.exit is None):
+    if not rank.failed and not (raised and rank.exit is None):
         return []
     if raised is not None:
         told = f"{raised.data['type']}: {raised.data['text']}".splitlines()[0]
@@ -114,7 +115,7 @@ def _when(rank: Rank) -> str:
 
 
 def _last_seen(rank: Rank) -> str:
-    if rank.ended:
+    if rank.closed:
         return f"rank {rank.number} came to its end"
     last = next((event for event in reversed(rank.events) if event.at is not None), None)
     where = f", last seen at {last.at} ({last.data.get('kind', last.kind)})" if last else ""

@@ -72,7 +72,7 @@ class Experiment:
         )
         before = self._start("before", self.before)
         drifting = self._settings.drifting or _uses_gpu(before)
-        if before.exit or before.timed_out or before.problems or not before.steps:
+        if not before.completed or before.problems or not before.steps:
             return Findings((Phase("training", before),), changed, None, drifting)
         again = self._start("before again", self.before)
         after = self._start("after", self.after)
@@ -81,7 +81,7 @@ class Experiment:
         missing = None
         if self._settings.resume_words is not None:
             missing = None if any(before.of("save")) else f"before saved nothing in {before.steps} steps to go on from"
-            if missing is None and not (after.exit or after.timed_out):
+            if missing is None and after.completed:
                 phases += self._resumed()
         return Findings(tuple(phases), changed, missing, drifting)
 

@@ -25,6 +25,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "collective": ("group", "kind"),
     "cost": ("seconds", "peak"),
     "warning": ("category", "text"),
+    "closing": (),
     "covered": ("files",),
     "outside": ("module", "file"),
     "fault": ("where", "text"),
@@ -74,6 +75,17 @@ class Rank:
         """Whether the program came to its end here, or to the step that it had to stop after."""
         return any(self.of("end"))
 
+    @property
+    def failed(self) -> bool:
+        """Whether it fell. A signal behind its end is torch's: gloo's threads abort where the interpreter goes away."""
+        return bool(self.exit) and not (self.ended and self.exit is not None and self.exit < 0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it did all its collectives: it ended, or was about to leave its process group."""
+        last = next((event.kind for event in reversed(self.events) if event.kind in ("collective", "closing")), None)
+        return self.ended or last == "closing"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -88,6 +100,13 @@ class Run:
     def of(self, *kinds: str) -> Iterator[tuple[Rank, Event]]:
         """The events of some kinds of all ranks, rank by rank."""
         return ((rank, event) for rank in self.ranks.values() for event in rank.of(*kinds))
+
+    @property
+    def completed(self) -> bool:
+        """Whether all ranks came to their end."""
+        fell = any(rank.failed for rank in self.ranks.values())
+        all_ended = bool(self.ranks) and all(rank.ended for rank in self.ranks.values())
+        return not (self.timed_out or fell or (self.exit and not all_ended))
 
     @property
     def steps(self) -> int:

@@ -68,7 +68,8 @@ def _phase_lines(found: PhaseComparison) -> Iterator[str]:
     for curve in curves.curves(phase):
         if found.within and curve.measure == "loss" and curve.rank == min(phase.before.ranks):
             yield f"loss of rank {curve.rank}, relative deviation by step: {_deviations(curve)}"
-    yield from _beside(found)
+    if phase.after.completed:
+        yield from _beside(found)
 
 
 def _relative(difference: Difference) -> float:

@@ -80,13 +80,9 @@ def _judge_before(found: PhaseComparison) -> Judgement | None:
     for run in (phase.before, phase.again):
         broken = ending(run) if run is not None else None
         # Ranks may part in a program that works, such as one that ends while a message is on its way.
-        if run is not None and broken is not None and not (broken.verdict is Verdict.DESYNC and _ended(run)):
+        if run is not None and broken is not None and not (broken.verdict is Verdict.DESYNC and run.completed):
             return _no(f"before itself does not run to its end: {broken.verdict.value}: {broken.detail}")
     return None if phase.after is not None else _no("after was not run")
-
-
-def _ended(run: Run) -> bool:
-    return not run.exit and not run.timed_out
 
 
 def _judge_after(found: PhaseComparison) -> Judgement | None:
@@ -94,7 +90,7 @@ def _judge_after(found: PhaseComparison) -> Judgement | None:
     assert phase.after is not None
     broken = ending(phase.after)
     # What before does too was not brought by the migration.
-    if broken is None or (broken.verdict is Verdict.DESYNC and _ended(phase.after) and ending(phase.before)):
+    if broken is None or (broken.verdict is Verdict.DESYNC and phase.after.completed and ending(phase.before)):
         return None
     earlier = None if found.training_noise else next(filter(partial(_is_earlier, phase.after), found.differences), None)
     if earlier is None:

@@ -72,3 +72,16 @@ def test_a_rank_that_ended_without_a_collective_parts_and_one_that_was_cut_off_d
         "collective 1 of the group of ranks 0, 1: rank 0: all_reduce of float32[1]; rank 1: none, it came to its end"
     )
     assert told(tmp_path / "2", [ALL], [], exits={0: 0, 1: 1}, unended=(1,)) is None
+
+
+def test_a_rank_that_is_about_to_leave_its_group_has_done_all_its_collectives(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    for rank, done in ((0, [ALL, ALL]), (1, [ALL])):
+        recorder.add(rank, "group", id="0", ranks=[0, 1])
+        for event in done:
+            recorder.add(rank, "collective", **event)
+    recorder.add(1, "closing")
+    found = collectives.disagreement(recorder.end(unended=(0, 1), timed_out=True))
+    assert str(found) == (
+        "collective 2 of the group of ranks 0, 1: rank 0: all_reduce of float32[1]; rank 1: none, it came to its end"
+    )

@@ -177,6 +177,16 @@ def test_a_rank_that_a_signal_ends_is_a_crash(tmp_path: Path) -> None:
     )
 
 
+def test_a_signal_behind_the_end_of_a_rank_is_no_crash(tmp_path: Path) -> None:
+    before = record(tmp_path / "before")
+    ranks = {number: replace(rank, exit=-signal.SIGABRT) for number, rank in before.ranks.items()}
+    after = replace(before, exit=1, ranks=ranks)
+    assert judged(Phase("training", before, before, after)).verdict is Verdict.SAME
+    assert judged(Phase("training", after, after, before)).verdict is Verdict.SAME
+    code = replace(after, ranks={number: replace(rank, exit=3) for number, rank in ranks.items()})
+    assert judged(Phase("training", before, before, code)).verdict is Verdict.CRASH
+
+
 def test_a_run_out_of_time_is_a_hang_with_all_stacks(tmp_path: Path) -> None:
     before = record(tmp_path / "before")
     stacks = {0: "File train.py line 7 in wait\n", 1: "File train.py line 9 in read\n"}

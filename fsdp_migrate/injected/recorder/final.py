@@ -57,6 +57,8 @@ class Final:
 
     def record(self) -> None:
         """Record the final state of what was trained since the last time, on all ranks in one order."""
+        # Another rank may never come here, and what this one does next waits for it.
+        self._journal.event("closing", flush=True)
         state = _State(self._models, self._optimizers, self._trees, self._journal)
         self._models, self._optimizers = {}, {}
         self._journal.guarded("the final state")(state.record)()
