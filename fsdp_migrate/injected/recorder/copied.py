@@ -64,10 +64,12 @@ class CopyFinder:
         return os.path.normpath(os.path.join(self._copy, inside))
 
     def _only_in_the_tree(self, name: str, path: Any) -> ModuleSpec | None:
-        """A module of a package in the copy that only the tree has, such as a compiled one."""
+        """A module that is nowhere but in the tree, where the copy would have it, such as a compiled one."""
         inside = os.path.join(self._copy, "")
         there = [
-            os.path.join(self._tree, folder[len(inside) :]) for folder in path or () if str(folder).startswith(inside)
+            os.path.join(self._tree, folder[len(inside) :])
+            for folder in (sys.path if path is None else path)
+            if os.path.join(str(folder), "").startswith(inside)
         ]
         spec = PathFinder.find_spec(name, there) if there else None
         if spec is None or not spec.has_location:
