@@ -45,7 +45,7 @@ class Findings:
 
 
 class Experiment:
-    """Runs `program` of a project in the folder `place`, which has the clean copies `before` and `after`.
+    """Runs `program` of a project in the folder `place`, from the clean copies `before` and `after` in it.
 
     `tell` is called with a line on each run once it has ended.
     """
@@ -58,7 +58,7 @@ class Experiment:
         self._place = place
         self._settings = settings
         self._tell = tell
-        self.before, self.after = place / "before", place / "after"
+        self.before, self.after = (place / "versions" / name for name in ("before", "after"))
 
     def findings(self) -> Findings:
         """Run everything that is needed.
@@ -119,7 +119,7 @@ class Experiment:
         return made
 
     def _home(self, name: str) -> Home:
-        return Home(self._place / name.replace(" ", "-") / "run")
+        return Home(self._place / "runs" / name.replace(" ", "-"))
 
 
 def _uses_gpu(run: Run) -> bool:
