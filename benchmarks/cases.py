@@ -16,7 +16,6 @@ from benchmarks.environments import tree as released
 from benchmarks.measuring import Command, measured
 
 OURS = "fsdp-migrate"
-_STEPS = 20  # of the training that is recorded
 # What takes minutes is run once.
 _SLOW = 1
 _EDITS = 20
@@ -237,28 +236,17 @@ class Cases:
         return Row("lint, sources of torch, two processes", _size(folder), commands, (target,))
 
     def recorder(self) -> Row:
-        """The recorder of `prove` in a training, its end with the digests of the final state included.
-
-        Needs torch where this runs.
-        """
-        program, record = ROOT / "benchmarks" / "training.py", self.work / "record"
-        plan = self.work / "plan.json"
-        lines = {program.name: [number for number, _ in enumerate(program.read_text().splitlines(), 1)]}
+        """The same steps as a rank that `prove` records, the digests of its final state included."""
+        program, record, plan = ROOT / "benchmarks" / "steps.py", self.work / "record", self.work / "plan.json"
+        # All lines: some never run, so that the search for them does not end.
+        lines = {program.name: list(range(1, len(program.read_text().splitlines()) + 1))}
         about = {"folder": str(record), "copy": str(program.parent), "tree": str(self.work), "lines": lines}
         plan.write_text(json.dumps({**about, "deadline": time.time() + 86400}))
-        rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29417"}
-        injected = {"PYTHONPATH": str(ROOT / "fsdp_migrate" / "injected"), "FSDP_MIGRATE_PROVE": str(plan)}
-        words = [sys.executable, str(program), str(_STEPS)]
-
-        def afresh() -> None:
-            shutil.rmtree(record, ignore_errors=True)
-            record.mkdir()
-
-        commands = {
-            OURS: Command(words, environment=rank | injected, prepare=afresh),
-            "not recorded": Command(words, environment=rank),
-        }
-        return Row("prove, a training", f"{_STEPS} steps, 10M parameters", commands, (Target("not recorded", 1.1),))
+        injected = {"PYTHONPATH": str(ROOT / "fsdp_migrate" / "injected"), "FSDP_MIGRATE_PROVE": str(plan), "RANK": "0"}
+        afresh = lambda: (shutil.rmtree(record, ignore_errors=True), record.mkdir())  # noqa: E731
+        steps = [sys.executable, str(program), "100"]
+        commands = {OURS: Command(steps, ROOT, afresh, injected), "without": Command(steps, ROOT)}
+        return Row("100 training steps under prove", "10M parameters", commands, (Target("without", 1.1),))
 
     def ours(self, *words: str, prepare: Callable[[], object] = lambda: None) -> Command:
         """A command of this program."""
