@@ -261,7 +261,7 @@ def _find_names(facts: ModuleFacts) -> _Names:
     unbound = {name for scope in scopes if stars for name in scope.uses if scope.lookup(name) is None}
     own |= {name for name in unbound if any(_may_bring(project, star, name) for star in stars)}
     names = own.union(name for name, target in imported if target.split(".")[0] == "torch")
-    aliases = [(name, root) for name, binding in bound if (root := _root_of(binding.value)) is not None]
+    aliases = [(name, root) for name, binding in bound for root in _roots_of(binding.value)]
     return _Names(_with_aliases(names, aliases), _with_aliases(own, aliases))
 
 
@@ -279,12 +279,18 @@ def _with_aliases(names: set[str], aliases: Sequence[tuple[str, str]]) -> frozen
     return frozenset(found)
 
 
-def _root_of(value: ast.expr | None) -> str | None:
+def _roots_of(value: ast.expr | None) -> Iterator[str]:
+    """The names that a value may come from, all arms of a choice counted."""
+    if isinstance(value, (ast.IfExp, ast.BoolOp)):
+        for arm in (value.body, value.orelse) if isinstance(value, ast.IfExp) else value.values:
+            yield from _roots_of(arm)
+        return
     found = None if value is None else look_up(value)
     value = value if found is None else found.owner
     while isinstance(value, ast.Attribute):
         value = value.value
-    return value.id if isinstance(value, ast.Name) else None
+    if isinstance(value, ast.Name):
+        yield value.id
 
 
 def _quoted(facts: ModuleFacts) -> Iterator[Quoted]:
