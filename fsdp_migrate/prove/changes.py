@@ -35,8 +35,9 @@ def changed_lines(before: Path, after: Path) -> tuple[Lines, Lines]:
 
 
 def differ(before: Path, after: Path) -> bool:
-    """Whether any file of two copies differs."""
-    return any(_text(before / path) != _text(after / path) for path in {*_files(before), *_files(after)})
+    """Whether any file of two copies differs, or only one of them has it."""
+    paths = set(_files(before))
+    return paths != set(_files(after)) or any(_text(before / path) != _text(after / path) for path in paths)
 
 
 def _files(folder: Path) -> Iterator[str]:

@@ -71,6 +71,10 @@ class Experiment:
             *({path: frozenset(numbers) for path, numbers in self._lines[s].items()} for s in self._lines)
         )
         before = self._start("before", self.before)
+        for place in sorted({str(event.data["outside"]) for _, event in before.of("save") if "outside" in event.data}):
+            self._tell(
+                f"the program saves to {place}, which all starts share: have it write below its working directory"
+            )
         drifting = self._settings.drifting or _uses_gpu(before)
         if not before.completed or before.problems or not before.steps:
             return Findings((Phase("training", before),), changed, None, drifting)
@@ -80,7 +84,7 @@ class Experiment:
         phases = [Phase("training", before, again, after, control)]
         missing = None
         if self._settings.resume_words is not None:
-            missing = None if any(before.of("save")) else f"before saved nothing in {before.steps} steps to go on from"
+            missing = None if any(before.of("save")) else f"before saved nothing to go on from by step {before.steps}"
             if missing is None and after.completed:
                 phases += self._resumed()
         return Findings(tuple(phases), changed, missing, drifting)
@@ -115,7 +119,7 @@ class Experiment:
         )
         seconds = run(program, home, self._project.root, self._project.inside, plan)
         made = records.read(home.record)
-        self._tell(f"{name}: {made.steps} optimizer steps, {seconds:.0f} s")
+        self._tell(f"{name}: {made.steps} optimizer step{'s' * (made.steps != 1)}, {seconds:.0f} s")
         return made
 
     def _home(self, name: str) -> Home:

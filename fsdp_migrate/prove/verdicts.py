@@ -15,6 +15,8 @@ from fsdp_migrate.verify.verdicts import Judgement, Verdict
 
 _SEEN = (Verdict.CRASH, Verdict.DESYNC, Verdict.HANG, Verdict.DIFFERS)
 
+_UNTRAINED = "no optimizer took a step: start the program so that it trains"
+
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -82,7 +84,10 @@ def _judge_before(found: PhaseComparison) -> Judgement | None:
         # Ranks may part in a program that works, such as one that ends while a message is on its way.
         if run is not None and broken is not None and not (broken.verdict is Verdict.DESYNC and run.completed):
             return _no(f"before itself does not run to its end: {broken.verdict.value}: {broken.detail}")
-    return None if phase.after is not None else _no("after was not run")
+    if phase.after is not None:
+        return None
+    untrained = () if phase.before.steps else (_UNTRAINED,)
+    return _no([*_unreadable(found), *_faults(found), *untrained, "after was not run"][0])
 
 
 def _judge_after(found: PhaseComparison) -> Judgement | None:
@@ -164,7 +169,7 @@ def _incomplete(found: PhaseComparison) -> Iterator[str]:
         first = telling.line(found.unknown[0])
         yield f"the values of {len(found.unknown)} tensors were not kept, so they cannot be compared: {first}"
     if not phase.before.steps:
-        yield "no optimizer took a step: start the program so that it trains"
+        yield _UNTRAINED
     if not found.counts.get("final"):
         yield "no final state was recorded"
     if phase.resumes and not any(phase.before.of("load")):

@@ -166,3 +166,6 @@ def test_two_versions_differ_in_any_file(tmp_path: Path) -> None:
     assert not differ(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two" / "a.yaml").write_text("lr: 2\n")
     assert differ(tmp_path / "one", tmp_path / "two")
+    (tmp_path / "two" / "a.yaml").write_text("lr: 1\n")
+    (tmp_path / "two" / "empty.py").write_text("")
+    assert differ(tmp_path / "one", tmp_path / "two")

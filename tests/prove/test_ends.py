@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +14,9 @@ import pytest
 
 from fsdp_migrate.prove.launch import LaunchError
 from tests.prove.launched import Launched, launched
+from tests.prove.test_copies import git
+from tests.test_process import ENVIRONMENT
+from tests.verify.test_processes import processes, wait_for
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -94,17 +96,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Launched]:
         return {name: future.result() for name, future in started.items()}
 
 
-def processes(mark: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_all_processes_are_gone(ran: dict[str, Launched]) -> None:
     for made in ran.values():
         assert processes(str(made.home.plan)) == []
@@ -162,6 +153,33 @@ def test_a_program_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_stopping_prove_leaves_no_process_and_no_folder(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    tree, temporary = tmp_path / "tree", tmp_path / "temporary"
+    tree.mkdir()
+    temporary.mkdir()
+    (tree / "program.py").write_text(
+        f"open({str(tmp_path / 'runs')!r}, 'w').close()\n{RAISING.split('def')[0]}{HANGING}"
+    )
+    git(tree, "init", "-q")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "one")
+    (tree / "new.py").write_text("")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fsdp_migrate", "prove", "--nproc", "1", "--", "program.py"],
+        cwd=tree,
+        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for((tmp_path / "runs").exists)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (code, "interrupted; every rank has been stopped\n")
+    assert processes(str(temporary)) == []
+    assert list(temporary.iterdir()) == []
+
+
 WORKPLACE = """
 import sys, time
 from pathlib import Path
@@ -187,7 +205,4 @@ def test_nothing_is_left_where_prove_itself_is_killed(tmp_path: Path) -> None:
     assert len(processes(folder)) == 1
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 30
-    while (processes(folder) or list(tmp_path.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert (processes(folder), list(tmp_path.iterdir())) == ([], [])
+    wait_for(lambda: not processes(folder) and not list(tmp_path.iterdir()))

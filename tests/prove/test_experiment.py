@@ -101,7 +101,7 @@ def test_each_version_goes_on_from_what_the_other_wrote(runs: Runs, explore: Cal
 def test_without_a_checkpoint_nothing_goes_on(runs: Runs, explore: Callable[[Settings], Findings]) -> None:
     runs.saves = False
     found = explore(Settings(steps=1, resume_words=()))
-    assert found.missing_checkpoint == "before saved nothing in 1 steps to go on from"
+    assert found.missing_checkpoint == "before saved nothing to go on from by step 1"
     assert len(found.phases) == 1
     assert len(runs.made) == 3
 

@@ -33,6 +33,16 @@ def judged(
     return verdicts.judge(compare.compare(phases, changed, tolerance or Tolerance()), missing)
 
 
+def test_where_before_alone_ran_the_reason_is_told(tmp_path: Path) -> None:
+    idle = Recorder(tmp_path / "idle")
+    started = Recorder(tmp_path / "own-ranks")
+    runs = idle.end(), replace(started.end(), problems=("the program starts ranks of its own",))
+    told = [judged(Phase("training", run)) for run in runs]
+    assert [conclusion.verdict for conclusion in told] == [Verdict.NO_EVIDENCE] * 2
+    assert told[0].detail == "no optimizer took a step: start the program so that it trains"
+    assert told[1].detail == "the record of before cannot be used: the program starts ranks of its own"
+
+
 def test_runs_that_agree_in_everything_are_the_same(tmp_path: Path) -> None:
     conclusion = concluded(tmp_path, replace(BEFORE, moved=2))
     assert (conclusion.verdict, conclusion.detail, conclusion.exit_code) == (Verdict.SAME, "", 0)

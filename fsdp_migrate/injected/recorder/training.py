@@ -52,7 +52,7 @@ class Training:
         self._trees = trees
         self._final = Final(journal, trees)
         self._depth = self._depth_of_norms = 0
-        self._since = time.monotonic()
+        self._since: float | None = None
         self._record_loss = journal.guarded("losses")(self._loss)
         self._record_norm = journal.guarded("norms")(self._norm)
         self.before_step = journal.guarded("steps")(self._before_step)
@@ -76,6 +76,8 @@ class Training:
         return backward
 
     def _loss(self, tensors: Any) -> None:
+        # What comes before the first one is no part of a step.
+        self._since = self._since or time.monotonic()
         for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
             if isinstance(tensor, torch.Tensor):
                 self._journal.event("loss", **self._told(tensor))
@@ -137,7 +139,7 @@ class Training:
         if number == 0 and not skipped:
             journal.steps += 1
             now = time.monotonic()
-            journal.event("cost", seconds=now - self._since, **_peak())
+            journal.event("cost", seconds=now - (self._since or now), **_peak())
             self._since = now
         journal.flush()
 
