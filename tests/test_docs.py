@@ -21,7 +21,7 @@ from fsdp_migrate.source import Source
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.verify.fixtures import parse_header
 from tools import build_rule_docs
-from tools.build_rule_docs import COMMAND, ROOT, rules_page, with_table
+from tools.build_rule_docs import COMMAND, ROOT, rules_page
 from tools.new_rule import checked
 
 CARDS = [rule.card for rule in RULES]
@@ -102,20 +102,14 @@ def test_the_page_of_the_rules_says_what_their_cards_say() -> None:
     assert rules_page(CARDS) == PAGE, f"docs/rules.md is not what the cards say: run `{COMMAND}`"
 
 
-def test_the_table_of_the_readme_says_what_the_cards_say() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert with_table(readme, CARDS) == readme, f"the rules in README.md are not the cards': run `{COMMAND}`"
-
-
 def test_a_bar_in_a_summary_does_not_end_its_cell() -> None:
-    table = with_table("<!-- rules -->\n<!-- /rules -->\n", [CARD])
-    assert "\n| FSDP399 | some-name | a name \\| another | unsafe or manual |\n" in table
+    row = "| [FSDP399](#fsdp399-some-name) | some-name | a name \\| another | unsafe or manual |"
+    assert f"\n{row}\n" in rules_page([CARD])
 
 
 def test_a_section_tells_the_whole_card() -> None:
     page = rules_page([CARD])
     assert page.endswith("\n## FlatParameter and private names\n\n" + SECTION)
-    assert "\n- [FSDP399](#fsdp399-some-name) `some-name`: a name | another\n" in page
 
 
 def test_a_card_with_a_severity_of_its_own_shows_it() -> None:
@@ -125,7 +119,7 @@ def test_a_card_with_a_severity_of_its_own_shows_it() -> None:
 
 def test_every_link_of_the_contents_leads_to_a_heading() -> None:
     headings = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
-    links = re.findall(r"^- \[FSDP\d{3}\]\(#([^)]+)\)", PAGE, re.MULTILINE)
+    links = re.findall(r"^\| \[FSDP\d{3}\]\(#([^)]+)\)", PAGE, re.MULTILINE)
     assert links == [heading.lower().replace(" ", "-") for heading in headings]
     assert len(links) == len(RULES)
 
@@ -137,19 +131,14 @@ def test_the_command_writes_what_is_not_up_to_date_and_nothing_else(
     (tmp_path / "docs").mkdir()
     (tmp_path / "fsdp_migrate" / "workspace" / "settings").mkdir(parents=True)
     (tmp_path / "docs" / "configuration.md").write_text("<!-- settings -->\n<!-- /settings -->\n")
-    (tmp_path / "README.md").write_text("# A\n\n<!-- rules -->\nold\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
     assert capsys.readouterr().out == (
-        "wrote docs/rules.md\nwrote README.md\n"
-        "wrote fsdp_migrate/workspace/settings/schema.json\nwrote docs/configuration.md\n"
+        "wrote docs/rules.md\nwrote fsdp_migrate/workspace/settings/schema.json\nwrote docs/configuration.md\n"
     )
     assert (tmp_path / "docs" / "rules.md").read_text(encoding="utf-8") == rules_page(CARDS)
-    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert readme.startswith("# A\n\n<!-- rules -->\n| code | name |")
-    assert readme.endswith(" |\n<!-- /rules -->\nend\n")
     build_rule_docs.main()
     assert capsys.readouterr().out == (
-        "docs/rules.md is up to date\nREADME.md is up to date\n"
+        "docs/rules.md is up to date\n"
         "fsdp_migrate/workspace/settings/schema.json is up to date\ndocs/configuration.md is up to date\n"
     )
 

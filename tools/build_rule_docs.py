@@ -1,4 +1,4 @@
-"""Write docs/rules.md, the table of rules in README.md, and what tells of the settings, from their tables.
+"""Write docs/rules.md, and what tells of the settings, from their tables.
 
 python -m tools.build_rule_docs
 """
@@ -29,7 +29,6 @@ FAMILIES = {
     "FSDP8": "Neighbours of FSDP",
     "FSDP9": "FSDP2",
 }
-_MARKS = ("<!-- rules -->\n", "<!-- /rules -->")
 _INTRODUCTION = f"""\
 # Rules
 
@@ -49,10 +48,9 @@ What `fsdp-migrate explain CODE` prints, for all rules.
 def main() -> None:
     """Bring the files up to date."""
     cards = [rule.card for rule in RULES]
-    readme, settings = ROOT / "README.md", ROOT / build_config_docs.PAGE
+    settings = ROOT / build_config_docs.PAGE
     pages = {
         ROOT / "docs" / "rules.md": rules_page(cards),
-        readme: with_table(readme.read_text(encoding="utf-8"), cards),
         ROOT / build_config_docs.SCHEMA: build_config_docs.schema(cards),
         settings: build_config_docs.with_settings(settings.read_text(encoding="utf-8")),
     }
@@ -66,11 +64,9 @@ def main() -> None:
 
 
 def rules_page(cards: Sequence[RuleCard]) -> str:
-    """The whole of docs/rules.md: a list of contents by family, then a section for every card."""
+    """The whole of docs/rules.md: tables of contents by family, then a section for every card."""
     families = [(family, list(members)) for family, members in groupby(cards, lambda card: card.code[:-2])]
-    contents = "\n\n".join(
-        "\n".join([f"**{FAMILIES[family]}**", "", *(_link(card) for card in members)]) for family, members in families
-    )
+    contents = "\n\n".join(f"**{FAMILIES[family]}**\n\n{_table(members)}" for family, members in families)
     sections = (
         block
         for family, members in families
@@ -79,24 +75,12 @@ def rules_page(cards: Sequence[RuleCard]) -> str:
     return "\n\n".join([_INTRODUCTION.rstrip(), contents, *sections]) + "\n"
 
 
-def rules_table(cards: Iterable[RuleCard]) -> str:
-    """The table of rules in README.md."""
+def _table(cards: Iterable[RuleCard]) -> str:
     rows = ["| code | name | what it finds | fix |", "|---|---|---|---|"]
     for card in cards:
         summary = card.summary.replace("|", "\\|")
-        rows.append(f"| {card.code} | {card.name} | {summary} | {card.applicability} |")
-    return "\n".join(rows) + "\n"
-
-
-def with_table(readme: str, cards: Iterable[RuleCard]) -> str:
-    """The text of README.md with its table replaced."""
-    head, rest = readme.split(_MARKS[0])
-    _, tail = rest.split(_MARKS[1])
-    return f"{head}{_MARKS[0]}{rules_table(cards)}{_MARKS[1]}{tail}"
-
-
-def _link(card: RuleCard) -> str:
-    return f"- [{card.code}](#{_anchor(card)}) `{card.name}`: {card.summary}"
+        rows.append(f"| [{card.code}](#{_anchor(card)}) | {card.name} | {summary} | {card.applicability} |")
+    return "\n".join(rows)
 
 
 def _anchor(card: RuleCard) -> str:
