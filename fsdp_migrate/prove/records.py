@@ -110,8 +110,12 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """The optimizer steps that a rank took; the most where ranks differ."""
-        return max((sum(not e.data["skipped"] for e in rank.of("step")) for rank in self.ranks.values()), default=0)
+        """The steps of the first optimizer that a rank took; the most where ranks differ."""
+        return max((sum(_is_counted(event) for event in rank.of("step")) for rank in self.ranks.values()), default=0)
+
+
+def _is_counted(step: Event) -> bool:
+    return step.data["optimizer"] == 0 and not step.data["skipped"]
 
 
 def read(folder: Path) -> Run:

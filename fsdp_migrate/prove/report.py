@@ -105,7 +105,7 @@ def _beside(found: PhaseComparison) -> Iterator[str]:
         yield f"collectives: {', '.join(told)}"
     given = curves.warnings(found.phase)
     for word, texts in (("gone", given.gone), ("new", given.new)):
-        yield from (f"warning {word}: {text.splitlines()[0]}" for text in texts)
+        yield from (f"warning {word}: {telling.cut(text.splitlines()[0])}" for text in texts)
 
 
 def _over_ranks(measure: str, sides: list[Points]) -> float | None:

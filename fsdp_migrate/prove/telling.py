@@ -30,9 +30,9 @@ def line(difference: Difference) -> str:
 def _values(difference: Difference) -> str:
     if difference.trait == "keys":
         sides = (("only before", difference.before), ("only after", difference.after))
-        return "; ".join(f"{side}: {_cut(keys)}" for side, keys in sides if keys)
+        return "; ".join(f"{side}: {cut(keys)}" for side, keys in sides if keys)
     tensors = difference.measure is not None and difference.before == difference.after
-    told = "" if tensors else f"{_cut(difference.before)} -> {_cut(difference.after)}"
+    told = "" if tensors else f"{cut(difference.before)} -> {cut(difference.after)}"
     if difference.deviation is not None:
         apart = f"largest difference {difference.deviation}" if tensors else f"difference {difference.deviation}"
         if difference.allowed is not None:
@@ -43,7 +43,8 @@ def _values(difference: Difference) -> str:
     return told
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """The beginning of a text."""
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 

@@ -13,6 +13,10 @@ from fsdp_migrate.prove.endings import ending
 from fsdp_migrate.prove.records import Run
 from fsdp_migrate.verify.verdicts import Judgement, Verdict
 
+_UNSEEDED = "seed the program, or give --deterministic: it seeds both and asks torch for deterministic algorithms"
+_SEEDED = (
+    "--deterministic did not help: look for generators of the program's own, times, and orders of files or threads"
+)
 _SEEN = (Verdict.CRASH, Verdict.DESYNC, Verdict.HANG, Verdict.DIFFERS)
 
 _UNTRAINED = "no optimizer took a step: start the program so that it trains"
@@ -153,10 +157,8 @@ def _faults(found: PhaseComparison) -> Iterator[str]:
 def _noisy(found: PhaseComparison) -> str:
     noise = found.training_noise
     assert noise is not None
-    told = [
-        f"two runs of before differ, so nothing is claimed: {telling.line(noise.measured())}",
-        "seed the program, or give --deterministic: it seeds both versions and asks torch for deterministic algorithms",
-    ]
+    told = [f"two runs of before differ, so nothing is claimed: {telling.line(noise.measured())}"]
+    told.append(_SEEDED if any(e.data.get("deterministic") for _, e in found.phase.before.of("start")) else _UNSEEDED)
     # Values tell nothing now.
     besides = [difference for difference in found.differences if difference.measure is None]
     return "\n".join([*told, *(f"seen besides: {line}" for line in telling.lines(besides))])

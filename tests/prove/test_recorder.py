@@ -146,7 +146,7 @@ def test_collectives_are_the_programs_own_and_the_same_on_all_ranks(ran: Launche
 
 
 def test_places_are_lines_of_the_project(ran: Launched) -> None:
-    (warned,) = [event for event in ran.events(0, "warning") if event.data["text"] == "at the end"]
+    (warned,) = [event for event in ran.events(0, "warning") if event.data["text"] == "at the end in out"]
     assert (warned.at.path, warned.at.line, warned.data["category"]) == ("program.py", LINE, "UserWarning")
     assert {event.data["files"]["program.py"] for event in ran.events(0, "covered")} == {frozenset([LINE - 1, LINE])}
     assert all(event.at and event.at.path == "program.py" for event in ran.events(1, "loss"))

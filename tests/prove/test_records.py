@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.prove import records
-from tests.prove.made import record
+from tests.prove.made import Recorder, record
 
 
 def test_a_whole_record_has_no_problems(tmp_path: Path) -> None:
@@ -66,6 +66,13 @@ def test_what_cannot_be_used_is_one_line(damage: Callable[[Path], None], told: s
     record(tmp_path / "run")
     damage(tmp_path / "run")
     assert records.read(tmp_path / "run").problems == (told,)
+
+
+def test_steps_are_those_of_the_first_optimizer_that_were_not_skipped(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", 1)
+    for optimizer, skipped in ((0, True), (0, False), (1, False), (0, False)):
+        recorder.add(0, "step", lr=[0.1], optimizer=optimizer, skipped=skipped)
+    assert recorder.end().steps == 2
 
 
 def test_what_was_recorded_before_the_damage_is_kept(tmp_path: Path) -> None:

@@ -104,6 +104,15 @@ def test_two_runs_of_before_that_differ_in_their_losses_claim_nothing(tmp_path: 
     ]
 
 
+def test_what_does_not_help_is_not_advised(tmp_path: Path) -> None:
+    before, again = record(tmp_path / "1"), record(tmp_path / "2", replace(BEFORE, losses=lambda step, rank: 3.0))
+    start, *others = before.ranks[0].events
+    seeded = replace(start, data={**start.data, "deterministic": True})
+    ranks = {**before.ranks, 0: replace(before.ranks[0], events=(seeded, *others))}
+    conclusion = judged(Phase("training", replace(before, ranks=ranks), again, before))
+    assert conclusion.detail.splitlines()[1].startswith("--deterministic did not help: ")
+
+
 def saving(tmp_path: Path, name: str, clock: float, saved: object = 1) -> Run:
     """A training that saves the time, and something else."""
     recorder = Recorder(tmp_path / name, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -98,4 +99,4 @@ dist.init_process_group("gloo")
 for name in sys.argv[1:]:
     train(name)
 dist.destroy_process_group()
-warnings.warn("at the end", stacklevel=1)
+warnings.warn(f"at the end in {os.getcwd()}/out", stacklevel=1)

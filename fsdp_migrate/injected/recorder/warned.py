@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import warnings
 from typing import Any
@@ -16,11 +17,16 @@ def install(journal: Journal) -> None:
     """Record what is given to `warnings.warn`, whether a filter hides it or not."""
     original = warnings.warn
     seen: set[tuple[Any, ...]] = set()
+    # Paths in the folders of this run are other ones in each run.
+    own = [os.path.join(folder, "") for folder in (journal.plan.copy, os.environ.get("TMPDIR")) if folder]
 
     @journal.guarded("warnings")
     def record(message: Any, category: Any) -> None:
         kind = type(message) if isinstance(message, Warning) else category or UserWarning
-        at, text = journal.place(), str(message)[:LONGEST]
+        at, text = journal.place(), str(message)
+        for folder in own:
+            text = text.replace(folder, "")
+        text = text[:LONGEST]
         key = (kind.__name__, text, *(at or ()))
         if key not in seen:
             seen.add(key)
