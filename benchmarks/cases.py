@@ -244,9 +244,9 @@ class Cases:
         plan.write_text(json.dumps({**about, "deadline": time.time() + 86400}))
         injected = {"PYTHONPATH": str(ROOT / "fsdp_migrate" / "injected"), "FSDP_MIGRATE_PROVE": str(plan), "RANK": "0"}
         afresh = lambda: (shutil.rmtree(record, ignore_errors=True), record.mkdir())  # noqa: E731
-        steps = [sys.executable, str(program), "100"]
+        steps = [sys.executable, str(program), "30"]
         commands = {OURS: Command(steps, ROOT, afresh, injected), "without": Command(steps, ROOT)}
-        return Row("100 training steps under prove", "10M parameters", commands, (Target("without", 1.1),))
+        return Row("30 training steps under prove", "10M parameters", commands, (Target("without", 1.1),))
 
     def ours(self, *words: str, prepare: Callable[[], object] = lambda: None) -> Command:
         """A command of this program."""
