@@ -150,3 +150,26 @@ def test_places_are_lines_of_the_project(ran: Launched) -> None:
     assert (warned.at.path, warned.at.line, warned.data["category"]) == ("program.py", LINE, "UserWarning")
     assert {event.data["files"]["program.py"] for event in ran.events(0, "covered")} == {frozenset([LINE - 1, LINE])}
     assert all(event.at and event.at.path == "program.py" for event in ran.events(1, "loss"))
+
+
+CLIPPING = """
+import torch
+
+parts = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
+parameters = [parameter for part in parts for parameter in part.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+for _ in range(2):
+    sum(part(torch.ones(2)).sum() for part in parts).backward()
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters])
+    for part in parts:
+        torch.nn.utils.clip_grads_with_norm_(part.parameters(), max_norm=1.0, total_norm=norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+"""
+
+
+def test_a_norm_that_the_program_clips_to_part_by_part_is_recorded_once(tmp_path: Path) -> None:
+    pytest.importorskip("torch", minversion="2.6")
+    norms = launched(tmp_path, CLIPPING).events(0, "norm")
+    assert [float.fromhex(event.data["value"]) for event in norms] == [pytest.approx(12**0.5), 0.0] * 2

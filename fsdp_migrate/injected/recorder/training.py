@@ -20,6 +20,7 @@ from .journal import Journal
 from .trees import Trees, is_dtensor
 
 SEED = 0
+_CLIPS = "clip_grads_with_norm_"
 _EXECUTORS = "concurrent.futures.thread"
 
 
@@ -31,6 +32,9 @@ def install(journal: Journal, trees: Trees) -> None:
     torch.autograd.backward = training.backward(torch.autograd.backward)
     clip = training.norm(torch.nn.utils.clip_grad_norm_)
     torch.nn.utils.clip_grad_norm_ = torch.nn.utils.clip_grad.clip_grad_norm_ = clip
+    for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+        if hasattr(module, _CLIPS):  # since torch 2.6
+            setattr(module, _CLIPS, training.given_norm(getattr(module, _CLIPS)))
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", training.norms_of_fsdp)
     register_optimizer_step_pre_hook(training.before_step)
     register_optimizer_step_post_hook(training.after_step)
@@ -52,6 +56,7 @@ class Training:
         self._trees = trees
         self._final = Final(journal, trees)
         self._depth = self._depth_of_norms = 0
+        self._given: Any = None
         self._since: float | None = None
         self._record_loss = journal.guarded("losses")(self._loss)
         self._record_norm = journal.guarded("norms")(self._norm)
@@ -111,6 +116,18 @@ class Training:
             return found
 
         return clip_grad_norm_
+
+    def given_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that clips gradients to a norm that the program has, which is recorded once for all its parts."""
+
+        @functools.wraps(original)
+        def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **named: Any) -> Any:
+            if total_norm is not self._given:
+                self._given = total_norm
+                self._record_norm(total_norm)
+            return original(parameters, max_norm, total_norm, *rest, **named)
+
+        return clip_grads_with_norm_
 
     def _norm(self, found: Any) -> None:
         self._journal.event("norm", **self._told(torch.as_tensor(found)))
