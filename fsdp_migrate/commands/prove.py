@@ -103,6 +103,8 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("--rewrite compares the working tree with its rewrite: give no --before or --after")
     if not options["rewritten"]:
         refuse_rewrite_options(options, "otherwise both versions are as they are")
+    if options["nnodes"] > 1 and options["node_rank"] is None:
+        raise click.UsageError("--nnodes needs --node-rank: a machine has to have the same ranks in each start")
     if options["resume_args"] is not None and not options["then_resume"]:
         raise click.UsageError("--resume-args is for --then-resume")
     wrong = next((given for given in options["environment"] if not given.partition("=")[0] or "=" not in given), None)
@@ -143,7 +145,8 @@ def _experiment(options: dict[str, Any], project: Project, place: Path) -> Exper
     program = Program(
         words=options["words"],
         nproc=options["nproc"],
-        rendezvous=rendezvous(options),
+        # The same machine has to get the same ranks in each start, which c10d does not promise.
+        rendezvous=rendezvous({**options, "rdzv_backend": options["rdzv_backend"] or "static"}),
         python=probe(options["python"] or sys.executable, "cpu").python,
         environment=dict(given.split("=", 1) for given in options["environment"]),
         timeout=options["timeout"],

@@ -121,6 +121,10 @@ def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
         (["--rewrite", "--before", "HEAD", "--", "a.py"], "--rewrite compares the working tree with its rewrite"),
         (["--target", "dcp", "--", "a.py"], "--target is for --rewrite: otherwise both versions are as they are"),
         (["--resume-args", "x", "--", "a.py"], "--resume-args is for --then-resume"),
+        (
+            ["--nnodes", "2", "--rdzv-endpoint", "a:1", "--", "a.py"],
+            "--nnodes needs --node-rank: a machine has to have",
+        ),
         (["--env", "=1", "--", "a.py"], "--env =1: give NAME=VALUE"),
         (["--", "a.py"], "not in a git repository"),
         (["--shared", "data", "--", "a.py"], "not in a git repository"),
