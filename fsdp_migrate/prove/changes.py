@@ -16,8 +16,14 @@ Lines = dict[str, list[int]]
 def changed_lines(before: Path, after: Path) -> tuple[Lines, Lines]:
     """By path in the copies, the lines of each version that the other has not, and at which code starts.
 
-    A line inside of a longer statement counts as the statement's first one.
+    A line inside of a longer statement counts as the statement's first one. Imports, and the heads of functions and
+    classes, run wherever a module is imported, so they count only if nothing else changed.
     """
+    inside, anywhere = _changed(before, after, declarations=False), _changed(before, after, declarations=True)
+    return inside if any(inside) else anywhere
+
+
+def _changed(before: Path, after: Path, *, declarations: bool) -> tuple[Lines, Lines]:
     sides: tuple[Lines, Lines] = ({}, {})
     for path in sorted({*_programs(before), *_programs(after)}):
         texts = [_text(folder / path) for folder in (before, after)]
@@ -28,7 +34,7 @@ def changed_lines(before: Path, after: Path) -> tuple[Lines, Lines]:
         changes = [(slice(a, b), slice(c, d)) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]
         for side, text, spans in zip(sides, texts, zip(*changes)):
             touched = {number + 1 for span in spans for number in range(span.start, span.stop)}
-            lines = _running(text, path, touched)
+            lines = _running(text, path, touched, declarations=declarations)
             if lines:
                 side[path] = lines
     return sides
@@ -54,7 +60,7 @@ def _text(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def _running(text: bytes, path: str, touched: set[int]) -> list[int]:
+def _running(text: bytes, path: str, touched: set[int], *, declarations: bool) -> list[int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -69,7 +75,18 @@ def _running(text: bytes, path: str, touched: set[int]) -> list[int]:
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
             first.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), node.lineno))
     starts = {number if number in lines else first.get(number, 0) for number in touched}
+    if not declarations:
+        starts -= {number for node in ast.walk(tree) for number in _declares(node)}
     return sorted(starts & lines)
+
+
+def _declares(node: ast.AST) -> range:
+    """The lines of an import, or of the head of a function or class."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return range(min(one.lineno for one in (node, *node.decorator_list)), node.body[0].lineno)
+    return range(0)
 
 
 def _lines(code: CodeType) -> Iterator[int]:

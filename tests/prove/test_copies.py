@@ -151,12 +151,30 @@ def test_changed_lines_are_those_at_which_code_starts(tmp_path: Path) -> None:
     (tmp_path / "after" / "b.py").write_text("z = 1\n")
     before, after = changed_lines(tmp_path / "before", tmp_path / "after")
     assert before["a.py"][-1] in (5, 7)
-    assert after["a.py"][0] == 1
-    assert len(before["a.py"]) == 1
-    assert len(after["a.py"]) == 2
+    assert after["a.py"][0] in (6, 8)
+    assert len(before["a.py"]) == len(after["a.py"]) == 1
     assert after["b.py"] == [1]
     assert set(before) == {"a.py"}
     assert set(after) == {"a.py", "b.py"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("import a\n", "import b\n", [1]),
+        ("import a\nx = 1\n", "import b\nx = 2\n", [2]),
+        ("@a\ndef f(\n    x,\n):\n    return x\n", "@a\ndef f(\n    y,\n):\n    return y\n", [5]),
+        ("class A(B):\n    pass\n", "class A(C):\n    pass\n", [1]),
+    ],
+    ids=["only imports", "imports and more", "a function", "only a head"],
+)
+def test_what_runs_wherever_a_module_is_imported_counts_only_alone(
+    old: str, new: str, lines: list[int], tmp_path: Path
+) -> None:
+    for name, text in (("before", old), ("after", new)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.py").write_text(text)
+    assert changed_lines(tmp_path / "before", tmp_path / "after")[1] == {"a.py": lines}
 
 
 def test_two_versions_differ_in_any_file(tmp_path: Path) -> None:
