@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from fsdp_migrate.commands.runs import (
     with_machine_options,
     with_rewrite_options,
 )
+from fsdp_migrate.report.output import write_text
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
@@ -70,6 +72,9 @@ Exit codes: 0 both do the same, 1 they do not or there is no evidence,
     show_default=True,
     help="Format of the report.",
 )
+@click.option(
+    "--html", "page", metavar="FILE", type=click.Path(dir_okay=False), help="Also write a page with the curves of both."
+)
 def prove(**options: Any) -> None:
     """Run a training program before and after a migration, and compare what every rank computes, saves and loads.
 
@@ -79,6 +84,7 @@ def prove(**options: Any) -> None:
     from fsdp_migrate.prove import report
     from fsdp_migrate.prove.copies import CopyError
     from fsdp_migrate.prove.launch import LaunchError, interrupted, workplace
+    from fsdp_migrate.prove.page import PageError, as_page
     from fsdp_migrate.verify.lanes import LaneError
     from fsdp_migrate.verify.stopping import stoppable
 
@@ -88,12 +94,16 @@ def prove(**options: Any) -> None:
             conclusion = _concluded(options, place)
             # The report reads values from the records.
             told = report.FORMATS[options["output_format"]](conclusion)
-    except (CopyError, LaunchError, LaneError) as error:
+            page = None if options["page"] is None else as_page(conclusion)
+    except (CopyError, LaunchError, LaneError, PageError) as error:
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt as interrupt:
         click.echo("interrupted; every rank has been stopped", err=True)
         click.get_current_context().exit(interrupted(interrupt))
     click.echo(told)
+    if page is not None:
+        with usage_errors():
+            write_text(options["page"], page)
     click.get_current_context().exit(conclusion.exit_code)
 
 
@@ -107,6 +117,9 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("--nnodes needs --node-rank: a machine has to have the same ranks in each start")
     if options["resume_args"] is not None and not options["then_resume"]:
         raise click.UsageError("--resume-args is for --then-resume")
+    page = options["page"]
+    if page is not None and not os.access(os.path.dirname(os.path.abspath(page)), os.W_OK):
+        raise click.UsageError(f"--html {page}: cannot be written, and that would be found out only after the runs")
     wrong = next((given for given in options["environment"] if not given.partition("=")[0] or "=" not in given), None)
     if wrong is not None:
         raise click.UsageError(f"--env {wrong}: give NAME=VALUE")

@@ -53,9 +53,8 @@ def _phase_lines(found: PhaseComparison) -> Iterator[str]:
     if phase.after is None:
         return
     ranks = _number(len(phase.before.ranks), "rank", "ranks")
-    compared = [_number(count, *_COUNTED[kind]) for kind, count in _in_order(found.counts)]
     steps = _number(phase.before.steps, "step", "steps")
-    yield f"compared on {ranks}, {steps}: {', '.join(compared) or 'nothing'}"
+    yield f"compared on {ranks}, {steps}: {counted(found.counts)}"
     if phase.again is None:
         yield "before ran once: what two runs of it do not share is not known"
     for difference in found.noise[: telling.TOLD]:
@@ -124,6 +123,11 @@ def _coverage_lines(conclusion: Conclusion) -> Iterator[str]:
             ran, known = (sum(numbers) for numbers in zip(*files.values()))
             by_file = ", ".join(f"{path} {ran} of {known}" for path, (ran, known) in files.items())
             yield f"changed lines that ran, {side}: {ran} of {known} ({by_file})"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """How much of each kind was compared, in words."""
+    return ", ".join(_number(count, *_COUNTED[kind]) for kind, count in _in_order(counts)) or "nothing"
 
 
 def _in_order(counts: Mapping[str, int]) -> list[tuple[str, int]]:
