@@ -141,7 +141,8 @@ class EditComment(NamedTuple):
 class ImportBehind(NamedTuple):
     """Import the names `add` from `module` in a statement of its own, behind the import at `span`, or `ahead` of it.
 
-    That import stands alone on its lines. Edits of one statement and module are united.
+    That import stands alone on its lines. Edits of one statement and module are united. In a file without imports
+    `span` is its docstring or `__future__`, or empty where the first statement starts.
     """
 
     span: Span

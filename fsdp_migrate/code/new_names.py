@@ -12,6 +12,7 @@ from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.source import Span
 
 # Modules that `import torch` loads, so that their names can be reached through it.
 _LOADED = ("torch.nn", "torch.amp", "torch.cuda", "torch.optim")
@@ -44,7 +45,7 @@ def spell_from(facts: ModuleFacts, module: str, name: str, at: ast.AST) -> Spell
     """Import `name` from `module`, which may be relative, at the top of the file.
 
     Raises:
-        CannotSupply: there is no import at the top to put it next to, or the name is taken in many ways.
+        CannotSupply: the file's first statements share a line, or the name is taken in many ways.
     """
     top = facts.structure.module
     for node in _at_top(facts, at):
@@ -55,8 +56,19 @@ def spell_from(facts: ModuleFacts, module: str, name: str, at: ast.AST) -> Spell
             free, added = _added(facts, name, at)
             return Spelled(free, (EditImport(facts.source.span(node), add=(added,), unit=facts.indent_unit),))
     anchor = _anchor(facts, module, at)
+    span = facts.source.span(anchor) if anchor is not None else _opening(facts)
     free, added = _added(facts, name, at)
-    return Spelled(free, (ImportBehind(facts.source.span(anchor), module, (added,), "", facts.indent_unit),))
+    is_first = span.start == span.end
+    return Spelled(free, (ImportBehind(span, module, (added,), "", facts.indent_unit, ahead=is_first),))
+
+
+def lines_above(facts: ModuleFacts, statement: ast.stmt) -> int:
+    """Where the lines of a statement start: its decorators, and comments right above that do not open the file."""
+    source = facts.source
+    start = first = source.line_start(facts.header(statement).start)
+    while start > 0 and source.data[source.line_start(start - 1) : start].startswith(b"#"):
+        start = source.line_start(start - 1)
+    return start or first
 
 
 def _added(facts: ModuleFacts, name: str, at: ast.AST) -> tuple[str, str]:
@@ -101,16 +113,34 @@ def _at_top(facts: ModuleFacts, at: ast.AST) -> list[ast.Import | ast.ImportFrom
     return [node for node in own if inside or place_of(node) < place_of(at)]
 
 
-def _anchor(facts: ModuleFacts, module: str, at: ast.AST) -> ast.stmt:
+def _anchor(facts: ModuleFacts, module: str, at: ast.AST) -> ast.stmt | None:
     """The import that a new one goes behind: the last with a name before its own among its kin, else the last."""
     usable = [node for node in _at_top(facts, at) if is_alone(facts, node) and _may_stand_above(node)]
     if not usable:
-        raise CannotSupply(f"there is no import at the top of the file to put one of `{module}` next to")
+        return None
     root = module.split(".")[0]
     kin = [node for node in usable if _root(node) == root]
     alike = kin or [node for node in usable if _group(_root(node)) == _group(root)]
     before = [node for node in alike if isinstance(node, ast.Import) or (node.module or "") <= module]
     return (before or alike or usable)[-1]
+
+
+def _opening(facts: ModuleFacts) -> Span:
+    """What a first import goes behind: docstring and `__future__`; in a file without, the place above all statements.
+
+    Raises:
+        CannotSupply: they share a line with other code.
+    """
+    body = facts.source.tree.body
+    first = 0 if ast.get_docstring(facts.source.tree, clean=False) is None else 1
+    while isinstance(body[first], ast.ImportFrom) and getattr(body[first], "module", "") == "__future__":
+        first += 1
+    if first == 0:
+        start = lines_above(facts, body[0])
+        return Span(start, start)
+    if not is_alone(facts, body[first - 1]):
+        raise CannotSupply(f"line {body[first - 1].lineno} has several statements: put each on a line of its own")
+    return facts.source.span(body[first - 1])
 
 
 def _group(root: str) -> str:

@@ -254,6 +254,9 @@ class ProjectModules(ImportedNames, Protocol):
     def is_written(self, word: str) -> bool:
         """Whether another file of the project contains a word."""
 
+    def is_in_program(self, word: str) -> bool:
+        """Whether a word is in another file that may run with the asking module, as imports tell."""
+
     def having(self, word: str) -> Sequence[ModuleFacts]:
         """The other files of the project that have a word, as far as they can be parsed."""
 

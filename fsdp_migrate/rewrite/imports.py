@@ -20,6 +20,8 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _COMMENT = re.compile(r"#[^\r\n]*")
 # The module of a `from ... import`, with what is around it.
 _MODULE = re.compile(r"\Afrom([\s\\]+).*?([\s\\]+)import\b", re.DOTALL)
+# What is no import of the usual kind, so that a blank line stands between it and one.
+_OPENING = re.compile(r"(?!import\b|from\b(?!\s+__future__\b))")
 _BLANK = " \t\f"
 _CONTINUED = " \t\f\\\r\n"
 
@@ -86,10 +88,14 @@ def imported(source: Source, edits: Iterable[EditImport | MoveImport | ImportBeh
                 gone[span] = edit
             else:
                 found.append(new)
+        is_first = _OPENING.match(source.segment(span)) is not None
         if ahead:
-            found.append(Replacement(Span(span.start, span.start), "".join(text + line for text in ahead)))
+            gap = 2 * line if is_first else ""
+            place = Span(span.start, span.start)
+            found.append(Replacement(place, "".join(text + line for text in ahead) + gap, rank=-1))
         if behind:
-            found.append(Replacement(_line_end(source, span.end), "".join(line + text for text in behind)))
+            gap = line if is_first else ""
+            found.append(Replacement(_line_end(source, span.end), gap + "".join(line + text for text in behind)))
     entirely = {span for span, edit in gone.items() if edit.comments}
     return found + removed(source, set(gone), leaving=False, entirely=entirely)
 

@@ -81,9 +81,33 @@ def test_a_local_variable_of_that_name_is_no_module() -> None:
     assert spelled.text == "clip_grad_norm_"
 
 
-def test_a_file_without_imports_is_told() -> None:
-    facts = facts_of("def f():\n    here()\n")
-    with pytest.raises(CannotSupply, match="no import at the top"):
+IMPORT = "from torch.nn.utils import clip_grad_norm_"
+CODE = "def f():\n    here()\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (CODE, f"{IMPORT}\n\n\n{CODE}"),
+        ("#!/usr/bin/env python\n" + CODE, f"#!/usr/bin/env python\n{IMPORT}\n\n\n{CODE}"),
+        ("# license\n\n# f\n@wraps\n" + CODE, f"# license\n\n{IMPORT}\n\n\n# f\n@wraps\n{CODE}"),
+        (f'"""Doc."""\n\n\n{CODE}', f'"""Doc."""\n\n{IMPORT}\n\n\n{CODE}'),
+        (
+            f'r"""Doc."""\nfrom __future__ import annotations\n\n{CODE}',
+            f'r"""Doc."""\nfrom __future__ import annotations\n\n{IMPORT}\n\n{CODE}',
+        ),
+        (f"here()\nimport os\n\n{CODE}", f"{IMPORT}\n\n\nhere()\nimport os\n\n{CODE}"),
+    ],
+)
+def test_without_imports_it_opens_the_file(before: str, expected: str) -> None:
+    facts = facts_of(before)
+    spelled = spell(facts, CLIP, place(facts))
+    assert carried_out(facts.source, "example.py", [Fix(spelled.edits)]).raw.decode() == expected
+
+
+def test_statements_before_it_have_lines_of_their_own() -> None:
+    facts = facts_of('"""Doc."""; x = 1\n\ndef f():\n    here()\n')
+    with pytest.raises(CannotSupply, match="line 1 has several statements"):
         spell(facts, CLIP, place(facts))
 
 

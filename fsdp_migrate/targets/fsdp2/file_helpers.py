@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.code.import_texts import CannotSupply, fresh_name
+from fsdp_migrate.code.new_names import lines_above
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.targets.fsdp2 import generated
 from fsdp_migrate.targets.fsdp2.use import PACKAGE, Use
@@ -82,7 +83,7 @@ def helper(use: Use, name: str) -> str | None:
         return None
     free = fresh_name(facts.structure.module, name, ())
     use.put(
-        start := _line_above(facts, place),
+        start := lines_above(facts, place),
         start,
         f"{generated.indented(text.format(name=free, **spelled), facts.indent_unit)}\n\n",
     )
@@ -105,12 +106,3 @@ def _place(facts: ModuleFacts, node: ast.AST) -> ast.stmt:
         if is_definition or facts.source.span(statement).contains(facts.source.span(node)):
             return statement
     raise AssertionError("a use stands in no statement of its module")
-
-
-def _line_above(facts: ModuleFacts, statement: ast.stmt) -> int:
-    """Where the lines of a statement start, decorators and the comments right above it included."""
-    source = facts.source
-    start = source.line_start(facts.header(statement).start)
-    while start > 0 and source.data[source.line_start(start - 1) : start].startswith(b"#"):
-        start = source.line_start(start - 1)
-    return start

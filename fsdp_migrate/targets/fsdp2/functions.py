@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Mapping
 
 from fsdp_migrate.facts.looked_up_names import look_up
@@ -12,6 +13,7 @@ from fsdp_migrate.targets.fsdp2.accumulation import convert_looked_up
 from fsdp_migrate.targets.fsdp2.gathering import convert_gathering
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.instances import ask_instead, convert_isinstance
+from fsdp_migrate.targets.fsdp2.parts import may_be_parameter
 from fsdp_migrate.targets.fsdp2.units import convert_units, see_all
 from fsdp_migrate.targets.fsdp2.unwrapping import convert_given_back
 from fsdp_migrate.targets.fsdp2.use import Use
@@ -41,14 +43,14 @@ def _is_of_torch(named: str | None) -> bool:
 
 
 def _stop_at(use: Use, call: ast.Call, named: str | None) -> None:
-    function = ast.unparse(call.func)
-    package = (named or "").split(".")[0]
-    if package.isidentifier() and package not in ("torch", "builtins"):
+    package = (named or "").lstrip(".").split(".")[0]
+    if package.isidentifier() and package != "torch" and package not in sys.stdlib_module_names:
         use.wall(
-            f"`{function}` passes the model to {package}", f"check how {package} supports FSDP2, or use torch's own"
+            f"`{named}` gets the model, and is not among the files",
+            f"plan with its files too if they are yours; else check how {package} supports FSDP2, or use torch's own",
         )
     else:
-        use.wall(f"`{function}` gets the model", "check whether it works with FSDP2")
+        use.wall(f"`{ast.unparse(call.func)}` gets the model", "check whether it works with FSDP2")
 
 
 def _leave(use: Use, call: ast.Call) -> None:
@@ -84,11 +86,17 @@ def _get(use: Use, call: ast.Call) -> None:
         convert_given_back(use, call)
     elif name is None or name in _OF_EITHER:
         _look_up(use, call, name)
-    else:
+    elif not _has_plain_default(call) or may_be_parameter(use, name):
         see_all(use, call)
 
 
 _WITH_DEFAULT = 3
+
+
+def _has_plain_default(call: ast.Call) -> bool:
+    """Whether `getattr` has a text, a whole number or a truth value instead, in whose place no module stands."""
+    default = call.args[2] if len(call.args) == _WITH_DEFAULT else None
+    return isinstance(default, ast.Constant) and isinstance(default.value, (str, int))
 
 
 def _look_up(use: Use, call: ast.Call, name: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.project_code import Class, Origin, Sort
@@ -73,7 +74,7 @@ def _may_come_true(use: Use, call: ast.Call) -> bool:
 
 def _may_be(use: Use, kind: Origin, cls: Origin) -> bool:
     """Whether what is wrapped may be an instance of a class."""
-    if (cls.name or "").endswith(_WRAPPERS) or (cls.name or "").startswith(_NO_MODULES):
+    if (cls.name or "").endswith(_WRAPPERS) or (cls.name or "").startswith(_NO_MODULES) or _is_no_module(use, cls):
         return False
     if (kind.name or "").startswith(_TORCH):
         return kind.name == cls.name
@@ -84,6 +85,21 @@ def _may_be(use: Use, kind: Origin, cls: Origin) -> bool:
         return any(one.node is cls.node for one in above)
     outside = {name or "" for one in above for name in use.conversion.code.bases(one)[1]}
     return cls.name is None or any(name == cls.name or not name.startswith(_TORCH) for name in outside)
+
+
+def _is_no_module(use: Use, cls: Origin) -> bool:
+    """Whether no module is an instance of a class of the project: neither it nor what derives from it is one."""
+    if cls.sort is not Sort.CLASS or not isinstance(cls.node, ast.ClassDef):
+        return False
+    code = use.conversion.code
+    kin = [above for one in code.descendants(Class(cls.facts, cls.node)) for above in code.ancestors(one)]
+    outside = (name or "" for one in kin for name in code.bases(one)[1])
+    return not any(map(_decides_itself, kin)) and all(name.split(".")[0] in sys.stdlib_module_names for name in outside)
+
+
+def _decides_itself(cls: Class) -> bool:
+    """Whether a class may say of others that they are instances of it: by a metaclass, as an ABC or as a protocol."""
+    return bool(cls.node.keywords) or any(ast.unparse(one).endswith(("ABC", "Protocol")) for one in cls.node.bases)
 
 
 def convert_classes(use: Use, classes: ast.expr, *, mixed: bool) -> None:

@@ -119,7 +119,7 @@ def _may_be_on_meta(facts: ModuleFacts) -> bool:
     """Whether the program makes modules without values, which FSDP1 initialises."""
     if any(word.encode() in facts.source.data for word in _META):
         return True
-    return facts.project is not None and any(facts.project.is_written(word) for word in _META)
+    return facts.project is not None and any(facts.project.is_in_program(word) for word in _META)
 
 
 def _has_names(facts: ModuleFacts, mesh: ast.expr) -> bool:

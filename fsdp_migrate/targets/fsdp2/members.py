@@ -35,6 +35,8 @@ def _stop(reason: str, step: str) -> Handler:
 
 def _forward(use: Use, member: Member) -> None:
     """`model.forward(x)` of FSDP1 gathers the parameters; in FSDP2 the hooks do that, which only a call runs."""
+    if isinstance(use.facts.structure.parents[member.node], ast.Expr):
+        return
     if member.call is None:
         use.wall(
             f"`{use.text}.forward` is passed on: FSDP2 gathers parameters only where the model is called", "call it"

@@ -133,6 +133,13 @@ def defines(use: Use, name: str) -> bool:
     return any(code.methods(cls, name) or code.stores(cls, name) for cls in classes)
 
 
+def may_be_parameter(use: Use, name: str) -> bool:
+    """Whether a member is a parameter, by its name or by a class that a module may be of."""
+    classes = [Class(one.facts, one.node) for one in kinds_of(use) if isinstance(one.node, ast.ClassDef)]
+    found = (one for cls in classes or _classes_with(use, name) for one in _values(use, cls, name))
+    return name in _PARAMETERS or any(one.name in _PARAMETER for one in found)
+
+
 def convert_store(use: Use, attribute: ast.Attribute) -> None:
     """`model.name = value`: FSDP1 sets it on the wrapper, where the code of the module does not look.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,29 @@ class Importers:
     def __init__(self, modules: ParsedModules) -> None:
         self._modules = modules
         self._texts = modules.texts
+        self._programs: dict[str, frozenset[str]] = {}
+        self._loaded: dict[str, frozenset[str]] = {}
+
+    def program(self, path: str) -> frozenset[str]:
+        """The files that imports connect with the module at `path`: those that lead to it, and all that these load."""
+        if path not in self._programs:
+            leading = _closure([path], self._importing)
+            self._programs[path] = _closure(leading, self._imported)
+        return self._programs[path]
+
+    def _importing(self, path: str) -> Iterator[str]:
+        """The files that import the module at `path`, or something in it."""
+        return (other for other in self._candidates(path, stem(path)) if path in self._imported(other))
+
+    def _imported(self, path: str) -> frozenset[str]:
+        """The files that the imports of a file load, the packages around them included."""
+        if path not in self._loaded:
+            sketch = self._texts.sketch_of_imports(path)
+            waiting = {*sketch.modules, *(target for targets in sketch.imports.values() for target in targets)}
+            around = {name for one in waiting for name in _prefixes(one)}
+            found = (self._texts.finder.find(name, path) for name in around)
+            self._loaded[path] = frozenset(one for one in found if one is not None)
+        return self._loaded[path]
 
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module at `path`, or replaces it."""
@@ -174,6 +197,26 @@ class Importers:
             packages = (other for other in new if other.endswith("__init__.py"))
             waiting += [other for other in packages if self._takes(other, current, name)]
         return sorted(found)
+
+
+def _closure(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> frozenset[str]:
+    """What some paths lead to, themselves included."""
+    found = set(starts)
+    waiting = [*found]
+    while waiting:
+        new = set(step(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """A dotted name, and those of the packages around it."""
+    while name.strip("."):
+        yield name
+        name = split(name)[0]
+    if name:
+        yield name
 
 
 def _aliases(sketch: Sketch, name: str) -> set[str]:

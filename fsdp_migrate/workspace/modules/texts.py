@@ -126,13 +126,13 @@ class Texts:
         if root not in self._indexes:
             found = self._indexes[root] = Index()
             for file in self._all_with(root):
-                found.add(file.path, Sketch(self._imports(file.path)))
+                found.add(file.path, self.sketch_of_imports(file.path))
         return self._indexes[root]
 
-    def _imports(self, path: str) -> bytes:
-        """The lines of a file that import something."""
+    def sketch_of_imports(self, path: str) -> Sketch:
+        """A sketch of the lines of a file that import something."""
         known = None if self.carried is None else self.carried.imports.get(path)
-        return import_lines(self.glance(path)) if known is None else known
+        return Sketch(import_lines(self.glance(path)) if known is None else known)
 
     def writers(self, path: str, word: str) -> frozenset[str]:
         """The other files (of those in `index`) that contain a word."""

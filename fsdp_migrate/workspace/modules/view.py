@@ -36,6 +36,9 @@ _Seen = set[tuple[str, str]]
 class Importing(Protocol):
     """Answers about the importers of a module, by its path."""
 
+    def program(self, path: str) -> frozenset[str]:
+        """The files that imports connect with the module: those that lead to it, and all that these load."""
+
     def is_imported(self, path: str, name: str) -> bool:
         """Whether another file imports the top-level `name` of the module, or replaces it."""
 
@@ -481,6 +484,12 @@ class View:
         """See `ProjectModules.is_written`."""
         self.asked_all = True
         return bool(self.texts.writers(self.path, word))
+
+    def is_in_program(self, word: str) -> bool:
+        """See `ProjectModules.is_in_program`."""
+        self.asked_all = True
+        writers = self.texts.writers(self.path, word)
+        return bool(writers) and not writers.isdisjoint(self.modules.importers.program(self.path))
 
     def having(self, word: str) -> Sequence[ModuleFacts]:
         """See `ProjectModules.having`."""

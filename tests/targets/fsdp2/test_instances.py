@@ -93,3 +93,32 @@ def test_what_only_fsdp1_has_is_still_missing_inside(tmp_path: Path) -> None:
 )
 def test_the_class_of_a_model_is_not_asked_for(tmp_path: Path, test: str) -> None:
     assert len(walls(tmp_path, f"{WRAP}print({test})\n")) == 1
+
+
+UNKNOWN = "from somewhere import make\nmodel = FSDP(make(), use_orig_params=True)\n"
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        "class Kind:\n    pass\n",
+        "class Above(dict):\n    pass\nclass Kind(Above):\n    pass\nclass Low(Kind):\n    pass\n",
+    ],
+)
+def test_a_module_is_no_instance_of_a_class_without_modules(tmp_path: Path, cls: str) -> None:
+    assert not walls(tmp_path, f"{cls}{UNKNOWN}print(isinstance(model, Kind))\n")
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        "class Kind(nn.Module):\n    pass\n",
+        "class Kind:\n    pass\nclass Low(Kind, nn.Module):\n    pass\n",
+        "class Kind(typing.Protocol):\n    pass\n",
+        "class Kind(metaclass=Meta):\n    pass\n",
+        "from somewhere import Base\nclass Kind(Base):\n    pass\n",
+    ],
+)
+def test_a_module_may_be_an_instance_of_other_classes(tmp_path: Path, cls: str) -> None:
+    (found,) = walls(tmp_path, f"import typing\n{cls}{UNKNOWN}print(isinstance(model, Kind))\n")
+    assert TRUE in found

@@ -128,6 +128,17 @@ def test_what_is_looked_up_by_name(program: str, reason: str) -> None:
     check_wall(f"{NET}{program}\n", reason)
 
 
+@pytest.mark.parametrize("read", ["model.first, 'size', 224", "model.first, 'kind', 'none'", "part, 'tied', False"])
+def test_what_has_a_number_or_a_text_instead_is_no_module(read: str) -> None:
+    check_stays(f"import torchvision\n{NET}for part in model.modules():\n    torchvision.resize(getattr({read}))\n")
+
+
+@pytest.mark.parametrize("read", ["model.first, 'extra', None", "model.first, 'gate', 0", "part, 'gate', 0"])
+def test_what_may_be_a_module_or_a_parameter_is_followed(read: str) -> None:
+    program = f"import torchvision\n{NET}for part in model.modules():\n    torchvision.resize(getattr({read}))\n"
+    check_wall(program, "`torchvision.resize` gets the model")
+
+
 @pytest.mark.parametrize("function", ["zeros_", "constant_"])
 def test_parameters_may_be_set_to_a_constant(function: str) -> None:
     check_stays(f"{NET}nn.init.{function}(model.head.bias)\n")

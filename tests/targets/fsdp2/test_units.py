@@ -6,6 +6,7 @@ import pytest
 
 from tests.targets.fsdp2.converted import Converted, check_becomes, check_stays, check_wall
 
+IMPORTS = "import copy\nimport deepspeed\nfrom ..policies.ac import apply_checkpointing\n"
 BUILT = "model = FSDP(Net())\n"
 IMPORT = "from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel as FSDP\n"
 
@@ -67,6 +68,7 @@ def test_what_looks_behind_the_wrapper(before: str, after: str) -> None:
         "compiled = torch.compile(other)",
         "out = model(batch, mask=None)",
         "model.half()",
+        "model.forward",
         "print(type(model))\nlogger.info(f'{type(model).__name__}')",
         "model.to(torch.bfloat16)",
     ],
@@ -82,7 +84,11 @@ def test_this_stays_as_it_is(program: str) -> None:
         ("copy.deepcopy(model)", "copies a sharded model"),
         ("torch.optim.swa_utils.AveragedModel(model)", "copies a sharded model"),
         ("ddp = torch.nn.parallel.DistributedDataParallel(model)", "wraps a sharded model"),
-        ("engine = deepspeed.initialize(model=model)", "passes the model to deepspeed"),
+        (
+            "engine = deepspeed.initialize(model=model)",
+            "`deepspeed.initialize` gets the model, and is not among the files",
+        ),
+        ("apply_checkpointing(model)", "`..policies.ac.apply_checkpointing` gets the model, and is not"),
         ("torch.save(model, path)", "pickles"),
         ("model.check_is_root()", "part of FSDP1"),
         ("model._handle.reshard(True)", "part of FSDP1"),
@@ -98,7 +104,7 @@ def test_this_stays_as_it_is(program: str) -> None:
     ],
 )
 def test_this_is_a_wall(program: str, reason: str) -> None:
-    check_wall(f"import copy\nimport deepspeed\n{BUILT}{program}\n", reason)
+    check_wall(f"{IMPORTS}{BUILT}{program}\n", reason)
 
 
 def test_a_ddp_model_keeps_its_module() -> None:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fsdp_migrate.torch_api import TorchRange
+from fsdp_migrate.workspace.filesystem import discover
+from fsdp_migrate.workspace.workspace import Workspace
 from tests.workspace.modules.trees import PUBLIC, grow, report_of, rewritten
 
 LOAD = f"""\
@@ -44,3 +47,24 @@ def test_an_import_that_another_module_takes_stays(line: str, tmp_path: Path) ->
     assert b"import FlatParameter" not in rewritten(tmp_path, "lib.py").raw
     grow(tmp_path, {"user.py": f"{line}\n"})
     assert b"import FlatParameter" in rewritten(tmp_path, "lib.py").raw
+
+
+@pytest.mark.parametrize(
+    ("files", "is_met"),
+    [
+        ({"b.py": "from lib.c import f\n", "lib/__init__.py": "", "lib/c.py": "x = 'meta'\n"}, True),
+        ({"b.py": "from lib import c\n", "lib/__init__.py": "x = 'meta'\n", "lib/c.py": ""}, True),
+        ({"main.py": "import a\nfrom other import make\n", "other.py": "x = 'meta'\n"}, True),
+        ({"main.py": "import a\n", "test_all.py": "import main\n'meta'\n"}, True),
+        ({"other.py": "import b\n'meta'\n"}, False),
+        ({"lib/__init__.py": "", "lib/b.py": "'meta'\n"}, False),
+    ],
+)
+def test_what_runs_with_a_module_is_what_imports_connect(tmp_path: Path, files: dict[str, str], is_met: bool) -> None:
+    grow(tmp_path, {"a.py": "from b import *\n", "b.py": "", **files})
+    modules = Workspace(discover([str(tmp_path)])).modules
+    facts = modules.facts(str(tmp_path / "a.py"), TorchRange.parse(">=2.6"))
+    assert facts is not None
+    assert facts.project is not None
+    assert facts.project.is_in_program("meta") == is_met
+    assert facts.project.is_written("meta")
