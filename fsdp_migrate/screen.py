@@ -6,7 +6,7 @@ It works on any encoding that keeps ASCII as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,7 @@ from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:
     from fsdp_migrate.rules.entry import Entry
+    from fsdp_migrate.scan.names import Names
     from fsdp_migrate.scan.written_names import Vocabulary
 
 _SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
@@ -89,13 +90,16 @@ class Screen:
         return Vocabulary(self.names)
 
     @cached_property
-    def names(self) -> Set[str]:
+    def names(self) -> Names:
         """The same as they are written in torch."""
+        from fsdp_migrate.scan.names import joined, listed
+
+        own = listed(self._names)
         if not self._changed:
-            return self._names
+            return own
         from fsdp_migrate.rules.changed_names import names_asked
 
-        return self._names | names_asked(self._newest_only)
+        return joined((own, names_asked(self._newest_only)))
 
     def speaks(self, text: str) -> bool:
         """Whether a text has a word of a rule."""

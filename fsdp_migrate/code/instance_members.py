@@ -63,8 +63,7 @@ def _changed_members(newest_only: bool) -> frozenset[str]:
     """The members of these classes in question."""
     classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, STRATEGY)
     owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
-    names = (name.rpartition(".") for name in names_asked(newest_only))
-    return _sharded_members().union(member for owner, _, member in names if owner in owners)
+    return _sharded_members().union(*map(names_asked(newest_only).of, owners))
 
 
 @cache

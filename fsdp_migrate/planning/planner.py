@@ -308,6 +308,7 @@ class Planner:
     def _carried(self) -> Carried:
         """The map of what the files have of torch, for all that ask for it from now on."""
         from fsdp_migrate.lint import screen_of
+        from fsdp_migrate.scan.names import joined
         from fsdp_migrate.workspace.modules.carried import Carried, Wanted
 
         files = {os.path.abspath(file.path): file for file in self.workspace.files if file.raw is None}
@@ -320,7 +321,7 @@ class Planner:
                     self._imports[file.path], is_near = held
                     self._near |= {file.path} if is_near else set()
         screens = [screen_of(settings) for settings in {self._shared(file) for file in files.values()}]
-        names = {name for screen in screens for name in screen.names}
+        names = joined(screen.names for screen in screens)
         near = any(screen.asks_near for screen in screens)
         wanted = Wanted(lambda word: any(screen.speaks(word) for screen in screens), names, near=near)
         imports = {path: self._imports[file.path] for path, file in files.items() if file.path in self._imports}

@@ -5,9 +5,9 @@ They are derived from the API data by `python -m tools.build_changed_names`, sin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
+from fsdp_migrate.scan.names import Names, joined
 from fsdp_migrate.torch_api import data as api
 
 FILE = "changed_names.txt.gz"
@@ -15,21 +15,17 @@ FILE = "changed_names.txt.gz"
 PARTS = "\n\n"
 
 
-@cache
 def changed_names() -> frozenset[str]:
     """Full names that some release lacks, deprecates or gives another signature, members as `Class.member`."""
-    return frozenset(_read(api.unpacked(FILE).decode()))
+    return frozenset(names_asked(False))
 
 
 @cache
-def failing_names() -> frozenset[str]:
-    """Those of them that the newest release lacks or deprecates, or that it calls otherwise than an older one."""
-    return frozenset(_read(api.unpacked(FILE).decode().partition(PARTS)[0]))
-
-
-def names_asked(newest_only: bool) -> frozenset[str]:
-    """The names in question: all, or for the newest release only."""
-    return failing_names() if newest_only else changed_names()
+def names_asked(newest_only: bool) -> Names:
+    """Those in question: all, or what the newest release lacks, deprecates or calls otherwise than an older one."""
+    parts = api.unpacked(FILE).decode().split(PARTS)
+    found = (dict(line.split(" ", 1) for line in part.splitlines()) for part in parts[: 1 if newest_only else None])
+    return joined(map(Names, found))
 
 
 @cache
@@ -42,10 +38,4 @@ def has_changed(path: str, newest_only: bool = False) -> bool:
 @cache
 def changed_words(newest_only: bool = False) -> frozenset[str]:
     """The last parts of the names in question."""
-    return frozenset(name.rpartition(".")[2] for name in names_asked(newest_only))
-
-
-def _read(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        owner, *names = line.split() or ("",)
-        yield from (f"{owner}.{name}" for name in names)
+    return frozenset(" ".join(names_asked(newest_only).members.values()).split())

@@ -47,34 +47,35 @@ def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 def may_find(entry: Entry, data: bytes) -> bool:
     """Whether the rule can find something in a module with this text, taken by itself."""
-    return (entry.names is None and _changed(False).is_written(data)) or _may_find_words(entry, data)
+    return (entry.names is None and _changed(False).is_written(data)) or _may_find_words(entry, _words_in(data))
 
 
 def _writes_changed(facts: ModuleFacts) -> bool:
     return _changed(facts.newest_only).is_written(facts.written)
 
 
-def _may_find_words(entry: Entry, data: bytes) -> bool:
-    return entry.scope == "everywhere" or any(part in data for part in _parts(entry))
+def _may_find_words(entry: Entry, words: bytes) -> bool:
+    return entry.scope == "everywhere" or any(part in words for part in _parts(entry))
 
 
 def _words_in(data: bytes) -> bytes:
-    """Every word of a text once: a tenth of it, which is searched for many."""
-    return b"\n".join(set(_WORDS.findall(data)))
+    """Every word of a text once, each as a line: a tenth of it, which is searched for many."""
+    return b"\n".join(set(_WORDS.findall(data))) + b"\n"
 
 
 @cache
 def _parts(entry: Entry) -> frozenset[bytes]:
-    """Few identifiers one of which is written where one of the words or names is, whatever stands in front of it."""
+    """Few texts one of which `_words_in` has where a word or name is written: parts of words, ends of names."""
     # Every part of a name is written where it is.
     left = {name: set(name.split(".")) - _COMMON for name in entry.names or ()}
-    chosen = {re.split(r"\W", word)[-1] for word in entry.words}
+    chosen = set[str]()
     while left:
         counts = Counter(part for parts in left.values() for part in parts)
         best = max(counts, key=lambda part: (counts[part], len(part), part))
         chosen.add(best)
         left = {name: parts for name, parts in left.items() if best not in parts}
-    return frozenset(part.encode() for part in chosen)
+    pieces = (*(re.split(r"\W", word)[-1] for word in entry.words), *(f"{part}\n" for part in chosen))
+    return frozenset(piece.encode() for piece in pieces)
 
 
 @cache

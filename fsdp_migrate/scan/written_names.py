@@ -8,10 +8,11 @@ not, but not the other way round, however it is laid out, but for a comment in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from fsdp_migrate.scan.imports import COMMENT, closing
+from fsdp_migrate.scan.names import Names
 
 _GAP = rb"(?:[ \t\f]|\\\r?\n)*"
 _SPACE = rb"(?:[ \t\f]|\\\r?\n)+"
@@ -46,38 +47,37 @@ _NO_START = _WORD_BYTES | {b"."}
 class Vocabulary:
     """Names to look for: full names (`torch.distributed.fsdp.fully_shard`), and members of classes (`Class.member`)."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Names) -> None:
         """A name that stands for a module stands for all that is in it."""
-        self._names = frozenset(name.encode() for name in names)
+        self._names = names
         # What may still lead to one of the names: their owners, wherever a class was imported from.
-        self._leads: set[bytes] = set()
-        for name in self._names:
-            while name and (name := name.rpartition(b".")[0]) not in self._leads:
-                self._leads.add(name)
-
-    def __bool__(self) -> bool:
-        return bool(self._names)
+        self._leads: set[str] = set()
+        for owner in names.members:
+            while owner not in self._leads:
+                self._leads.add(owner)
+                owner = owner.rpartition(".")[0]
 
     def is_written(self, raw: bytes) -> bool:
         """Whether the bytes of a Python file, in any encoding that keeps ASCII, may write one of the names."""
         return b"torch" in raw and any(self._holds(path) for path in self._paths(raw))
 
     def _holds(self, path: bytes) -> bool:
-        parts = path.split(b".")
-        prefix = parts[0]
+        parts = path.decode("ascii", "replace").split(".")
+        owned, owner = self._names.of, parts[0]
         for before, part in pairwise(parts):
-            prefix += b"." + part
-            if prefix in self._names or before + b"." + part in self._names:
+            if part in owned(owner) or part in owned(before):
                 return True
-        return prefix in self._names
+            owner += "." + part
+        return owner in self._names
 
     def _leads_on(self, path: bytes) -> bool:
-        return path in self._leads or path.rpartition(b".")[2] in self._leads
+        name = path.decode("ascii", "replace")
+        return name in self._leads or name.rpartition(".")[2] in self._leads
 
     def _brought(self, module: bytes, raw: bytes) -> Iterator[bytes]:
         """The names that a star import may bring and the file may read."""
-        parts = (name.rpartition(b".") for name in self._names)
-        return (owner + b"." + last for owner, _, last in parts if owner == module and last in raw)
+        names = (name.encode() for name in self._names.of(module.decode("ascii", "replace")))
+        return (module + b"." + name for name in names if name in raw)
 
     def _paths(self, raw: bytes) -> Iterator[bytes]:
         """The full names that the file may write, as far as they may lead to one of those looked for."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from fsdp_migrate.scan.imports import COMMENT, unix
+from fsdp_migrate.scan.names import Names
 from fsdp_migrate.workspace.modules.sketch import Sketch, is_torch, split, stem
 
 _STAR = "*"
@@ -42,15 +43,15 @@ _MODULES = frozenset(
 class Wanted:
     """What rules look for in torch, as far as names tell."""
 
-    def __init__(self, speaks: Callable[[str], bool], names: Iterable[str], *, near: bool) -> None:
+    def __init__(self, speaks: Callable[[str], bool], names: Names, *, near: bool) -> None:
         """`speaks` says whether a word by itself makes a file worth a look; `names` are the full names.
 
         All of torch.distributed is wanted where it makes a difference what is `near` to it.
         """
         self.speaks = speaks
         self._near = near
-        self._names = frozenset(names)
-        self._owners = frozenset(name.rpartition(".")[0] for name in self._names) - {"torch"}
+        self._names = names
+        self._owners = names.members.keys() - {"torch"}
         self._beside = [one for one in self._owners if one.startswith("torch.") and not one.startswith(_DISTRIBUTED)]
         self._known: dict[str, bool] = {}
 
@@ -70,9 +71,9 @@ class Wanted:
         """Whether rules may look for this very name."""
         return target in self._names or self.speaks(target.rpartition(".")[2])
 
-    def of(self, module: str) -> Iterator[str]:
+    def of(self, module: str) -> Set[str]:
         """The names that a star import of a module of torch may bring."""
-        return (name.rpartition(".")[2] for name in self._names if name.rpartition(".")[0] == module)
+        return self._names.of(module)
 
     def hides(self, word: str, target: str) -> bool:
         """Whether a word that stands for something of torch does not look like it."""
