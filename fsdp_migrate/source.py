@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 NOTEBOOK_SUFFIX = ".ipynb"
 # What a folder is searched for.
 SUFFIXES = (".py", ".pyi", NOTEBOOK_SUFFIX)
+# What stands beside the code: configuration of frameworks, and what starts programs.
+YAML_SUFFIXES = (".yaml", ".yml")
+_SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch")
+_SCRIPT_NAMES = re.compile(r"(?:.*[/\\])?(?:Makefile|Dockerfile[^/\\]*)\Z")
 
 # What files begin with that some editors and shells of Windows write. Python does not read them.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -40,6 +44,10 @@ class SourceError(Exception):
 
 class TooLargeError(SyntaxError):
     """A text that is not parsed because its tree would not fit into the memory that one file may take."""
+
+
+class NoReaderError(SyntaxError):
+    """A text that is not read, because the package for it is missing."""
 
 
 class Span(NamedTuple):
@@ -187,6 +195,11 @@ class Source:
         return self.position(offset)
 
     @property
+    def comment_lines(self) -> set[int] | None:
+        """The lines, from 1, that a comment can end, where that is known without Python's tokens."""
+        return None
+
+    @property
     def modules(self) -> tuple[Source, ...]:
         """The modules that the file holds: this one alone, unless it is a notebook that writes others."""
         return (self,)
@@ -240,6 +253,21 @@ class Source:
 def is_notebook(path: str) -> bool:
     """Whether a file of this name holds its text in the cells of a notebook."""
     return path.endswith(NOTEBOOK_SUFFIX)
+
+
+def is_yaml(path: str) -> bool:
+    """Whether a file of this name holds YAML."""
+    return path.endswith(YAML_SUFFIXES)
+
+
+def is_script(path: str) -> bool:
+    """Whether a file of this name holds commands of a shell: a script, a Makefile, a Dockerfile."""
+    return path.endswith(_SCRIPT_SUFFIXES) or _SCRIPT_NAMES.match(path) is not None
+
+
+def is_beside(path: str) -> bool:
+    """Whether a file of this name holds no Python, and is checked nevertheless."""
+    return is_yaml(path) or is_script(path)
 
 
 def lines_of(raw: bytes, path: str) -> bytes:

@@ -20,6 +20,8 @@ TORCH = TorchRange.parse(">=2.1")
 # What FSDP202 fixes shows on torch 2.1 alone, FSDP003 is about libraries that are not at hand, and what the others take
 # away never runs: their cards hold the pairs. FSDP900 is about whole programs, which tests/targets/fsdp2 has.
 WITHOUT_FIXTURES = {"FSDP002", "FSDP003", "FSDP202", "FSDP690", "FSDP900"}
+# What their fixes change is no program, or needs a framework: the tests of targets and frameworks have the pairs.
+WITHOUT_FIXTURES |= {"FSDP822", "FSDP851", "FSDP852", "FSDP853"}
 
 
 def _settings(fixture: Fixture, *, hints: bool = False, unsafe_fixes: bool = False) -> Settings:

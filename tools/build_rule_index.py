@@ -8,6 +8,7 @@ Run it whenever a rule is added or changes its code, name, words, names, scope, 
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from collections.abc import Iterable, Mapping
@@ -106,12 +107,16 @@ def row(rule: Rule, module: str) -> str:
         fields.append(f"fixes={_literal(fixes)}")
     if rule.card.severity is Severity.HINT:
         fields.append("hint=True")
+    if rule.beside:
+        fields.append(f"beside={_literal(rule.beside)}")
+    if rule.target is not None:
+        fields.append(f"target={_literal(rule.target)}")
     return f"Entry({', '.join(fields)})"
 
 
 def _literal(value: str | tuple[str, ...]) -> str:
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value)
     inside = ", ".join(_literal(part) for part in value)
     return f"({inside},)" if len(value) == 1 else f"({inside})"
 

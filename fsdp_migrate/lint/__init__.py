@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from fsdp_migrate.findings import FileReport, Finding, Severity
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
 from fsdp_migrate.screen import Look, Screen, may_be_unused
-from fsdp_migrate.source import Source, SourceError, TooLargeError, declared_encoding, is_notebook, lines_of
+from fsdp_migrate.source import (
+    Source,
+    SourceError,
+    TooLargeError,
+    declared_encoding,
+    is_beside,
+    is_notebook,
+    is_yaml,
+    lines_of,
+)
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
@@ -138,6 +147,10 @@ class FileCheck:
         try:
             self.source = source = self.source or read_source(raw, path)
         except SourceError as error:
+            if is_yaml(path):
+                from fsdp_migrate.rules.unparsable import unread
+
+                return FileReport(path, (unread(SyntaxError(str(error)), ("",), path),))
             return FileReport(path, error=str(error))
         # What a notebook says outside of its code does not count.
         if is_notebook(path) and not self._passes(source.written):
@@ -145,10 +158,11 @@ class FileCheck:
         try:
             source.tree  # noqa: B018 - parsing is what may fail
         except SyntaxError as error:
-            from fsdp_migrate.rules.unparsable import unparsable
+            from fsdp_migrate.rules.unparsable import unparsable, unread
 
             lines = ("",) if isinstance(error, TooLargeError) else source.text_lines  # of which there may be too many
-            return FileReport(path, (unparsable("the file", error, lines, path),))
+            found = unread(error, lines, path) if is_yaml(path) else unparsable("the file", error, lines, path)
+            return FileReport(path, (found,))
         return None
 
     def _opened(self) -> list[ModuleCheck]:
@@ -175,6 +189,10 @@ def look_at(
     raw: bytes, path: str, settings: Settings, imports: bytes | None = None, *, newest_only: bool = False
 ) -> Look:
     """The look at a file's bytes that most files end at; `imports` are the lines that import something, where known."""
+    if is_beside(path):
+        entries = selected_rules(settings)
+        found = any(entry.is_beside(raw) for entry in entries) or may_be_unused(raw, entries)
+        return Look(found, waits=False, near=False)
     return screen_of(settings, newest_only).look(lines_of(raw, path), imports, loosely=is_notebook(path))
 
 

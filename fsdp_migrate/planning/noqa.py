@@ -5,14 +5,14 @@ from __future__ import annotations
 import tokenize
 from collections.abc import Iterable
 
-from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION, Finding
+from fsdp_migrate.findings import UNPARSABLE, UNREAD, UNUSED_SUPPRESSION, Finding
 from fsdp_migrate.source import Replacement, Source, Span
 from fsdp_migrate.splicing import splice
 from fsdp_migrate.suppressions import Directive, Suppressions
 from fsdp_migrate.workspace.reading import read_source
 
-# No comment silences the first, and the second is fixed by taking a comment away.
-_NEVER = (UNPARSABLE, UNUSED_SUPPRESSION)
+# No comment silences the first two, and the third is fixed by taking a comment away.
+_NEVER = (UNPARSABLE, UNREAD, UNUSED_SUPPRESSION)
 
 
 def with_noqa(raw: bytes, findings: Iterable[Finding]) -> bytes:
@@ -41,7 +41,9 @@ def insertions(source: Source, findings: Iterable[Finding]) -> list[Replacement]
 
 def _insertions(source: Source, reported: Iterable[Finding]) -> list[Replacement]:
     suppressions = Suppressions(source)
-    open_lines = _lines_for_comments(source)
+    open_lines = source.comment_lines
+    if open_lines is None:
+        open_lines = _lines_for_comments(source)
     wanted: dict[int, set[str]] = {}
     for finding in reported:
         lines = suppressions.lines(finding)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from fsdp_migrate.planning.parts import CacheError, FilePlan, Overlooked, Part, RewriteResult
-from fsdp_migrate.source import lines_of
+from fsdp_migrate.source import is_beside, is_script, lines_of
 from fsdp_migrate.workspace.filesystem import FileError, in_order
 
 # With fewer files than this, looking at all of them takes no longer than loading what is known of them.
@@ -244,7 +244,9 @@ class Planner:
         raw = self.workspace.read(file)
         look = self._looked(file, raw)
         if look.passes or called or (self._across is not None and self._across.speaks_of(file)):
-            self._candidates[file.path] = len(raw), None if self.cache is None else mark or self.cache.mark(file)
+            # What is said of a script depends on the program that it starts.
+            kept = self.cache is not None and not is_script(file.shown)
+            self._candidates[file.path] = len(raw), (mark or self.cache.mark(file)) if self.cache and kept else None
             return
         self._clean[file.path] = settings
         if look.waits:
@@ -259,7 +261,7 @@ class Planner:
         from fsdp_migrate.lint import look_at
 
         imports = None
-        if len(self.workspace.files) > 1 and file.raw is None:
+        if len(self.workspace.files) > 1 and file.raw is None and not is_beside(file.shown):
             from fsdp_migrate.scan.imports import import_lines
 
             imports = self._imports[file.path] = import_lines(lines_of(raw, file.path))
@@ -311,7 +313,7 @@ class Planner:
         from fsdp_migrate.scan.names import joined
         from fsdp_migrate.workspace.modules.carried import Carried, Wanted
 
-        files = {os.path.abspath(file.path): file for file in self.workspace.files if file.raw is None}
+        files = {os.path.abspath(file.path): file for file in self.workspace.code if file.raw is None}
         for file in files.values():
             if file.path not in self._imports and file.path not in self._failed:
                 held = None if self._early is None else self._early.imports(file)

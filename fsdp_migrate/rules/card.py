@@ -92,7 +92,7 @@ class Rule(NamedTuple):
     It only finds something in a file that has one of the `words`, or one of the `names`: full names of torch, which
     `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force. A rule of a
     `target` replaces the rule with the same code if that target is asked for. `calls` are what `trace` looks for, by
-    the names of torch; None where no call shows a place.
+    the names of torch; None where no call shows a place. In a file without Python it needs one of the words `beside`.
     """
 
     card: RuleCard
@@ -102,6 +102,7 @@ class Rule(NamedTuple):
     scope: FileScope = "fsdp"
     target: str | None = None
     calls: Callable[[], Iterable[Traced]] | None = None
+    beside: tuple[str, ...] = ()
 
 
 class Verdict(NamedTuple):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule, by its name in the package.
 
-    `words`, `names` and `scope` are the rule's own; `names` is None where all names that changed between releases can
-    trigger it. `fixes` are the grades that its fixes can have, `hint` says that it finds hints only.
+    `words`, `names`, `scope` and `beside` are the rule's own; `names` is None where all names that changed between
+    releases can trigger it. `fixes` are the grades that its fixes can have, `hint` says that it finds hints only.
     """
 
     code: str
@@ -24,29 +24,36 @@ class Entry(NamedTuple):
     scope: FileScope = "fsdp"
     fixes: tuple[str, ...] = ()
     hint: bool = False
+    beside: tuple[str, ...] = ()
+    target: str | None = None
 
     @property
     def is_neighbour(self) -> bool:
         """Whether the rule is about something beside FSDP."""
         return self.scope in ("distributed", "launched")
 
+    def is_beside(self, raw: bytes) -> bool:
+        """Whether the rule may find something in a text that is no Python."""
+        return any(word.encode() in raw for word in self.beside)
+
     def load(self) -> Rule:
         """The rule itself, from its module."""
-        rule = _LOADED.get((self.code, self.module))
+        key = (self.code, self.module, self.target)
+        rule = _LOADED.get(key)
         if rule is None:
-            rule = _LOADED[self.code, self.module] = _load(self.module, self.code)
+            rule = _LOADED[key] = _load(*key)
         return rule
 
 
-_LOADED: dict[tuple[str, str], Rule] = {}
+_LOADED: dict[tuple[str, str, str | None], Rule] = {}
 
 
-def _load(name: str, code: str) -> Rule:
+def _load(code: str, name: str, target: str | None) -> Rule:
     from fsdp_migrate.rules.card import Rule
 
     module = importlib.import_module(f"fsdp_migrate.{name}")
     for value in vars(module).values():
         for rule in (value,) if isinstance(value, Rule) or not isinstance(value, tuple) else value:
-            if isinstance(rule, Rule) and rule.card.code == code:
+            if isinstance(rule, Rule) and (rule.card.code, rule.target) == (code, target):
                 return rule
     raise LookupError(f"fsdp_migrate.{name} has no rule {code}")

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.scan.written_names import Vocabulary
+from fsdp_migrate.source import is_beside
 
 # The rule about copies of torch's FSDP class.
 COPIES = "FSDP305"
@@ -38,9 +39,15 @@ def in_copies(entry: Entry) -> bool:
 
 def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     """What the rule finds, whether it is silent in this module or not."""
+    if is_beside(facts.path):
+        return _found(facts, entry) if entry.is_beside(facts.written) else ()
     changed = entry.names is None and facts.memo(_changed, lambda: _writes_changed(facts))
     if not changed and not _may_find_words(entry, facts.memo(_words_in, lambda: _words_in(facts.written))):
         return ()
+    return _found(facts, entry)
+
+
+def _found(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     rule = entry.load()
     return tuple(rule.check(facts, rule.card))
 

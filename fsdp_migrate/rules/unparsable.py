@@ -1,4 +1,4 @@
-"""FSDP001: a file that holds FSDP names and does not parse, about which nothing else can be said."""
+"""FSDP001 and FSDP859: a file that does not parse, about which nothing else can be said."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.facts import ModuleFacts
-from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
+from fsdp_migrate.findings import UNPARSABLE, UNREAD, Applicability, Finding, Severity
 from fsdp_migrate.rules.card import Rule, RuleCard
-from fsdp_migrate.source import Span, TooLargeError
+from fsdp_migrate.source import NoReaderError, Span, TooLargeError
 
 _MEND = (
     "fix the syntax error, or run with the Python version that the file needs (this is "
@@ -64,8 +64,35 @@ def unparsable(
     )
 
 
+YAML_CARD = RuleCard(
+    code=UNREAD,
+    name="unread-yaml",
+    summary="YAML that may configure FSDP and cannot be read",
+    explanation="""\
+The file has `fsdp_config`, `fsdp_version` or `parallelism_config` in it, and is no YAML: mostly it is a template, or
+has tabs or broken anchors. It may also be longer than 200 kB, or the package `ruamel.yaml` may be missing, which
+`pip install 'fsdp-migrate[yaml]'` brings. Nothing in it was checked. The run counts such files, and does not fail for
+them.""",
+    applicability="manual",
+    severity=Severity.HINT,
+)
+
+
+def unread(error: SyntaxError, lines: Sequence[str], path: str) -> Finding:
+    """The finding for YAML that cannot be read, for the reason that the error gives."""
+    found = unparsable("the YAML", error, lines, path)
+    missing = isinstance(error, NoReaderError)
+    return found._replace(
+        code=YAML_CARD.code,
+        name=YAML_CARD.name,
+        message=f"the YAML is not checked: {error.msg}",
+        severity=Severity.HINT,
+        reason="pip install 'fsdp-migrate[yaml]'" if missing else "it is no YAML that can be read: check it by hand",
+    )
+
+
 def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
     return iter(())  # the finding is made where parsing fails
 
 
-RULE = Rule(CARD, (), _check, scope="everywhere")
+RULES = (Rule(CARD, (), _check, scope="everywhere"), Rule(YAML_CARD, (), _check))

@@ -21,11 +21,11 @@ from fsdp_migrate.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fsdp_migrate.code.frameworks import Framework
     from fsdp_migrate.planning.across import Target
     from fsdp_migrate.planning.choosing import Chooser
     from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
-    from fsdp_migrate.targets.fsdp2.frameworks import Framework
     from fsdp_migrate.targets.fsdp2.target import Model, Place
     from fsdp_migrate.trace.seen import Observed
 
@@ -209,7 +209,7 @@ def _unread(workspace: Workspace) -> Iterator[Failure]:
     from fsdp_migrate.lint import lint_bytes
     from fsdp_migrate.targets.fsdp2.closures import WORDS
 
-    for file in workspace.files:
+    for file in workspace.code:
         try:
             raw = workspace.read(file)
         except FileError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.findings import UNREAD, Finding, Severity
 from fsdp_migrate.report import Plan
 from fsdp_migrate.torch_api import DEFAULT_RANGE
 from fsdp_migrate.workspace.filesystem import REPLACEMENT, Failure
 from fsdp_migrate.workspace.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fsdp_migrate.planning.parts import Change, FilePlan, Part, RewriteResult
@@ -42,6 +43,7 @@ class Gathered:
         self.files_checked = 0
         self.suppressed = 0
         self.without_hints = False
+        self.unread: dict[str, list[str]] = {}
 
     def take(self, part: Part) -> None:
         """Take the plan of some files: without hints that are not wanted, and without what their baseline knows.
@@ -70,8 +72,11 @@ class Gathered:
         baseline = self.baseline_at(settings.baseline)
         if findings and baseline is not None:
             findings = baseline.unknown(path, result.raw, findings, hints=settings.hints)
+        unread = [finding for finding in result.left if finding.code == UNREAD]
+        for finding in unread:
+            self.unread.setdefault(finding.reason or "", []).append(path)
         shown = [finding for finding in findings if settings.hints or finding.severity is not Severity.HINT]
-        self.files_checked += result.error is None
+        self.files_checked += result.error is None and not unread
         self.findings += sorted(shown, key=lambda finding: finding.place)
         self.without_hints |= not settings.hints
         self.suppressed += result.suppressed
@@ -97,6 +102,12 @@ class Gathered:
             self.baselines[path] = baseline.load(str(path))
         return None if path is None else self.baselines[path]
 
+    def _unread(self) -> Iterator[str]:
+        """A line for each reason why YAML was not checked."""
+        for reason, paths in self.unread.items():
+            what = f"{paths[0]} is" if len(paths) == 1 else f"{len(paths)} files of YAML are"
+            yield f"{what} not checked ({UNREAD}; --hints says where): {reason}"
+
     def plan(self) -> Plan:
         """The whole plan, ready for reports."""
         configuration = self.workspace.configuration
@@ -107,7 +118,7 @@ class Gathered:
         return Plan(
             torch=str(configuration.options.torch or DEFAULT_RANGE),
             projects=self.workspace.projects,
-            config_warnings=tuple(configuration.files.warnings),
+            config_warnings=(*configuration.files.warnings, *self._unread()),
             findings=tuple(self.findings),
             failures=tuple(self.failures),
             files_checked=self.files_checked,

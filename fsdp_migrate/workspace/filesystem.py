@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, Source, SourceError
+from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, YAML_SUFFIXES, Source, SourceError, is_beside, is_script
 from fsdp_migrate.workspace import disk, gitignore
 from fsdp_migrate.workspace.gitignore import GitIgnore
 
@@ -31,6 +31,10 @@ _INTERPRETER = re.compile(rb"#![^\r\n]+")
 
 ENVIRONMENT_MARKS = frozenset(["conda-meta", "pyvenv.cfg"])
 
+
+# One of these is in a file beside the code that is worth reading.
+_IN_YAML = (b"fsdp_config", b"fsdp_version", b"parallelism_config")
+_IN_SCRIPTS = (b"torch.distributed.launch", b"fsdp")
 
 # What stands in a printable path for everything that cannot be printed.
 REPLACEMENT = "\ufffd"
@@ -101,6 +105,10 @@ class PathFilter(Protocol):
     def takes(self, path: str) -> bool:
         """Whether a file is one to check, unless it is excluded."""
 
+    @property
+    def scripts(self) -> bool:
+        """Whether scripts are checked that nobody named."""
+
 
 # What the configuration of a folder (whose path is absolute, and whose entries are given where they are known) says
 # about files; None where it says nothing.
@@ -115,8 +123,9 @@ def discover(paths: Sequence[str], choices: PathFilters = _no_choices, *, force_
     """Find the Python files and notebooks that `paths` mean.
 
     A file that is named is checked whatever its suffix is and even if it is ignored, unless it is clearly in another
-    language. A folder that is named is searched for `.py`, `.pyi` and `.ipynb`, without environments, build results,
-    and what `.gitignore` files up to the root of the repository ignore. Links to folders below it are not followed.
+    language. A folder that is named is searched for `.py`, `.pyi`, `.ipynb`, and YAML that configures FSDP, without
+    environments, build results, and what `.gitignore` files up to the root of the repository ignore. Links to folders
+    below it are not followed.
     `choices` add and exclude files in folders; with `force_exclude` they exclude files that are named, too.
     """
     walk = _Walk(choices)
@@ -140,7 +149,12 @@ def other_language(path: str, raw: bytes) -> str | None:
     """Why a text is not Python; None if it is, or if neither its name nor its first line says otherwise."""
     suffix = os.path.splitext(path)[1]
     program = _INTERPRETER.match(raw)
-    if suffix.startswith(_PYTHON_SUFFIXES) or (not suffix and program is None) or b"python" in raw.partition(b"\n")[0]:
+    if (
+        is_beside(path)
+        or suffix.startswith(_PYTHON_SUFFIXES)
+        or (not suffix and program is None)
+        or b"python" in raw.partition(b"\n")[0]
+    ):
         return None
     try:
         Source(raw).tree  # noqa: B018 - parsing is what may fail
@@ -151,7 +165,7 @@ def other_language(path: str, raw: bytes) -> str | None:
 
 
 def _told_from_python(path: str) -> str | None:
-    if path.endswith(SUFFIXES):
+    if path.endswith(SUFFIXES) or is_beside(path):
         return None
     try:
         return other_language(path, disk.contents(path))
@@ -283,7 +297,11 @@ class _Walk:
                 ignored = entry.name in SKIPPED_FOLDERS or gitignore.ignored(folder.ignores, below.real + "/")
                 if not ignored and not (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
                     deeper.append(below)
-            elif _wanted(choice, os.path.join(here, entry.name)) and not gitignore.ignored(folder.ignores, below.real):
+            elif (
+                _wanted(choice, os.path.join(here, entry.name))
+                and not gitignore.ignored(folder.ignores, below.real)
+                and (not is_beside(entry.name) or _is_marked(entry))
+            ):
                 self._take(entry, below)
         return deeper
 
@@ -323,8 +341,17 @@ class _Walk:
 
 def _wanted(choice: PathFilter | None, path: str) -> bool:
     if choice is None:
-        return path.endswith(SUFFIXES)
-    return choice.takes(path) and not choice.leaves_out(path)
+        return path.endswith((*SUFFIXES, *YAML_SUFFIXES))
+    return (choice.takes(path) or (choice.scripts and is_script(path))) and not choice.leaves_out(path)
+
+
+def _is_marked(entry: os.DirEntry[str]) -> bool:
+    """Whether a file beside the code has a word that a rule looks for; one that cannot be read is no concern."""
+    try:
+        raw = disk.contents(entry.path) if entry.is_file() else b""
+    except OSError:
+        return False
+    return any(word in raw for word in (_IN_SCRIPTS if is_script(entry.name) else _IN_YAML))
 
 
 def _is_artefact(folder: _Entry, names: set[str]) -> bool:

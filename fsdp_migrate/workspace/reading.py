@@ -1,14 +1,14 @@
-"""Reads Python code from a file's bytes, plain or in the cells of a notebook."""
+"""Reads a file's bytes: Python code, plain or in the cells of a notebook, or what stands beside it."""
 
 from __future__ import annotations
 
 import ast
 
-from fsdp_migrate.source import Source, SourceError, is_notebook
+from fsdp_migrate.source import Source, SourceError, is_beside, is_notebook, is_yaml
 
 
 def read_source(raw: bytes, path: str) -> Source:
-    """The Python code in a file's bytes; the name of the file tells whether it is a notebook.
+    """The text in a file's bytes; the name of the file tells whether it is Python, a notebook, YAML or a script.
 
     Raises:
         SourceError: it cannot be read as what its name says.
@@ -17,6 +17,10 @@ def read_source(raw: bytes, path: str) -> Source:
         from fsdp_migrate.workspace.notebook import Notebook  # brings JSON, which other files do not need
 
         return Notebook(raw)
+    if is_beside(path):
+        from fsdp_migrate.workspace.beside import ScriptText, YamlText
+
+        return YamlText(raw) if is_yaml(path) else ScriptText(raw, path)
     return Source(raw)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fsdp_migrate.source import SUFFIXES, holds
+from fsdp_migrate.source import SUFFIXES, holds, is_beside
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
 from fsdp_migrate.workspace.settings.configuration import Configuration
@@ -46,6 +46,11 @@ class Workspace:
     def files(self) -> tuple[SourceFile, ...]:
         """The files to check, in order of path."""
         return self.discovery.files
+
+    @property
+    def code(self) -> tuple[SourceFile, ...]:
+        """Those of them that hold Python, in the same order."""
+        return tuple(file for file in self.files if not is_beside(file.shown))
 
     def read(self, file: SourceFile) -> bytes:
         """The bytes of a file.
@@ -105,7 +110,7 @@ class Workspace:
         """The modules of the files, which follow imports."""
         from fsdp_migrate.workspace.modules import Modules
 
-        return Modules(self.files, self.discovery.folders, noting=self._noting, read=self.read)
+        return Modules(self.code, self.discovery.folders, noting=self._noting, read=self.read)
 
     def modules_with(self, words: Sequence[bytes]) -> tuple[list[ModuleFacts], list[str]]:
         """The facts of the modules that contain one of some words, and the names of those that cannot be parsed.
@@ -113,7 +118,7 @@ class Workspace:
         They have to be pinned as long as they are used.
         """
         found, unreadable = [], []
-        for file in self.files:
+        for file in self.code:
             path = os.path.abspath(file.path)
             raw = self.modules.texts.glance(path) if file.raw is None else b""
             if holds(raw, path, words):
@@ -126,6 +131,6 @@ class Workspace:
 
     def view(self, file: SourceFile, settings: Settings) -> View | None:
         """The view of a file on the others of its project; text from stdin is located by its file name."""
-        if file.raw is not None and not file.shown.endswith(SUFFIXES):
+        if is_beside(file.shown) or (file.raw is not None and not file.shown.endswith(SUFFIXES)):
             return None
         return self.modules.view(file.path if file.raw is None else file.shown, settings.torch)

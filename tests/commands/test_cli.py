@@ -619,6 +619,6 @@ def test_rules_can_be_selected_as_for_lint(run: Run) -> None:
 
 
 def test_a_text_from_stdin_in_another_language_is_told_to_be_that(run: Run) -> None:
-    result = run("lint", "--stdin-filename", "run.sh", "-", stdin="set -e\npython -m torch.distributed.launch\n")
-    told = "not Python (its name ends in .sh, and it does not parse): only Python files and notebooks are checked"
-    assert (result.exit_code, result.stderr) == (3, f"error: run.sh: {told}\n")
+    result = run("lint", "--stdin-filename", "run.zsh", "-", stdin="set -e\npython -m torch.distributed.launch\n")
+    told = "not Python (its name ends in .zsh, and it does not parse): only Python files and notebooks are checked"
+    assert (result.exit_code, result.stderr) == (3, f"error: run.zsh: {told}\n")

@@ -369,8 +369,8 @@ def test_a_folder_is_synced_once_when_the_last_file_in_it_is_written(
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("run.sh", "set -e\npython -m torch.distributed.launch train.py\n", "its name ends in .sh"),
-        ("conf.yaml", "fsdp: [FSDP\n", "its name ends in .yaml"),
+        ("run.zsh", "set -e\npython -m torch.distributed.launch train.py\n", "its name ends in .zsh"),
+        ("conf.toml", "fsdp = [FSDP\n", "its name ends in .toml"),
         ("launch", "#!/bin/bash\npython -m torch.distributed.launch\n", "its first line names another program"),
     ],
 )

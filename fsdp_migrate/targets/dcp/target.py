@@ -42,7 +42,7 @@ def concerns(workspace: Workspace) -> bool:
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
-    for file in workspace.files:
+    for file in workspace.code:
         if file.shown.endswith(NOTEBOOK_SUFFIX):
             continue
         try:

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from fsdp_migrate.code.frameworks import WORDS as FRAMEWORK_WORDS
+from fsdp_migrate.code.frameworks import Framework, switches
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import ProjectCode
@@ -20,8 +22,6 @@ from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import TOO_DEEP, WORDS, closures
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
-from fsdp_migrate.targets.fsdp2.frameworks import WORDS as FRAMEWORK_WORDS
-from fsdp_migrate.targets.fsdp2.frameworks import Framework, switches
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.optimizers import check_optimizers, convert_early_uses
@@ -201,7 +201,7 @@ def models(workspace: Workspace) -> Iterator[Model]:
 
 def framework_switches(workspace: Workspace) -> Iterator[tuple[Place, Framework]]:
     """The places at which a framework is told to use FSDP1."""
-    for file in workspace.files:
+    for file in workspace.code:
         try:
             raw = workspace.read(file)
         except FileError:
@@ -215,7 +215,7 @@ def framework_switches(workspace: Workspace) -> Iterator[tuple[Place, Framework]
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
     """The modules that may wrap a model and are to be converted."""
-    for file in workspace.files:
+    for file in workspace.code:
         try:
             raw = workspace.read(file)
         except FileError:

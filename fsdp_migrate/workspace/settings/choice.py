@@ -6,20 +6,25 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.source import SUFFIXES
+from fsdp_migrate.source import SUFFIXES, YAML_SUFFIXES
 from fsdp_migrate.workspace import gitignore
 from fsdp_migrate.workspace.gitignore import GitIgnore, Pattern
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+# What a folder is searched for.
+_FOUND = (*SUFFIXES, *YAML_SUFFIXES)
+
 
 class Choice:
     """The files that one configuration includes and excludes, by absolute path; a folder's ends in a separator."""
 
-    def __init__(self, include: GitIgnore | None, exclude: GitIgnore | None) -> None:
+    def __init__(self, include: GitIgnore | None, exclude: GitIgnore | None, *, scripts: bool = False) -> None:
+        """With `scripts` those are taken, whatever `include` says."""
         self.include = include
         self.exclude = exclude
+        self.scripts = scripts
 
     def leaves_out(self, path: str) -> bool:
         """Whether `exclude` matches the file or folder itself."""
@@ -29,7 +34,7 @@ class Choice:
     def takes(self, path: str) -> bool:
         """Whether a file is one to check, unless it is excluded."""
         if self.include is None:
-            return path.endswith(SUFFIXES)
+            return path.endswith(_FOUND)
         inside = path[len(self.include.base) :].replace(os.sep, "/")
         verdicts = (_verdict(pattern, inside) for pattern in self.include.patterns)
         return next((verdict for verdict in verdicts if verdict is not None), False)
@@ -41,11 +46,11 @@ def spec(folder: str, lines: Sequence[str]) -> GitIgnore:
 
 
 def _verdict(pattern: Pattern, path: str) -> bool | None:
-    """What one pattern of `include` says about a file: a pattern for a folder only includes the Python files in it."""
+    """What one pattern of `include` says about a file: a pattern for a folder includes no others in it."""
     reach = pattern.reach(path)
     if reach is None:
         return None
-    if (reach < len(path) or pattern.any_name) and not path.endswith(SUFFIXES):
+    if (reach < len(path) or pattern.any_name) and not path.endswith(_FOUND):
         return None
     return pattern.include
 

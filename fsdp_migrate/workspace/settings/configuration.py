@@ -120,14 +120,14 @@ class Configuration:
 
     def _choice(self, config: ConfigFile | None) -> Choice | None:
         layer = self._combined(config)
-        if layer.include is None and layer.exclude is None:
+        if layer.include is None and layer.exclude is None and not layer.scripts:
             return None
         from fsdp_migrate.workspace.settings.choice import Choice, spec
 
         here, folder = os.getcwd(), os.getcwd() if config is None else config.folder
         include = None if layer.include is None else spec(folder, layer.include)
         exclude = None if layer.exclude is None else spec(here if self.options.exclude else folder, layer.exclude)
-        return Choice(include, exclude)
+        return Choice(include, exclude, scripts=bool(layer.scripts))
 
 
 def located(file: SourceFile) -> str:

@@ -68,6 +68,7 @@ class Layer(NamedTuple):
     hints: bool | None = None
     fail_on: Severity | None = None
     include: tuple[str, ...] | None = None
+    scripts: bool | None = None
     exclude: tuple[str, ...] | None = None
     baseline: Path | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fsdp_migrate.source import SUFFIXES
+from fsdp_migrate.source import SUFFIXES, YAML_SUFFIXES
 from fsdp_migrate.workspace.settings import kinds
 from fsdp_migrate.workspace.settings.kinds import OptionKind
 from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS
@@ -135,10 +135,19 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "include",
         kinds.PATTERNS,
-        [f"*{suffix}" for suffix in SUFFIXES],
-        "The files to check in folders. A pattern that names a folder, or ends in `*`, means the Python files there. A "
-        "pattern such as `bin/train` means this file.",
+        [f"*{suffix}" for suffix in (*SUFFIXES, *YAML_SUFFIXES)],
+        "The files to check in folders. A pattern that names a folder, or ends in `*`, means the Python and YAML files "
+        "there. A pattern such as `bin/train` means this file. YAML counts only if it names `fsdp_config`, "
+        "`fsdp_version` or `parallelism_config`.",
         ["src/", "bin/train"],
+    ),
+    Setting(
+        "scripts",
+        kinds.BOOLEAN,
+        False,
+        "Also check `.sh`, `.slurm`, `.sbatch`, `Makefile` and `Dockerfile*` in folders. One that you name is always "
+        "checked.",
+        True,
     ),
     Setting(
         "exclude",

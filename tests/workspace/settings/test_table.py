@@ -34,6 +34,7 @@ BAD: dict[str, list[Any]] = {
     "fixes": [["FSDP1"], {"FSDP1": "save"}, {"FSDP999": "safe"}, {"FSDP1": True}],
     "unsafe-fixes": [1, "true"],
     "hints": [0, "yes"],
+    "scripts": [0, "yes"],
     "fail-on": ["worst", True],
     "include": ["*.py", [1], [""]],
     "exclude": ["gen", [None], [""]],

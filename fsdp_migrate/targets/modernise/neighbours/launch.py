@@ -16,6 +16,8 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Fix, Severity
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.source import Span
+from fsdp_migrate.targets.modernise.neighbours.launch_scripts import commands_in
+from fsdp_migrate.workspace.beside import ScriptText
 
 _UNDERSCORED = "--local_rank"
 _DASHED = "--local-rank"
@@ -101,6 +103,9 @@ def check_launch(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             verdict = manual("name `torchrun` instead" if said else _INSTEAD)
             message = _MESSAGE_OF_TEXT if said else _MESSAGE
             yield finding(facts, card, place, facts.statement(string), message, verdict, grade)
+    if isinstance(facts.source, ScriptText):
+        for one in commands_in(facts.source):
+            yield finding(facts, card, one.span, one.command, _MESSAGE, one.verdict)
     for command, text in facts.source.commands:
         for match in _COMMAND.finditer(text):
             before, named = (
@@ -248,15 +253,20 @@ LAUNCH = Rule(
     RuleCard(
         code="FSDP822",
         name="distributed-launch",
-        summary="`torch.distributed.launch`, imported or started by a command in a string or a notebook",
+        summary="`torch.distributed.launch`, imported or started by a command in a string, a notebook or a script",
         explanation="""\
 The module is deprecated since torch 1.11 in favour of `torchrun` (`python -m torch.distributed.run`), which passes the
 local rank in the environment variable `LOCAL_RANK` instead of an option.
 
 Commands are reported in strings, in lists of arguments, and in notebooks: lines such as `!python -m ...`, and cells
 with `%%bash`, `%%sh`, `%%script bash` or `%%writefile run.sh`. A text that only tells people to run it (a docstring, a
-log message, an error, a parser's help) is a hint. Shell scripts are not checked.""",
-        applicability="manual",
+log message, an error, a parser's help) is a hint.
+
+Scripts (`.sh`, `.slurm`, `.sbatch`, `Makefile`, `Dockerfile*`) are checked if they are named, or with the setting
+`scripts`. There a fix writes `torchrun`, or `torch.distributed.run` where the interpreter or its flags say more, if
+`--use_env` is given or the started program is found and reads LOCAL_RANK. Commands in quotes, lists and texts for other
+programs are manual.""",
+        applicability="unsafe or manual",
         deprecated="1.11",
         flags=(
             Example(
@@ -273,5 +283,6 @@ log message, an error, a parser's help) is a hint. Shell scripts are not checked
     ),
     words=(_LAUNCH, "distributed import launch"),
     check=check_launch,
+    beside=(_LAUNCH,),
 )
 RULES = (LOCAL_RANK, LAUNCH)

@@ -1,1 +1,0 @@
-"""What a migration takes: where a code base stands, and the steps in order. `reports/` shows it."""

@@ -1,1 +1,0 @@
-"""The reports of a migration, a module for each format. They decide nothing."""
