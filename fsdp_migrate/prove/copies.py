@@ -192,13 +192,28 @@ def lay_over(target: Path, texts: Mapping[PurePath, bytes]) -> None:
         (target / place).write_bytes(text)
 
 
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a folder that a program wrote into, without the sockets and pipes that it left."""
+    shutil.copytree(
+        source,
+        target,
+        symlinks=True,
+        ignore=lambda folder, names: [name for name in names if _is_special(Path(folder) / name)],
+    )
+
+
+def _is_special(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
 def carry_over(ran: Path, clean: Path, target: Path) -> None:
     """Put into `target` what a program wrote in the copy `ran`, which began as `clean`."""
     for folder, names, files in os.walk(ran):
         inside = Path(folder).relative_to(ran)
         for name in [*files, *(name for name in names if (Path(folder) / name).is_symlink())]:
             source, known = ran / inside / name, clean / inside / name
-            if _is_written(source, known):
+            if not _is_special(source) and _is_written(source, known):
                 (target / inside).mkdir(parents=True, exist_ok=True)
                 (target / inside / name).unlink(missing_ok=True)
                 shutil.copy2(source, target / inside / name, follow_symlinks=False)

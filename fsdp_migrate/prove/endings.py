@@ -12,6 +12,7 @@ from fsdp_migrate.verify.verdicts import LEFT_BEHIND, Judgement, Verdict
 
 # What a communication library says of collectives that do not fit together: not the cause of anything.
 _OF_COLLECTIVES = re.compile(r"gloo|nccl|enforce fail|mismatch between collectives", re.IGNORECASE)
+SHOWN = 300  # characters of what a rank printed last
 _TRACEBACK = "Traceback (most recent call last):"
 # torch marks what a rank prints last.
 _MARK = re.compile(r"^\[rank\d+\]:? ?", re.MULTILINE)
@@ -75,7 +76,12 @@ def _failure(rank: Rank) -> list[Failure]:
     traceback = _traceback(rank.output)
     if rank.exit > 0 and traceback:
         return [Failure(rank.number, _exception(traceback), traceback)]
-    return [Failure(rank.number, _exit(rank.exit), traceback)]
+    told = _exit(rank.exit)
+    last = next((line.strip() for line in reversed(rank.output.splitlines()) if line.strip()), "")
+    # Python itself, a command line that is wrong, and test runners print why, without a traceback.
+    return [
+        Failure(rank.number, f"{told}; it printed last: {last[:SHOWN]}" if rank.exit > 0 and last else told, traceback)
+    ]
 
 
 def _exit(code: int) -> str:

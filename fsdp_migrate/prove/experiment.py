@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,7 +106,7 @@ class Experiment:
         if goes_on is not None:
             first = self._home(goes_on)
             copies.carry_over(first.copy, self.after if goes_on == "after" else self.before, home.copy)
-            shutil.copytree(first.temporary, home.temporary, symlinks=True)
+            copies.copy_files(first.temporary, home.temporary)
             program = replace(program, words=(*program.words, *(self._settings.resume_words or ())))
         world = program.nproc * program.rendezvous.nnodes
         plan = Plan(

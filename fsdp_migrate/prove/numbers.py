@@ -67,7 +67,7 @@ def of_tensors(before: Held, after: Held, rtol: float, atol: float) -> Deviation
     if not old.size:
         return Deviation(0.0, 0.0, 0.0)
     wide = numpy.complex128 if numpy.iscomplexobj(old) else numpy.float64
-    old, new = old.astype(wide), new.astype(wide)
+    old, new = old.astype(wide).reshape(-1), new.astype(wide).reshape(-1)
     with numpy.errstate(invalid="ignore", over="ignore"):
         apart = numpy.abs(old - new)
         apart[(old == new) | (numpy.isnan(old) & numpy.isnan(new))] = 0

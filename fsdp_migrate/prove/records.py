@@ -163,7 +163,9 @@ def _events(path: Path, problems: list[str]) -> tuple[Event, ...]:
         if lines[-1]:
             problems.append(f"{path.name}, line {len(lines)}: is cut off")
         elif not events or events[-1].kind != "end":
-            problems.append(f"{path.name}: has no end: the program left without one (os._exit, or it was killed)")
+            problems.append(
+                f"{path.name}: has no end: the program left without one (it was killed, or ended outside of Python)"
+            )
     if events and events[0].kind != "start":
         problems.append(f"{path.name}: does not begin with its start")
     return tuple(events)

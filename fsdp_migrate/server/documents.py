@@ -49,7 +49,8 @@ class Documents:
         try:
             self.texts[path] = text.encode(declared_encoding(text))
         except (UnicodeError, SourceError):
-            self.texts[path] = text.encode()
+            # Half of a surrogate pair has no bytes that can be read: the check says so.
+            self.texts[path] = text.encode(errors="surrogatepass")
 
     def close(self, path: str) -> None:
         """From now on the text on the disk counts."""

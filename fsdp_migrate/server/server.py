@@ -43,9 +43,14 @@ class Server(LanguageServer):
         self.waiting: dict[str, asyncio.Task[None]] = {}
         self._thread = ThreadPoolExecutor(1)
 
-    async def apart(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
-        """What a function returns in the thread for checks."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+    async def apart(self, function: Callable[..., Answer], *arguments: Any) -> Answer | str:
+        """What a function returns in the thread for checks, or why it cannot, in one line."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        except ConfigFileError as error:
+            return f"{error.path}: {error}"
+        except (FileOptionError, SourceError) as error:
+            return str(error)
 
     def positions(self, source: Source) -> Positions:
         """The positions of a text in the units of the client."""
@@ -64,8 +69,9 @@ class Server(LanguageServer):
 
     async def _checked_soon(self, uri: str, path: str, version: int | None) -> None:
         await asyncio.sleep(PAUSE)
-        found = await self.now(path)
+        found = await self.apart(self.documents.check, path)
         if isinstance(found, str):
+            self.checked.pop(uri, None)
             shown = [texts.error(found)]
         else:
             positions = self.positions(found.source)
@@ -73,15 +79,6 @@ class Server(LanguageServer):
             shown += [texts.error(found.error)] if found.error is not None else []
             self.checked[uri] = version, found
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, shown, version))
-
-    async def now(self, path: str) -> Checked | str:
-        """The findings of a text as it is now, or why there are none."""
-        try:
-            return await self.apart(self.documents.check, path)
-        except ConfigFileError as error:
-            return f"{error.path}: {error}"
-        except (FileOptionError, SourceError) as error:
-            return str(error)
 
     def closed(self, uri: str) -> None:
         """Forget a text, and take its findings off the screen."""
@@ -93,21 +90,37 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     async def current(self, uri: str) -> Checked | None:
-        """The findings of a text as it is now; None if it cannot be checked."""
-        version = self.workspace.get_text_document(uri).version
+        """The findings of a text as it is now; None if it cannot be checked, or changed meanwhile."""
+        version = self.version_of(uri)
         if uri in self.checked and self.checked[uri][0] == version:
             return self.checked[uri][1]
         path = path_of(uri)
         if path is None or path not in self.documents.texts:
             return None
-        found = await self.now(path)
-        return None if isinstance(found, str) else found
+        found = await self.apart(self.documents.check, path)
+        return None if isinstance(found, str) or self.version_of(uri) != version else found
+
+    def version_of(self, uri: str) -> int | None:
+        """The version of a text as it is now."""
+        return self.workspace.get_text_document(uri).version
+
+    async def complete(self, action: types.CodeAction) -> types.CodeAction:
+        """An action for all of a text with its edit; without one where `current` gives nothing."""
+        asked: dict[str, Any] = action.data or {}
+        uri = str(asked.get("uri"))
+        version = self.version_of(uri)
+        path = path_of(uri)
+        found = await self.current(uri)
+        if path is not None and found is not None:
+            changes = await self.apart(self.documents.fixes, path, asked.get("code"))
+            if not isinstance(changes, str) and self.version_of(uri) == version:
+                action.edit = self.change(uri, found.source, changes)
+        return action
 
     def change(self, uri: str, source: Source, changes: list[Replacement]) -> types.WorkspaceEdit:
         """The edit of one text, which the client refuses if it has another version by then."""
-        version = self.workspace.get_text_document(uri).version
         edits = self.positions(source).edits(changes)
-        document = types.OptionalVersionedTextDocumentIdentifier(uri, version)
+        document = types.OptionalVersionedTextDocumentIdentifier(uri, self.version_of(uri))
         workspace = self.client_capabilities.workspace
         takes = workspace.workspace_edit if workspace is not None else None
         if takes is not None and takes.document_changes:
@@ -166,18 +179,14 @@ def made(documents: Documents) -> Server:
         found = await server.current(uri)
         if found is None:
             return []
-        return [one for one in actions(server, uri, found, parameters.range) if _wanted(one, kinds)]
+        offered = [one for one in actions(server, uri, found, parameters.range) if _wanted(one, kinds)]
+        if not _resolves_edits(server.client_capabilities):
+            offered = [one if one.data is None else await server.complete(one) for one in offered]
+        return offered
 
     @server.feature(types.CODE_ACTION_RESOLVE)
     async def _resolved(action: types.CodeAction) -> types.CodeAction:
-        asked: dict[str, Any] = action.data or {}
-        uri = str(asked.get("uri"))
-        path = path_of(uri)
-        found = await server.current(uri)
-        if path is not None and found is not None:
-            changes = await server.apart(server.documents.fixes, path, asked.get("code"))
-            action.edit = server.change(uri, found.source, changes)
-        return action
+        return await server.complete(action)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def _hover(parameters: types.HoverParams) -> types.Hover | None:
@@ -189,7 +198,7 @@ def made(documents: Documents) -> Server:
         offset = server.positions(found.source).offset(parameters.position)
         parts = [explained(finding) for finding in found.findings if _touches(finding, offset)]
         name = await server.apart(server.documents.name_at, path, offset)
-        parts += [] if name is None else history(name)
+        parts += [] if name is None else history(name)  # nor has the reason why there is none
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, "\n\n---\n\n".join(parts))) if parts else None
 
     return server
@@ -236,6 +245,13 @@ def _wanted(action: types.CodeAction, kinds: Sequence[types.CodeActionKind | str
         return True
     kind, names = str(getattr(action.kind, "value", action.kind)), [str(getattr(one, "value", one)) for one in kinds]
     return any(kind == name or kind.startswith(f"{name}.") for name in names)
+
+
+def _resolves_edits(client: types.ClientCapabilities) -> bool:
+    """Whether a client asks for the edit of an action once somebody chooses it."""
+    actions = client.text_document.code_action if client.text_document is not None else None
+    resolved = actions.resolve_support if actions is not None else None
+    return resolved is not None and "edit" in resolved.properties
 
 
 def _touches(finding: Finding, offset: int) -> bool:

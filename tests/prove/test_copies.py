@@ -10,7 +10,15 @@ import pytest
 
 from fsdp_migrate.prove import copies
 from fsdp_migrate.prove.changes import changed_lines, differ
-from fsdp_migrate.prove.copies import CopyError, carry_over, copy_commit, copy_copy, copy_working_tree, find_project
+from fsdp_migrate.prove.copies import (
+    CopyError,
+    carry_over,
+    copy_commit,
+    copy_copy,
+    copy_files,
+    copy_working_tree,
+    find_project,
+)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -133,11 +141,14 @@ def test_what_a_program_wrote_is_carried_over_and_nothing_else(tree: Path, tmp_p
     (ran / "ckpt" / "1.pt").write_bytes(b"1")
     (ran / "latest").symlink_to("ckpt/1.pt")
     (ran / "added.py").write_text("x = 1\n")
+    os.mkfifo(ran / "ckpt" / "pipe")
     target.mkdir()
     (target / "train.py").write_text("after = 1\n")
     carry_over(ran, clean, target)
     written = {"ckpt/1.pt": b"1", "latest": "ckpt/1.pt", "added.py": b"x = 1\n"}
     assert seen(target) == {**written, "train.py": b"after = 1\n"}
+    copy_files(ran / "ckpt", tmp_path / "all")
+    assert seen(tmp_path / "all") == {"1.pt": b"1"}
 
 
 def test_changed_lines_are_those_at_which_code_starts(tmp_path: Path) -> None:

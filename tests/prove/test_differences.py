@@ -46,6 +46,7 @@ def plain(tree: Tree) -> Any:
     ("before", "after", "line"),
     [
         (array([1, 2]), array([1, 2.5]), "w, largest difference 0.5"),
+        (array(2), array(5), "w, largest difference 3"),
         (array([1, 2]), array([1, 2, 3]), "shape of w, [2] -> [3]"),
         (array([1, 2]), array(numpy.array([1, 2], "float16"), dtype="float16"), "dtype of w, float32 -> float16"),
         (array([1]), array([1], device="cuda:0"), "device of w, cpu -> cuda:0"),

@@ -55,6 +55,7 @@ if __name__ == "__main__":
     child = multiprocessing.get_context("spawn").Process(target=rank, args=(0,))
     child.start()
     child.join()
+    os._exit(0)
 """
 LEAVING = """
 import os, sys, time
@@ -125,6 +126,10 @@ def test_a_program_that_hangs_leaves_its_stacks(ran: dict[str, Launched]) -> Non
 
 def test_ranks_that_a_program_starts_itself_are_named(ran: dict[str, Launched]) -> None:
     assert ran["spawning"].run.problems[0].startswith("the program starts ranks of its own, which are not recorded:")
+
+
+def test_a_program_may_leave_at_once(ran: dict[str, Launched]) -> None:
+    assert [event.data["reason"] for event in ran["spawning"].events(0, "end")] == ["finished"]
 
 
 def test_what_a_program_leaves_behind_in_place_of_training_is_named(ran: dict[str, Launched]) -> None:
@@ -202,7 +207,7 @@ def test_nothing_is_left_where_prove_itself_is_killed(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     folder = process.stdout.readline().strip()
-    assert len(processes(folder)) == 1
+    assert len(processes(folder)) == 2  # one that waits for the end, too
     process.kill()
     process.communicate()
     wait_for(lambda: not processes(folder) and not list(tmp_path.iterdir()))

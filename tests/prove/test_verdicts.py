@@ -43,6 +43,13 @@ def test_where_before_alone_ran_the_reason_is_told(tmp_path: Path) -> None:
     assert told[1].detail == "the record of before cannot be used: the program starts ranks of its own"
 
 
+def test_an_exit_without_a_traceback_is_told_with_what_was_printed_last(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", world=1)
+    (tmp_path / "run" / "output-0.txt").write_text("python: No module named lib\n\n")
+    told = judged(Phase("training", recorder.end(exits={0: 1}))).detail
+    assert told.endswith(": ended with exit code 1; it printed last: python: No module named lib")
+
+
 def test_runs_that_agree_in_everything_are_the_same(tmp_path: Path) -> None:
     conclusion = concluded(tmp_path, replace(BEFORE, moved=2))
     assert (conclusion.verdict, conclusion.detail, conclusion.exit_code) == (Verdict.SAME, "", 0)

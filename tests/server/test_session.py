@@ -163,6 +163,9 @@ async def test_settings_are_read_again_when_they_change(client: LanguageClient, 
         assert [one.code for one in await found(client, other)] == ["FSDP101", "FSDP101"]
         if codes == [None]:
             assert "'ignored' is not a setting" in shown[0].message
+            assert await actions(client, uri, WARNS) == {}
+            everything = types.CodeAction("all", data={"uri": uri, "code": None})
+            assert (await client.code_action_resolve_async(everything)).edit is None
 
 
 async def test_texts_that_are_not_saved_count_for_those_that_import_them(
@@ -189,6 +192,8 @@ async def test_a_closed_text_shows_nothing_and_odd_texts_do_no_harm(client: Lang
     assert await found(client, broken) == []
     latin = opened(client, tmp_path / "one/c.py", "# coding: latin-1\n# \u20ac\n" + TEXT)
     assert len(await found(client, latin)) in (1, 2)
+    half = opened(client, tmp_path / "one/d.py", f"'\ud800'\n{TEXT}")
+    assert [one.code for one in await found(client, half)] == [None]
     assert list(await actions(client, (tmp_path / "never.py").as_uri(), WARNS)) == []
 
 
@@ -205,6 +210,18 @@ async def test_a_request_can_be_cancelled(client: LanguageClient, tmp_path: Path
         await asyncio.wait_for(asyncio.wrap_future(waiting), 30)
     assert not long.done()
     assert (await long).edit is not None
+
+
+async def test_a_client_that_resolves_no_edits_gets_them_at_once(tmp_path: Path) -> None:
+    bare = LanguageClient()
+    await bare.start_io(*COMMAND, env=ENVIRONMENT)
+    await bare.initialize_session(types.InitializeParams(types.ClientCapabilities()))
+    uri = opened(bare, tmp_path / "one/a.py", TEXT)
+    await asyncio.sleep(0)
+    offered = await actions(bare, uri, WARNS)
+    assert all(one.edit is not None and uri in (one.edit.changes or {}) for one in offered.values())
+    assert len(offered) == 4
+    await bare.shutdown_session()
 
 
 @pytest.mark.parametrize("way", ["end of input", "killed client"])

@@ -81,6 +81,18 @@ def follow(journal: Journal) -> None:
 
     sys.excepthook = excepthook
     atexit.register(_leave, journal)
+    leave_at_once = os._exit
+
+    @functools.wraps(leave_at_once)
+    def _exit(status: int) -> None:
+        # A forked process has no journal that is active.
+        if journal.active:
+            if not status:
+                journal.before_end()
+            end(journal, "exit" if status else "finished", status)
+        leave_at_once(status)
+
+    os._exit = _exit  # type: ignore[assignment]
 
 
 def _raised_at(journal: Journal, trace: TracebackType | None) -> list[Any] | None:
