@@ -144,31 +144,38 @@ def run(program: Program, home: Home, tree: Path, inside: PurePath, plan: Plan) 
 
 
 def _command(program: Program, home: Home, tree: Path, exits: Path) -> list[str]:
-    words = [_moved(word, home, tree) for word in program.words]
+    words = [in_copy(word, home, tree) for word in program.words]
     options = [*program.rendezvous.arguments(), "--nproc-per-node", str(program.nproc), "--max-restarts", "0"]
     launcher = [program.python, str(INJECTED / "launcher.py"), str(exits)]
     return [*launcher, *options, "--monitor-interval", str(POLL), *words]
 
 
-def _moved(word: str, home: Home, tree: Path) -> str:
+def in_copy(word: str, home: Home, tree: Path) -> str:
     """A path in the user's tree as it is in the copy, where the copy has it; any other word as it is."""
     for prefix, path in (
         ("", word),
         *([(word.partition("=")[0] + "=", word.partition("=")[2])] if "=" in word else []),
     ):
-        if path.startswith(str(tree) + os.sep):
-            moved = home.copy / os.path.relpath(path, tree)
-            if os.path.lexists(moved):
-                return prefix + str(moved)
+        inside = _inside(path, tree)
+        if inside is not None and os.path.lexists(home.copy / inside):
+            return prefix + str(home.copy / inside)
     return word
+
+
+def _inside(path: str, tree: Path) -> PurePath | None:
+    """The place in the tree of an absolute path to it, which may lead there by links; None for any other."""
+    parents = PurePath(path).parents if os.path.isabs(path) else ()
+    root = next((parent for parent in parents if os.path.realpath(parent) == str(tree)), None)
+    return None if root is None else PurePath(path).relative_to(root)
 
 
 def _environment(program: Program, home: Home, tree: Path, plan: Plan) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not (name in _RANK or name.startswith("TORCHELASTIC_"))
     }
-    environment = {**kept, **program.environment}
-    folders = [_moved(folder, home, tree) for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    given = {name: in_copy(value, home, tree) for name, value in program.environment.items()}
+    environment = {**kept, **given}
+    folders = [in_copy(folder, home, tree) for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(INJECTED), *folders]),
         PLAN_VARIABLE: str(home.plan),
