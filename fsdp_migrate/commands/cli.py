@@ -19,7 +19,7 @@ _HOMES = {
     "config": ("questions", "show_config"),
     "explain": ("questions", "explain"),
     "lint": ("lint", "lint"),
-    "plan": ("model_plan", "plan"),
+    "plan": ("plan", "plan"),
     "prove": ("prove", "prove"),
     "rewrite": ("rewrite", "rewrite"),
     "rules": ("questions", "rules"),

@@ -151,6 +151,7 @@ SHARED_OPTIONS: tuple[Option, ...] = (
     CONFIG_FILE,
     click.option("--isolated", is_flag=True, help="Read no configuration files."),
     click.option(
+        "-o",
         "--output-file",
         metavar="FILE",
         type=click.Path(dir_okay=False),

@@ -73,25 +73,38 @@ def status(model: Model) -> str:
 
 def steps(model: Model, given: Given) -> Iterator[Step]:
     """What to do, in order."""
-    files = shlex.join(sorted({place.path for place in model.places}))
     yield from _state_dicts(model)
     yield from _walls(model)
     yield from _told("accept or avoid", model, model.conversion.differences)
     yield from _told("note", model, model.conversion.notes)
-    unsafe = " --unsafe-fixes" if model.conversion.differences else ""
-    # `verify` has `--torch` for a Python, and `--torch-range` for the releases.
-    check = f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{unsafe}{_options(given, '--torch-range')} --nproc 2"
-    yield Step("compare", YOU, _CHECK, command=check)
-    command = f"fsdp-migrate rewrite --target {NAME}{unsafe}{_options(given, '--torch')} {files}"
+    unsafe = bool(model.conversion.differences)
+    files = {place.path for place in model.places}
+    yield Step("compare", YOU, _CHECK, command=check(given, unsafe=unsafe))
+    command = convert(files, given, unsafe=unsafe)
     yield Step("convert", TOOL, "all places of the model change together", places=model.places, command=command)
+
+
+def check(given: Given, *, unsafe: bool) -> str:
+    """The command that compares a program with its conversion, which it does not write."""
+    # `verify` has `--torch` for a Python, and `--torch-range` for the releases.
+    options = _options(given, "--torch-range", unsafe=unsafe)
+    return f"fsdp-migrate verify --rewrite PROGRAM --target {NAME}{options} --nproc 2"
+
+
+def convert(files: Iterable[str], given: Given, *, unsafe: bool) -> str:
+    """The command that converts the models in some files."""
+    return (
+        f"fsdp-migrate rewrite --target {NAME}{_options(given, '--torch', unsafe=unsafe)} {shlex.join(sorted(files))}"
+    )
 
 
 _CHECK = "PROGRAM has a function `scenario(trial)` that trains, saves and loads (docs/verify.md); nothing is written"
 
 
-def _options(given: Given, torch: str) -> str:
+def _options(given: Given, torch: str, *, unsafe: bool) -> str:
     """The options of a plan, for the commands in it; `torch` is the one for the releases."""
-    told = [] if given.torch is None else [f"{torch}={shlex.quote(str(given.torch))}"]
+    told = ["--unsafe-fixes"] if unsafe else []
+    told += [] if given.torch is None else [f"{torch}={shlex.quote(str(given.torch))}"]
     told += [] if given.fsdp2_helper is None else [f"--fsdp2-helper={given.fsdp2_helper}"]
     told += [] if given.checkpoints is None else [f"--checkpoints={given.checkpoints}"]
     told += ["--all-parameters-used"] if given.all_parameters_used else []

@@ -1,46 +1,26 @@
-"""The plan for the target `fsdp2`, as text and as JSON with the same content."""
+"""The models of FSDP1 one by one, as text and as JSON with the same content."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from fsdp_migrate._version import __version__
 from fsdp_migrate.report import plain
 from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Given, Step, status, steps
-from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
+from fsdp_migrate.targets.fsdp2.target import Model, Place
 
 if TYPE_CHECKING:
-    from fsdp_migrate.code.frameworks import Framework
-    from fsdp_migrate.workspace.filesystem import Failure
+    from fsdp_migrate.migration.model import Migration
 
-SCHEMA_VERSION = 2
 # So many lines of a file stand in the text; the document has all.
 MOST_LINES = 12
 _STATES = (CLOSED, DECLARED, OPEN)
 
 
-class Found(Protocol):
-    """What there is of FSDP1 in a run."""
-
-    @property
-    def models(self) -> Sequence[Model]:
-        """The models."""
-
-    @property
-    def switches(self) -> Sequence[tuple[Place, Framework]]:
-        """The places that leave sharding to a framework."""
-
-    @property
-    def failures(self) -> Sequence[Failure]:
-        """The files that could not be looked at."""
-
-
-def lines(found: Found, given: Given) -> Iterator[str]:
+def lines(found: Migration) -> Iterator[str]:
     """The plan for people."""
     for model in found.models:
-        yield from _of_model(model, given)
+        yield from _of_model(model, found.given)
         yield ""
     for place, framework in found.switches:
         yield f"{place}: {framework.name} shards here: {framework.change}"
@@ -49,7 +29,7 @@ def lines(found: Found, given: Given) -> Iterator[str]:
     yield summary(found)
 
 
-def summary(found: Found) -> str:
+def summary(found: Migration) -> str:
     """How many models there are of each state."""
     models = found.models
     if not models:
@@ -64,7 +44,7 @@ def summary(found: Found) -> str:
 def _of_model(model: Model, given: Given) -> Iterator[str]:
     first, *more = [model.place(one.facts, one.call) for one in model.closure.constructions]
     files = {place.path for place in model.places}
-    built = _places((first, *more))
+    built = places((first, *more))
     size = f"{plain.counted(len(model.places), 'place')} in {plain.counted(len(files), 'file')}"
     yield f"`{model.name}`, built at {built} ({size}): {status(model)}"
     for number, step in enumerate(steps(model, given), 1):
@@ -76,15 +56,15 @@ def _of_step(number: int, step: Step) -> Iterator[str]:
     if step.todo is not None:
         yield f"     to do: {step.todo}"
     if step.places:
-        yield f"     at {_places(step.places)}"
+        yield f"     at {places(step.places)}"
     if step.command is not None:
         yield f"     $ {step.command}"
 
 
-def _places(places: Sequence[Place]) -> str:
+def places(found: Sequence[Place]) -> str:
     """Places by file: `train.py:3,7 save.py:2`."""
     by_file: dict[str, list[int]] = {}
-    for place in places:
+    for place in found:
         by_file.setdefault(place.piece, []).append(place.line)
     return " ".join(f"{piece}:{_numbers(numbers)}" for piece, numbers in by_file.items())
 
@@ -96,35 +76,30 @@ def _numbers(numbers: Sequence[int]) -> str:
     return f"{told} (and {more} more)" if more > 0 else told
 
 
-def document(found: Found, given: Given) -> str:
-    """The plan for programs."""
-    whole: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "tool_version": __version__,
-        "target": NAME,
+def document(found: Migration) -> dict[str, Any]:
+    """The same for programs."""
+    return {
         "summary": summary(found),
-        "models": [_model(model, given) for model in found.models],
+        "models": [_model(model, found.given) for model in found.models],
         "frameworks": [
-            {"place": _place(place), "name": one.name, "change": one.change} for place, one in found.switches
+            {"place": place_of(place), "name": one.name, "change": one.change} for place, one in found.switches
         ],
-        "errors": [{"path": one.path, "message": one.message} for one in found.failures],
     }
-    return json.dumps(whole, indent=2)
 
 
 def _model(model: Model, given: Given) -> dict[str, Any]:
     return {
         "name": model.name,
         "status": status(model),
-        "built": [_place(model.place(one.facts, one.call)) for one in model.closure.constructions],
-        "places": [_place(place) for place in model.places],
+        "built": [place_of(model.place(one.facts, one.call)) for one in model.closure.constructions],
+        "places": [place_of(place) for place in model.places],
         "steps": [
             {
                 "title": step.title,
                 "by": step.by,
                 "text": step.text,
                 "todo": step.todo,
-                "places": [_place(place) for place in step.places],
+                "places": [place_of(place) for place in step.places],
                 "command": step.command,
             }
             for step in steps(model, given)
@@ -132,5 +107,6 @@ def _model(model: Model, given: Given) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def place_of(place: Place) -> dict[str, Any]:
+    """A place for programs."""
     return {"path": place.path, "line": place.line, **({} if place.cell is None else {"cell": place.cell})}

@@ -1,0 +1,1 @@
+"""What a migration takes: where a code base stands, and the steps in order. `reports/` shows it."""

@@ -1,0 +1,200 @@
+"""Makes the plan of a migration from what the runs over its files tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fsdp_migrate import runner
+from fsdp_migrate.findings import UNPARSABLE
+from fsdp_migrate.migration import torch_steps
+from fsdp_migrate.migration.compared import compared, proof
+from fsdp_migrate.migration.model import Migration, Rule, Step
+from fsdp_migrate.migration.standing import packages
+from fsdp_migrate.migration.torch_steps import Words
+from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, unfollowed
+from fsdp_migrate.report import Plan
+from fsdp_migrate.rules import find
+from fsdp_migrate.rules.index import OF_TARGETS
+from fsdp_migrate.runner import Fsdp1
+from fsdp_migrate.targets.fsdp2.steps import YOU
+from fsdp_migrate.targets.fsdp2.target import Place
+from fsdp_migrate.workspace.filesystem import Discovery, Failure
+from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings.configuration import Configuration
+from fsdp_migrate.workspace.settings.settings import TARGETS, default_range
+from fsdp_migrate.workspace.workspace import Workspace
+
+_STATES, _MODELS = "dcp", "fsdp2"
+_SAFE = "safe"
+_SAFE_WHY = "the new code does the same on every rank, with every torch that the project supports"
+_STATES_WHY = "the new functions for state dicts work on FSDP1 and on FSDP2, and `FSDP.state_dict_type` warns"
+_NO_MODELS = Fsdp1([], [], ())
+
+
+class Wanted(NamedTuple):
+    """What a plan is asked for: `paths` and `options` are those that its commands repeat."""
+
+    paths: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    since: str | None = None
+    proofs: tuple[str, ...] = ()
+
+
+def migration(
+    discovery: Discovery,
+    configuration: Configuration,
+    wanted: Wanted,
+    effort: Effort = NO_EFFORT,
+    follow: Follow = unfollowed,
+) -> Migration:
+    """The plan of moving files to the target of the options, or else of their configuration files.
+
+    Raises:
+        FileOptionError: a file that an option names cannot be used.
+        CacheError: the folder for the cache cannot be used.
+    """
+    target = configuration.options.target or _configured(discovery, configuration)
+    given = configuration.options._replace(target=target)
+    proofs = tuple(proof(file) for file in wanted.proofs)
+    words = Words(wanted.paths, wanted.options)
+    found = _NO_MODELS
+    if target == _MODELS:
+        found = runner.models(discovery, _with(configuration, given), follow)
+    run = _Runs(discovery, configuration, effort, follow, words)
+    plan = run.torch(without_states=target is not None)
+    steps = [
+        *_floor_of(target, plan, words),
+        *torch_steps.floors(plan, words),
+        *torch_steps.safe(plan, run.words, _SAFE, "Make the safe fixes", _SAFE_WHY),
+        *torch_steps.decisions(plan, words._replace(after=_after(plan))),
+    ]
+    if target is not None:
+        steps += run.states(plan, found, words)
+    if target == _MODELS:
+        from fsdp_migrate.migration import fsdp2_steps
+
+        steps += fsdp2_steps.steps(found, given, words, Workspace(discovery, configuration))
+    codes = sorted({code for step in steps for code in step.codes})
+    workspace = Workspace(discovery, configuration)
+    return Migration(
+        target=target,
+        given=given,
+        projects=plan.projects,
+        files_checked=plan.files_checked,
+        packages=packages(workspace, [item.place.path for step in steps for item in step.items]),
+        steps=tuple(steps),
+        rules=tuple(_rules(codes)),
+        models=found.models,
+        switches=found.switches,
+        failures=tuple(dict.fromkeys((*found.failures, *_failures(plan)))),
+        proofs=proofs,
+        compared=None if wanted.since is None else compared(wanted.since, target, steps),
+    )
+
+
+def _configured(discovery: Discovery, configuration: Configuration) -> str | None:
+    """The target that goes furthest of those that configuration files name."""
+    named = {configuration.shared(file).target for file in discovery.files}
+    return max((target for target in named if target is not None), key=list(TARGETS).index, default=None)
+
+
+def _failures(plan: Plan) -> Iterator[Failure]:
+    yield from plan.failures
+    for one in plan.findings:
+        if one.code == UNPARSABLE:
+            yield Failure(f"{one.path}:{one.line}", one.message)
+
+
+def _rules(codes: list[str]) -> Iterator[Rule]:
+    from fsdp_migrate.verify import proofs
+
+    for code in codes:
+        card = find(code)
+        if card is not None:
+            yield Rule(card, tuple(proofs(code)))
+
+
+def _with(configuration: Configuration, options: Layer, *, rewriting: bool = False) -> Configuration:
+    return Configuration(options, configuration.files, rewriting=rewriting)
+
+
+def _after(plan: Plan) -> tuple[str, ...]:
+    return (_SAFE,) if plan.changes else ()
+
+
+def _floor_of(target: str | None, plan: Plan, words: Words) -> Iterator[Step]:
+    """The lower bound that a target needs, where a project states an older one."""
+    if target is None:
+        return
+    needed = default_range(target)
+    for project in plan.projects:
+        stated = project.torch.stated
+        if project.torch.assumed or project.torch.oldest >= needed.oldest:
+            continue
+        places = () if stated is None or stated.line is None else (Place(stated.file, stated.line),)
+        where = f"{project.source}" if stated is None else stated.file
+        yield Step(
+            "floor-of-target" if project is plan.projects[0] else f"floor-of-target-{project.root}",
+            f"Raise the lower bound of torch to {needed.oldest.major}.{needed.oldest.minor}",
+            YOU,
+            f"the code that {target} writes runs on torch{needed}, and {where} supports torch{project.torch}",
+            holds=f"the project states torch{needed}",
+            check=words.command("plan", "--target", target),
+            todo=f"state torch{needed}, or pass `--torch '{needed}'` to see what comes then",
+            places=places,
+        )
+
+
+class _Runs:
+    """The runs over the files that a plan takes; each starts with the texts that the one before leaves."""
+
+    def __init__(
+        self, discovery: Discovery, configuration: Configuration, effort: Effort, follow: Follow, words: Words
+    ) -> None:
+        self.discovery = discovery
+        self.configuration = configuration
+        self.effort = effort
+        self.follow = follow
+        self.words = words
+
+    def torch(self, *, without_states: bool) -> Plan:
+        """What a newer torch alone asks for; not `without_states` what a target does otherwise."""
+        options = self.configuration.options._replace(target=None)
+        if without_states:
+            codes = tuple(entry.code for entry in OF_TARGETS[_STATES])
+            options = options._replace(ignore=(*(options.ignore or ()), *codes))
+            self.words = self.words._replace(options=("--ignore", ",".join(codes), *self.words.options))
+        workspace = Workspace(
+            self.discovery, _with(self.configuration, options, rewriting=True), noting=self.effort.cache
+        )
+        return runner.planned(workspace, effort=self.effort, follow=self.follow)
+
+    def states(self, before: Plan, found: Fsdp1, words: Words) -> Iterator[Step]:
+        """What state dicts become, but for models that are converted whole."""
+        codes = tuple(entry.code for entry in OF_TARGETS[_STATES])
+        options = self.configuration.options._replace(target=_STATES, select=codes)
+        told = ["--target", _STATES, "--select", ",".join(codes)]
+        floor = default_range(_STATES)
+        if options.torch is None and any(project.torch.oldest < floor.oldest for project in before.projects):
+            options = options._replace(torch=floor)
+            told.append(f"--torch={floor}")
+        words = words._replace(options=(*told, *words.options), after=_after(before))
+        whole = _files_that_convert(found)
+        discovery = self.discovery._replace(files=tuple(one for one in self.discovery.files if one.shown not in whole))
+        workspace = Workspace(discovery, _with(self.configuration, options), torch_steps.new_texts(before))
+        plan = runner.planned(workspace, follow=self.follow)
+        if whole:
+            words = words._replace(paths=tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)})))
+        yield from torch_steps.safe(plan, words, "states", "Move state dicts to DCP", _STATES_WHY)
+        if plan.changes:
+            words = words._replace(after=(*words.after, "states"))
+        yield from torch_steps.decisions(plan, words)
+
+
+def _files_that_convert(found: Fsdp1) -> frozenset[str]:
+    if not found.models:
+        return frozenset()
+    from fsdp_migrate.migration.fsdp2_steps import files_that_convert
+
+    return files_that_convert(found.models)

@@ -1,0 +1,210 @@
+"""`fsdp-migrate plan`: where the code stands, steps in order, and their commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from fsdp_migrate.commands.cli import cli
+
+Run = Callable[..., Result]
+ROOT = Path(__file__).parent.parent.parent
+SCHEMA = json.loads((ROOT / "docs" / "plan.schema.json").read_text())
+SAFE = """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def gathered(model, optim):
+    return FSDP.full_optim_state_dict(model, optim)
+"""
+UNSAFE = """\
+from torch.distributed.fsdp import FlatParameter, FullyShardedDataParallel as FSDP
+
+
+def flat(model: FSDP):
+    return [p for p in model.parameters() if isinstance(p, FlatParameter)]
+"""
+MODEL = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def main(hook):
+    model = FSDP(torch.nn.Linear(2, 2))
+    {use}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    Path(".git").mkdir()
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+    return invoke
+
+
+def planned(run: Run, *arguments: str) -> dict[str, object]:
+    document = json.loads(run("plan", "--output-format", "json", *arguments, ".").stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert isinstance(document, dict)
+    return document
+
+
+def steps(document: dict[str, object]) -> dict[str, dict[str, object]]:
+    return {step["id"]: step for step in document["steps"]}  # type: ignore[attr-defined]
+
+
+def obey(run: Run, command: object) -> Result:
+    program, *words = shlex.split(str(command))
+    assert program == "fsdp-migrate"
+    return run(*words)
+
+
+def test_steps_come_in_order_and_lead_to_the_end(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    Path("requirements.txt").write_text("torch>=2.2\n")
+    document = planned(run)
+    (step,) = document["steps"]  # type: ignore[misc]
+    assert (step["id"], step["by"], step["rules"]) == ("safe", "fsdp-migrate", ["FSDP101"])
+    assert document["numbers"]["safe"] == 1  # type: ignore[index]
+    assert obey(run, step["check"]).exit_code == 1
+    assert obey(run, step["command"]).exit_code == 0
+    assert obey(run, step["check"]).exit_code == 0
+    assert run("plan", ".").exit_code == 0
+
+
+def test_the_diffs_of_a_step_are_what_its_command_does(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    step = steps(planned(run))["safe"]
+    patch = "".join(one["diff"] for one in step["diffs"])  # type: ignore[attr-defined]
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    subprocess.run(["git", "apply"], input=patch, text=True, check=True)
+    by_diff = Path("a.py").read_text()
+    Path("a.py").write_text(SAFE)
+    obey(run, step["command"])
+    assert Path("a.py").read_text() == by_diff != SAFE
+
+
+def test_an_unsafe_fix_has_its_diff_and_what_differs(run: Run) -> None:
+    Path("a.py").write_text(UNSAFE)
+    step = steps(planned(run))["accept-FSDP301"]
+    (found,) = step["findings"]  # type: ignore[misc]
+    assert "+++ b/a.py" in found["diffs"][0]["diff"]
+    assert found["reason"]
+    assert obey(run, step["command"]).exit_code == 0
+    assert obey(run, step["check"]).exit_code == 0
+    assert not planned(run)["steps"]
+
+
+def test_lines_of_a_later_step_are_those_that_the_earlier_ones_leave(run: Run) -> None:
+    Path("a.py").write_text(SAFE + UNSAFE)
+    found = steps(planned(run))
+    assert found["accept-FSDP301"]["after"] == ["safe"]
+    line = found["accept-FSDP301"]["findings"][0]["line"]  # type: ignore[index]
+    obey(run, found["safe"]["command"])
+    assert "isinstance" in Path("a.py").read_text().splitlines()[line - 1]
+    assert "(once step 1 is done)" not in run("plan", ".").stdout
+
+
+def test_a_lower_bound_that_settles_findings_is_the_first_step(run: Run) -> None:
+    Path("requirements.txt").write_text("torch>=2.1\n")
+    Path("a.py").write_text("from torch.distributed._composable.fsdp import fully_shard\n\nprint(fully_shard)\n")
+    first = planned(run)["steps"][0]  # type: ignore[index]
+    assert first["id"] == "floor"
+    assert first["places"] == [{"path": "requirements.txt", "line": 1}]
+    assert "starts at 2." in first["todo"]
+
+
+def test_a_target_that_needs_a_newer_torch_says_so_first(run: Run) -> None:
+    Path("requirements.txt").write_text("torch>=2.1\n")
+    Path("a.py").write_text(MODEL.format(use="model.eval()"))
+    assert planned(run, "--target", "fsdp2")["steps"][0]["id"] == "floor-of-target"  # type: ignore[index]
+
+
+def test_state_dicts_are_a_step_of_their_own(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    found = steps(planned(run, "--target", "dcp"))
+    assert list(found) == ["states", "accept-FSDP210"]
+    assert found["accept-FSDP210"]["after"] == ["states"]
+    for step in found.values():
+        assert obey(run, step["command"]).exit_code in (0, 1)
+    assert "get_optimizer_state_dict" in Path("a.py").read_text()
+
+
+def test_what_stops_models_says_how_many_it_frees(run: Run) -> None:
+    Path("a.py").write_text(MODEL.format(use="model.register_comm_hook(None, hook)"))
+    Path("b.py").write_text(MODEL.format(use="model.register_comm_hook(None, hook)"))
+    Path("c.py").write_text(MODEL.format(use="model.eval()"))
+    document = planned(run, "--target", "fsdp2", "--torch", ">=2.13")
+    found = steps(document)
+    assert list(found) == ["convert", "blocker-1"]
+    assert found["blocker-1"]["frees"] == {"stopped": 2, "alone": 2}
+    assert "fully_shard" in found["convert"]["findings"][0]["diffs"][0]["diff"]  # type: ignore[index]
+    assert document["numbers"]["programs"] == 3  # type: ignore[index]
+
+
+def test_packages_say_which_parts_of_torch_they_use(run: Run) -> None:
+    Path("lib/train").mkdir(parents=True)
+    for name in ("lib/__init__.py", "lib/train/__init__.py"):
+        Path(name).write_text("")
+    Path("lib/train/a.py").write_text(
+        "import torch\nimport torch.distributed.checkpoint as dcp\n"
+        "from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard\n"
+        "print(torch.amp.autocast, dcp, fully_shard, FullyShardedDataParallel)\n"
+    )
+    (package,) = planned(run)["packages"]  # type: ignore[misc]
+    assert package["name"] == "lib/train"
+    assert package["uses"] == {"FSDP1": 1, "FSDP2": 1, "DCP": 1, "launch": 0, "amp": 1}
+
+
+def test_options_are_repeated_in_commands(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    step = steps(planned(run, "--torch", ">=2.2,<2.8", "--isolated"))["safe"]
+    assert shlex.split(str(step["command"]))[2:] == ["--torch=>=2.2,<2.8", "--isolated", "."]
+
+
+def test_the_target_may_stand_in_the_settings(run: Run) -> None:
+    Path("a.py").write_text(MODEL.format(use="model.eval()"))
+    Path("fsdp-migrate.toml").write_text('target = "fsdp2"\n')
+    assert planned(run)["target"] == "fsdp2"
+
+
+@pytest.mark.parametrize("name", ["plan.json", "plan.txt"])
+def test_the_suffix_of_the_file_decides_the_format(run: Run, name: str) -> None:
+    Path("a.py").write_text(SAFE)
+    assert run("plan", "-o", name, ".").exit_code == 1
+    assert Path(name).read_text().startswith("{") == (name == "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("-o", "plan.xyz"), "the suffix of plan.xyz is no format"),
+        (("-o", "none/plan.json"), "none/plan.json cannot be written: No such file or directory"),
+        (("--prove", "none.json"), "none.json cannot be read: No such file or directory"),
+        (("--prove", "a.py"), "a.py is not what `prove --output-format json` writes"),
+    ],
+)
+def test_bad_usage_is_one_clear_line(run: Run, arguments: tuple[str, ...], told: str) -> None:
+    Path("a.py").write_text(SAFE)
+    result = run("plan", *arguments, ".")
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_prove_showed_stands_in_the_plan(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    Path("proof.json").write_text(json.dumps({"verdict": "SAME", "detail": ""}))
+    assert planned(run, "--prove", "proof.json")["proofs"] == [{"file": "proof.json", "verdict": "SAME", "detail": ""}]
+    assert "proven: SAME in proof.json" in run("plan", "--prove", "proof.json", ".").stdout
