@@ -17,7 +17,7 @@ from fsdp_migrate.report.output import write_text
 if TYPE_CHECKING:
     from fsdp_migrate.migration.model import Migration
 
-_FORMATS = {"text": (".txt",), "json": (".json",)}
+_FORMATS = {"text": (".txt",), "markdown": (".md",), "json": (".json",), "html": (".html", ".htm")}
 # Shared options about findings; a plan has all of them.
 _OF_FINDINGS = ("select", "ignore", "hints", "baseline", "fail_on", "stdin_filename", "trace")
 # Options that the commands of a plan repeat, as far as they were given.
@@ -30,6 +30,7 @@ _REPEATED = ("torch", "exclude", "config_file", "isolated")
 Examples:
   fsdp-migrate plan src/
   fsdp-migrate plan --target fsdp2 --torch '>=2.6' src/
+  fsdp-migrate plan --target fsdp2 -o plan.html src/
   fsdp-migrate plan --target dcp -o plan.json src/
   fsdp-migrate plan --target dcp --since plan.json src/
 
@@ -79,21 +80,34 @@ for _parameter in plan.params:
 
 
 def _write(made: Migration, request: Request) -> None:
-    name = request.output.format or _by_suffix(request.output.file)
+    file, name = request.output.file, request.output.format or _by_suffix(request.output.file)
+    if name == "html":
+        from fsdp_migrate.migration.reports.page import pages
+
+        if file is None:
+            raise click.UsageError("a page goes into a file: give one with -o")
+        for path, page in reversed(pages(made, file).items()):
+            write_text(path, page)
+    elif file is None:
+        text.print_document(_report(made, name))
+    else:
+        write_text(file, _report(made, name))
+    if name != "json":
+        text.print_notices(plain.failure_line(failure) for failure in made.failures)
+
+
+def _report(made: Migration, name: str) -> str:
     if name == "json":
         from fsdp_migrate.migration.reports.document import document
 
-        report = document(made)
-    else:
-        from fsdp_migrate.migration.reports.text import lines
+        return document(made)
+    if name == "markdown":
+        from fsdp_migrate.migration.reports import markdown
 
-        report = "\n".join(lines(made))
-    if request.output.file is None:
-        text.print_document(report)
-    else:
-        write_text(request.output.file, report)
-    if name != "json":
-        text.print_notices(plain.failure_line(failure) for failure in made.failures)
+        return markdown.document(made)
+    from fsdp_migrate.migration.reports.text import lines
+
+    return "\n".join(lines(made))
 
 
 def _by_suffix(file: str | None) -> str:

@@ -65,7 +65,7 @@ def migration(
     plan = run.torch(without_states=target is not None)
     steps = [
         *_floor_of(target, plan, words),
-        *torch_steps.floors(plan, words),
+        *torch_steps.floors(plan, words, default_range(target).oldest),
         *torch_steps.safe(plan, run.words, _SAFE, "Make the safe fixes", _SAFE_WHY),
         *torch_steps.decisions(plan, words._replace(after=_after(plan))),
     ]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from packaging.version import Version
+
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.migration.model import Diff, Item, Step
@@ -41,9 +43,10 @@ class Words(NamedTuple):
         return shlex.join(["fsdp-migrate", *words, *self.options, *paths])
 
 
-def floors(plan: Plan, words: Words) -> Iterator[Step]:
-    """The lower bounds that settle findings if they are raised."""
-    for number, floor in enumerate(plan.floors, 1):
+def floors(plan: Plan, words: Words, least_of_target: Version) -> Iterator[Step]:
+    """The lower bounds that settle findings if they are raised further than the target needs anyway."""
+    higher = (one for one in plan.floors if Version(one.settled[-1][0]) > least_of_target)
+    for number, floor in enumerate(higher, 1):
         stated = floor.stated
         places = () if stated.line is None else (Place(stated.file, stated.line),)
         least, _ = floor.settled[-1]
