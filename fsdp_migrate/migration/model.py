@@ -10,8 +10,8 @@ from fsdp_migrate.targets.fsdp2.target import Place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.code.frameworks import Framework
+    from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.targets.fsdp2.steps import Given
     from fsdp_migrate.targets.fsdp2.target import Model
     from fsdp_migrate.workspace.filesystem import Failure
