@@ -74,6 +74,11 @@ class Discovery(NamedTuple):
     folders: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
 
+    @property
+    def code(self) -> tuple[SourceFile, ...]:
+        """The files that hold Python, in the same order."""
+        return tuple(file for file in self.files if not is_beside(file.shown))
+
     def joined(self, files: Iterable[SourceFile]) -> Discovery:
         """These files and others."""
         known = set(self.files)

@@ -50,7 +50,7 @@ class Workspace:
     @property
     def code(self) -> tuple[SourceFile, ...]:
         """Those of them that hold Python, in the same order."""
-        return tuple(file for file in self.files if not is_beside(file.shown))
+        return self.discovery.code
 
     def read(self, file: SourceFile) -> bytes:
         """The bytes of a file.

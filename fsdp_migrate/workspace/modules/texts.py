@@ -166,4 +166,4 @@ class Texts:
     def _others(self, root: str | None) -> Iterator[SourceFile]:
         """The files of a project that are not in the run."""
         known = {file.path for file in self.files}
-        yield from (file for file in discover([root]).files if file.path not in known) if root is not None else ()
+        yield from (file for file in discover([root]).code if file.path not in known) if root is not None else ()
