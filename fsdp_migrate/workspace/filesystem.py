@@ -295,19 +295,21 @@ class _Walk:
         folder = self._with_own_ignores(folder, names)
         here = os.path.abspath(folder.path)
         choice = self.choices(here, names)
+        path, shown, real = (os.path.join(part, "") for part in (folder.path, folder.shown, folder.real))
+        inside = _Entry(path, shown, real, folder.ignores)
         deeper = []
         for entry in entries:
-            below = _below(folder, entry.name)
             if entry.is_dir(follow_symlinks=False):
-                ignored = entry.name in SKIPPED_FOLDERS or gitignore.ignored(folder.ignores, below.real + "/")
-                if not ignored and not (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
+                if entry.name in SKIPPED_FOLDERS or (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
+                    continue
+                below = _below(inside, entry.name)
+                if not gitignore.ignored(folder.ignores, below.real + "/"):
                     deeper.append(below)
-            elif (
-                _wanted(choice, os.path.join(here, entry.name))
-                and not gitignore.ignored(folder.ignores, below.real)
-                and (not is_beside(entry.name) or _is_marked(entry))
-            ):
-                self._take(entry, below)
+            elif _wanted(choice, here, entry.name):
+                below = _below(inside, entry.name)
+                ignored = gitignore.ignored(folder.ignores, below.real)
+                if not ignored and (not is_beside(entry.name) or _is_marked(entry)):
+                    self._take(entry, below)
         return deeper
 
     def _take(self, entry: os.DirEntry[str], at: _Entry) -> None:
@@ -344,9 +346,10 @@ class _Walk:
         return () if gitignore.ignored(ignores, os.path.join(real, "")) else ignores
 
 
-def _wanted(choice: PathFilter | None, path: str) -> bool:
+def _wanted(choice: PathFilter | None, folder: str, name: str) -> bool:
     if choice is None:
-        return path.endswith((*SUFFIXES, *YAML_SUFFIXES))
+        return name.endswith((*SUFFIXES, *YAML_SUFFIXES))
+    path = os.path.join(folder, name)
     return (choice.takes(path) or (choice.scripts and is_script(path))) and not choice.leaves_out(path)
 
 
@@ -367,13 +370,9 @@ def _is_artefact(folder: _Entry, names: set[str]) -> bool:
     return doubtful and not any(name.endswith(SUFFIXES) for name in names)
 
 
-def _below(folder: _Entry, name: str) -> _Entry:
-    return _Entry(
-        os.path.join(folder.path, name),
-        os.path.join(folder.shown, printable(name)),
-        os.path.join(folder.real, name),
-        folder.ignores,
-    )
+def _below(inside: _Entry, name: str) -> _Entry:
+    """What is called so in a folder, whose paths end in a separator."""
+    return _Entry(inside.path + name, inside.shown + printable(name), inside.real + name, inside.ignores)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -392,6 +391,8 @@ def _shown(path: str) -> str:
 
 def printable(path: str) -> str:
     """`path` with undecodable bytes and control characters replaced, so that it can be printed on one line."""
+    if path.isprintable():  # undecodable bytes are not
+        return path
     readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return readable if readable.isprintable() else "".join(c if c.isprintable() else REPLACEMENT for c in readable)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -83,10 +83,12 @@ def load(folder: str) -> GitIgnore:
     return GitIgnore(os.path.join(folder, ""), patterns([line.removesuffix("\r") for line in text.split("\n")]))
 
 
-def ignored(ignores: Iterable[GitIgnore], real: str) -> bool:
+def ignored(ignores: Sequence[GitIgnore], real: str) -> bool:
     """Whether git would ignore `real` (a folder ends in a separator). The innermost file with a verdict decides."""
-    verdicts = (ignore.verdict(real) for ignore in reversed(tuple(ignores)) if real != ignore.base)
-    return next((verdict for verdict in verdicts if verdict is not None), False)
+    for ignore in reversed(ignores):
+        if real != ignore.base and (verdict := ignore.verdict(real)) is not None:
+            return verdict
+    return False
 
 
 def parents_in_repository(real: str) -> list[str]:

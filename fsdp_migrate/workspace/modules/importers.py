@@ -179,7 +179,7 @@ class Importers:
         called = self._names(path)
         nearest = self._texts.finder.nearest
         for other in sorted(self._texts.writers(path, name)):
-            if name not in Sketch(self._texts.glance(other)).stored:
+            if not Sketch(self._texts.glance(other)).stores(name):
                 continue
             same = nearest(os.path.dirname(other)) == nearest(os.path.dirname(path))
             facts = self._modules.facts(other, torch) if same else None

@@ -34,8 +34,8 @@ _TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
 _SEVERAL = re.compile(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
 _WORDS = re.compile(rb"\w+")
 _NAMES = re.compile(rb"[\w\x80-\xff]+")
-_STORED = re.compile(rb"\.(\w+)[ \t]*=(?!=)")
-_SET = re.compile(rb"""setattr\([\s\w.]+,\s*["'](\w+)["']""")
+_STORED = rb"\.%s[ \t]*=(?!=)"
+_SET = rb"""setattr\([\s\w.]+,\s*["']%s["']"""
 _OWN = (b"self", b"cls")
 _NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
 _MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
@@ -170,12 +170,11 @@ class Sketch:
         """The strings that may name modules."""
         return tuple(dict.fromkeys(match[1].decode() for match in _TEXT.finditer(self.raw)))
 
-    @property
-    def stored(self) -> frozenset[str]:
-        """The attributes that are assigned, except those of `self` and `cls`."""
-        places = ((match[1], match.start()) for match in _STORED.finditer(self.raw))
-        found = [name for name, dot in places if not self.raw.endswith(_OWN, max(0, dot - len("self")), dot)]
-        return frozenset(name.decode("utf-8", "replace") for name in (*found, *_SET.findall(self.raw)))
+    def stores(self, name: str) -> bool:
+        """Whether an attribute of this name is assigned, except those of `self` and `cls`."""
+        dots = (match.start() for match in re.finditer(_STORED % name.encode(), self.raw))
+        others = any(not self.raw.endswith(_OWN, max(0, dot - len("self")), dot) for dot in dots)
+        return others or re.search(_SET % name.encode(), self.raw) is not None
 
     @cached_property
     def unpacked(self) -> frozenset[str]:
