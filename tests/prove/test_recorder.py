@@ -153,11 +153,13 @@ def test_places_are_lines_of_the_project(ran: Launched) -> None:
 
 
 CLIPPING = """
-import torch
+import torch, torch.distributed.checkpoint.state_dict
 
 parts = [torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)]
 parameters = [parameter for part in parts for parameter in part.parameters()]
 optimizer = torch.optim.SGD(parameters, lr=0.1)
+# It takes a step, which is none of the training.
+torch.distributed.checkpoint.state_dict.get_optimizer_state_dict(torch.nn.Sequential(*parts), optimizer)
 for _ in range(2):
     sum(part(torch.ones(2)).sum() for part in parts).backward()
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in parameters])
@@ -171,5 +173,7 @@ for _ in range(2):
 
 def test_a_norm_that_the_program_clips_to_part_by_part_is_recorded_once(tmp_path: Path) -> None:
     pytest.importorskip("torch", minversion="2.6")
-    norms = launched(tmp_path, CLIPPING).events(0, "norm")
+    made = launched(tmp_path, CLIPPING)
+    assert (made.run.problems, made.run.steps) == ((), 2)
+    norms = made.events(0, "norm")
     assert [float.fromhex(event.data["value"]) for event in norms] == [pytest.approx(12**0.5), 0.0] * 2

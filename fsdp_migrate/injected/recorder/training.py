@@ -36,6 +36,7 @@ def install(journal: Journal, trees: Trees) -> None:
         if hasattr(module, _CLIPS):  # since torch 2.6
             setattr(module, _CLIPS, training.given_norm(getattr(module, _CLIPS)))
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", training.norms_of_fsdp)
+    after_import("torch.distributed.checkpoint.state_dict", training.no_steps_of_torch)
     register_optimizer_step_pre_hook(training.before_step)
     register_optimizer_step_post_hook(training.after_step)
 
@@ -136,6 +137,22 @@ class Training:
         """Record what the method of FSDP1 returns, too."""
         kind = module.FullyShardedDataParallel
         kind.clip_grad_norm_ = self.norm(kind.clip_grad_norm_)
+
+    def no_steps_of_torch(self, module: Any) -> None:
+        """Leave out the step that torch takes, with a learning rate of 0, to give an optimizer its state."""
+        original = getattr(module, "_init_optim_state", None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def _init_optim_state(*arguments: Any, **named: Any) -> Any:
+            before, self._journal.quiet = self._journal.quiet, True
+            try:
+                return original(*arguments, **named)
+            finally:
+                self._journal.quiet = before
+
+        module._init_optim_state = _init_optim_state
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         number = self._final.number(optimizer)
