@@ -11,11 +11,15 @@ from fsdp_migrate.workspace.beside.script_text import ScriptText, Word
 
 
 class Flag(NamedTuple):
-    """A flag with the word behind it, empty if that is a flag too; `command` is where the whole command stands."""
+    """A flag with the word behind it, empty if that is a flag too.
+
+    `command` is where the whole command stands, `beside` what is written in it.
+    """
 
     word: Word
     value: str
     command: Span
+    beside: str
 
 
 def flags(facts: ModuleFacts, program: str, names: Collection[str]) -> Iterator[Flag]:
@@ -30,4 +34,5 @@ def flags(facts: ModuleFacts, program: str, names: Collection[str]) -> Iterator[
             if name in names:
                 behind = words[number + 1].text if not equals and number + 1 < len(words) else value
                 value = "" if behind.startswith("--") else behind.strip("\"'")
-                yield Flag(word, value, Span(words[0].span.start, words[-1].span.end))
+                command = Span(words[0].span.start, words[-1].span.end)
+                yield Flag(word, value, command, " ".join(one.text for one in words))

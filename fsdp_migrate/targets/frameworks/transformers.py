@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -24,6 +25,8 @@ _MESSAGE = f"the Trainer is told to use FSDP1: FSDP2 is `version` 2 in `fsdp_con
 _UNSAFE = (
     f"FSDP2 shards each parameter by itself: rates, memory and checkpoints differ, and transformers {_SINCE} is needed"
 )
+_OWN_FLAG = re.compile(r"(?<!\S)--fsdp(?![\w-])")
+_OPTIONS = {"full_shard", "shard_grad_op", "auto_wrap", "offload"}
 
 
 def _check(facts: ModuleFacts, card: RuleCard, *, converting: bool) -> Iterator[Finding]:
@@ -49,11 +52,13 @@ def _check(facts: ModuleFacts, card: RuleCard, *, converting: bool) -> Iterator[
     for flag in flags(facts, "", ("--fsdp", *(f"--{name}" for name in gone))):
         name = flag.word.text.partition("=")[0].removeprefix("--")
         if name in gone:
+            if _OWN_FLAG.search(flag.beside) is None or "accelerate" in flag.beside:
+                continue  # flags of other programs, and of `accelerate launch`, have these names too
             told, what = f"`--{name}` was removed in transformers {gone[name][0]}", gone[name][1]
             yield finding(facts, card, flag.word.span, flag.command, told, manual(what), Severity.BREAKS)
         elif (other := _other(flag.value)) is not None:
             yield finding(facts, card, flag.word.span, flag.command, _stop(other), _choose(other), Severity.BREAKS)
-        elif converting and flag.value:
+        elif converting and _OPTIONS.intersection(flag.value.split()):
             verdict = manual("give a file with `version` 2 and `reshard_after_forward` as `--fsdp_config`")
             yield finding(facts, card, flag.word.span, flag.command, _MESSAGE, verdict, Severity.DEPRECATED)
     if converting:

@@ -124,11 +124,23 @@ def test_a_strategy_with_more_to_it_is_manual(old: str, new: str) -> None:
     ("flags", "code"),
     [
         ('python run.py --fsdp "hybrid_shard auto_wrap"', "FSDP852"),
-        ("python run.py --fsdp_min_num_params=3", "FSDP852"),
+        ("python run.py --fsdp --fsdp_min_num_params=3", "FSDP852"),
     ],
 )
 def test_flags_that_transformers_stops_at_are_found_in_scripts(flags: str, code: str) -> None:
     assert [finding.code for finding in found(f"{flags}\n", "run.sh", None)] == [code]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate launch --use_fsdp --fsdp_transformer_layer_cls_to_wrap Block train.py",
+        "python other.py --fsdp_min_num_params 3",
+        "python other.py --fsdp true",
+    ],
+)
+def test_flags_of_other_programs_are_left_alone(command: str) -> None:
+    assert found(f"{command}\n", "run.sh") == ()
 
 
 def test_flags_of_fsdp1_are_found_with_the_target() -> None:
