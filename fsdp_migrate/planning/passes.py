@@ -310,7 +310,9 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
     Raises:
         RewriteError: the new text does not parse, does not have all comments, or gives an argument twice.
     """
-    from fsdp_migrate.rewrite.materialise import replacements  # needed only to change something
+    # Needed only to change something.
+    from fsdp_migrate.planning.repeats import without_repeats
+    from fsdp_migrate.rewrite.materialise import replacements
 
     changes: list[Replacement] = []
     comments: list[EditComment] = []
@@ -328,6 +330,7 @@ def carried_out(source: Source, path: str, fixes: Iterable[Fix]) -> NewText:
         written += [text for fix in own for text in fix.comments]
     gone += [edit.old for edit in comments]
     written += [edit.text for edit in comments if edit.text]
+    changes = without_repeats(source.data, changes)
     return NewText(*_checked(source, changes, gone, written, path), changes)
 
 

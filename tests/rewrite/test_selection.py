@@ -199,7 +199,7 @@ def test_a_name_that_several_imports_would_bring_comes_by_the_first_and_removals
 def test_an_import_that_a_fix_would_move_goes_if_the_pass_leaves_it_unused() -> None:
     source = Source(b"from m import (A)\nx(A, A)\n")
     a = binding(source, "A")
-    moved = Fix((Replace(Span(5, 6), "n"),), moves=(a,))
+    moved = Fix((Replace(Span(5, 6), "n"),), moves=((a.statement, a.name),))
     removal = EditImport(a.statement, remove=("A",))
     assert edits_of(source, [moved, fixed(a, 0)]) == [*moved.edits, *fixed(a, 0).edits]
     assert edits_of(source, [moved, fixed(a, 0, 1)]) == [*fixed(a, 0, 1).edits, removal]
