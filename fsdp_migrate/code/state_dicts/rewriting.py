@@ -372,7 +372,8 @@ def check_kind(facts: ModuleFacts, node: ast.AST) -> None:
 
 def _reads_versions(node: ast.Attribute) -> bool:
     """Whether the versions of modules are read off a state dict, not something that an object calls alike."""
-    return node.attr == "_metadata" and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    is_read = node.attr == "_metadata" and isinstance(node.ctx, ast.Load)
+    return is_read and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
 
 
 def _instead(facts: ModuleFacts, statement: ast.stmt, lines: Sequence[str]) -> Edit:

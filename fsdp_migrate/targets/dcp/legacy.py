@@ -1,7 +1,8 @@
 """FSDP101 to 105 and FSDP201 under the target: with FSDP210 where that rewrites all, else by the new functions.
 
-The methods before torch 2.0 ignore the type that is set, and each stands for one type and config [49]. Where its
-successor is the same in all, it is called at once; elsewhere the fix is that of every torch, and FSDP210 says why.
+The methods before torch 2.0 ignore the type that is set, and each stands for one type and config [49]. The new function
+is called at once, unsafely where it is not the same in all: the usual fix would set a type, which the target is to end.
+Where there is no new function for a call, the fix is that of every torch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _with_all(facts: ModuleFacts, found: Finding) -> Finding | None:
 
 
 def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Finding) -> Finding:
-    """The finding with the new function in its fix, if that is the same in all; else the one it was."""
+    """The finding with the new function in its fix, unsafe where that is not the same in all; else the one it was."""
     method = METHODS[card.name.replace("-", "_")]
     index = method.parameters.index("model")
     given = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -43,7 +44,7 @@ def _finding(facts: ModuleFacts, card: RuleCard, call: ast.Call, otherwise: Find
     if model is None or facts.fsdp.receiver(call.func, model) is None:
         return otherwise
     new = of_call(facts, call, model)
-    if isinstance(new, str) or new.verdict.unsafe is not None:
+    if isinstance(new, str):
         return otherwise
     message = f"`{method.name}` is deprecated since torch {card.deprecated}: use `{new.functions[0]}`"
     card = card._replace(floor=new.floor)

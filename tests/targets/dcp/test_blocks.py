@@ -215,8 +215,9 @@ def test_the_new_functions_take_no_type_from_the_block_around_them() -> None:
 
 def test_versions_of_modules_that_are_read_keep_the_old_call() -> None:
     assert "`_metadata`" in (only(block(FULL, "state = model.state_dict()", "print(state._metadata)")).reason or "")
-    other = "state = model.state_dict()\nself._metadata = rank"
-    assert only(block(FULL, other)).applicability is Applicability.SAFE
+    for other in ("self", "snapshot"):
+        text = block(FULL, f"state = model.state_dict()\n{other}._metadata = rank")
+        assert only(text).applicability is Applicability.SAFE
 
 
 def test_a_compiled_model_stays() -> None:
