@@ -22,7 +22,7 @@ from fsdp_migrate.lint import FileCheck, lint_bytes
 from fsdp_migrate.planning.parts import RewriteResult
 from fsdp_migrate.planning.passes import rewrite
 from fsdp_migrate.source import Source, Span
-from fsdp_migrate.suppressions import SILENCING
+from fsdp_migrate.suppressions import is_silencing
 from fsdp_migrate.workspace.notebook import Notebook
 from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Settings
@@ -135,8 +135,8 @@ def _claimed(finding: Finding) -> Iterator[Span]:
         return
     for edit in finding.fix.edits:
         yield from touched(edit)
-    for binding in (*(use.binding for use in finding.fix.removed_uses), *finding.fix.moves):
-        yield binding.statement
+    yield from (use.binding.statement for use in finding.fix.removed_uses)
+    yield from (statement for statement, _ in finding.fix.moves)
 
 
 def _rows(source: Source, spans: list[Span]) -> set[int]:
@@ -183,7 +183,7 @@ def _check_comments(before: Counter[str], after: Counter[str], result: RewriteRe
         before = Counter({text: count for text, count in before.items() if not _SUPPRESSION.search(text)})
         after &= before
     # Where an import is split, each part needs what silences a tool.
-    doubled = {text for text in after - before if not SILENCING.match(text)}
+    doubled = {text for text in after - before if not is_silencing(text)}
     faulty = doubled.union(before - after)
     assert not faulty, f"comments were lost or doubled: {faulty}"
 
