@@ -208,3 +208,15 @@ def test_what_prove_showed_stands_in_the_plan(run: Run) -> None:
     Path("proof.json").write_text(json.dumps({"verdict": "SAME", "detail": ""}))
     assert planned(run, "--prove", "proof.json")["proofs"] == [{"file": "proof.json", "verdict": "SAME", "detail": ""}]
     assert "proven: SAME in proof.json" in run("plan", "--prove", "proof.json", ".").stdout
+
+
+def test_a_plan_is_compared_with_an_earlier_one(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    run("plan", "-o", "old.json", ".")
+    Path("a.py").write_text("\n\n" + UNSAFE)
+    found = planned(run, "--since", "old.json")["since"]
+    assert [one["text"].split()[1] for one in found["done"]] == ["FSDP101"]  # type: ignore[index]
+    assert [one["text"].split()[1] for one in found["new"]] == ["FSDP301"]  # type: ignore[index]
+    result = run("plan", "--target", "dcp", "--since", "old.json", ".")
+    assert result.exit_code == 2
+    assert "old.json is a plan for a newer torch, and this one is for dcp" in result.stderr
