@@ -174,7 +174,7 @@ class _Runs:
         """What state dicts become, but for models that are converted whole."""
         codes = tuple(entry.code for entry in OF_TARGETS[_STATES])
         options = self.configuration.options._replace(target=_STATES, select=codes)
-        told = ["--target", _STATES, "--select", ",".join(codes)]
+        told = ["--target", _STATES]
         floor = default_range(_STATES)
         if options.torch is None and any(project.torch.oldest < floor.oldest for project in before.projects):
             options = options._replace(torch=floor)
@@ -186,7 +186,8 @@ class _Runs:
         plan = runner.planned(workspace, follow=self.follow)
         if whole:
             words = words._replace(paths=tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)})))
-        yield from torch_steps.safe(plan, words, "states", "Move state dicts to DCP", _STATES_WHY)
+        chosen = words._replace(options=("--select", ",".join(codes), *words.options))
+        yield from torch_steps.safe(plan, chosen, "states", "Move state dicts to DCP", _STATES_WHY)
         if plan.changes:
             words = words._replace(after=(*words.after, "states"))
         yield from torch_steps.decisions(plan, words)
