@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from fsdp_migrate.facts import ModuleFacts
@@ -21,7 +21,7 @@ def comes_first(code: Code, closure: Closure, construction: Construction, facts:
     """Whether a model is built before a place is reached, as far as the calls in the project tell that pass it on."""
     ours = frozenset(one.node for one in (*closure.references, *closure.passed))
     levels: dict[ast.AST, list[ast.AST]] = {}
-    for level, function in _upwards(code, construction.facts, construction.call, _DEEPEST):
+    for level, function in _upwards(code, [construction]):
         levels.setdefault(function, []).append(level)
     return _is_behind(code, levels, ours, facts, node, _DEEPEST)
 
@@ -49,13 +49,20 @@ def _is_over(code: Code, facts: ModuleFacts, one: ast.AST, node: ast.AST) -> boo
     return one in ast.walk(node) or code.reaching(facts).order(one, node) is Order.BEFORE
 
 
-def _upwards(code: Code, facts: ModuleFacts, node: ast.AST, steps: int) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """A node, the calls of its function, and so on, each with the function that it stands in."""
-    function = facts.function(node)
-    yield node, function
-    if steps and isinstance(function, FunctionNode):
-        for site in code.callers(Function(facts, function)).sites:
-            yield from _upwards(code, site.facts, site.call, steps - 1)
+def _upwards(code: Code, constructions: Iterable[Construction]) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Constructions, the calls of their functions, and so on, each once with the function that it stands in."""
+    level: dict[ast.AST, ModuleFacts] = {one.call: one.facts for one in constructions}
+    seen: set[ast.AST] = set()
+    for _ in range(_DEEPEST + 1):
+        seen.update(level)
+        above: dict[ast.AST, ModuleFacts] = {}
+        for node, facts in level.items():
+            function = facts.function(node)
+            yield node, function
+            if isinstance(function, FunctionNode):
+                sites = code.callers(Function(facts, function)).sites
+                above.update((site.call, site.facts) for site in sites if site.call not in seen)
+        level = above
 
 
 def follows_backward(code: Code, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
@@ -97,7 +104,7 @@ class Evaluations:
         self.models = {one.node for one in closure.references}
         built = closure.constructions
         self.built = {one.call for one in built}
-        self.building = {function for one in built for _, function in _upwards(code, one.facts, one.call, _DEEPEST)}
+        self.building = {function for _, function in _upwards(code, built)}
         self.known: dict[tuple[ast.AST, bool], _State | None] = {}
         self.left: dict[tuple[ast.AST, bool], _State | None] = {}
         self.answers: dict[ast.AST, tuple[int, bool]] = {}
