@@ -79,7 +79,7 @@ class Importers:
 
     def _takes(self, other: str, path: str, name: str) -> bool:
         private, text = name.startswith("_"), self._texts.glance(other)
-        if name.encode() not in text and (private or not Sketch(text).stars):
+        if name.encode() not in text and (private or other not in self._texts.index(path).stars):
             return False
         sketch = self._texts.sketch(other)
         if sketch is None:
@@ -133,28 +133,35 @@ class Importers:
 
     def reads(self, path: str, name: str, torch: TorchRange) -> Reads:
         """The places in other files that may read the top-level `name` of the module at `path`, without imports."""
-        return self._read(path, name, torch, lambda _sketch: True)
+        found: list[Use] = []
+        hidden = False
+        for other, facts in self._parsed(self._readers(path, name), name, torch):
+            if facts is None:
+                hidden = True
+            else:
+                found += self._uses(other, facts, path, name, torch)
+        return Reads(tuple(found), hidden)
 
     def bases_written(self, path: str, name: str, torch: TorchRange) -> Sequence[Use]:
         """Where other files read the top-level `name` of the module at `path` that may derive a class from it."""
-        return self._read(path, name, torch, lambda sketch: _derives(sketch, name)).uses
+        deriving = self._texts.deriving(path, name)
+        readers = sorted(deriving.intersection(self._readers(path, name))) if deriving else ()
+        parsed = self._parsed(readers, name, torch)
+        return [use for other, facts in parsed if facts for use in self._uses(other, facts, path, name, torch)]
 
-    def _read(self, path: str, name: str, torch: TorchRange, is_meant: Callable[[Sketch], bool]) -> Reads:
-        """Where files whose sketch is meant read a top-level name."""
-        found, hidden = [], False
-        called = self._names(path)
-        for other in self._readers(path, name):
-            sketch = self._texts.sketch(other) if name.encode() in self._texts.glance(other) else None
-            facts = None if sketch is None or not is_meant(sketch) else self._modules.facts(other, torch)
-            if facts is None or sketch is None:
-                hidden = hidden or (sketch is not None and is_meant(sketch))
-                continue
-            view = self._modules.view_at(other, torch)
-            for node in _uses(facts, name, sketch):
-                symbols = facts.names.symbols(node)
-                if any(symbol is not None and view.origin(symbol) == (path, name) for symbol in symbols):
-                    found.append(Use(facts, node, called(other)))
-        return Reads(tuple(found), hidden)
+    def _parsed(self, paths: Iterable[str], name: str, torch: TorchRange) -> Iterator[tuple[str, ModuleFacts | None]]:
+        """Those of some files that write a name, parsed; None for one that cannot be."""
+        for other in paths:
+            if name.encode() in self._texts.glance(other):
+                yield other, self._modules.facts(other, torch)
+
+    def _uses(self, other: str, facts: ModuleFacts, path: str, name: str, torch: TorchRange) -> Iterator[Use]:
+        """The places in a file that read the top-level `name` of the module at `path`."""
+        sketch, view, shown = self._texts.sketch(other), self._modules.view_at(other, torch), self._names(path)(other)
+        for node in () if sketch is None else _reads(facts, name, sketch):
+            symbols = facts.names.symbols(node)
+            if any(symbol is not None and view.origin(symbol) == (path, name) for symbol in symbols):
+                yield Use(facts, node, shown)
 
     def writing(self, path: str, word: str, torch: TorchRange) -> Iterator[ModuleFacts]:
         """The other files of the project that read an attribute of this name from anything but their `self`."""
@@ -219,19 +226,9 @@ def _prefixes(name: str) -> Iterator[str]:
         yield name
 
 
-def _aliases(sketch: Sketch, name: str) -> set[str]:
-    """A name, and those that it is imported under."""
-    return {name, *sketch.renamed.get(name, ())}
-
-
-def _derives(sketch: Sketch, name: str) -> bool:
-    """Whether a module may derive a class from a name, as far as its bytes tell."""
-    return not sketch.base_words.isdisjoint(_aliases(sketch, name))
-
-
-def _uses(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
-    """Where a function of this name, or of one that it was imported under, is read."""
-    known = _aliases(sketch, name)
+def _reads(facts: ModuleFacts, name: str, sketch: Sketch) -> Iterator[ast.Name | ast.Attribute]:
+    """Where something of this name, or of one that it was imported under, is read."""
+    known = {name, *sketch.renamed.get(name, ())}
     users = facts.structure.module.users
     for alias in sorted(known):
         for scope in users.get(alias, ()):

@@ -130,12 +130,6 @@ class Sketch:
                 found.setdefault(last, set()).add(alias)
         return {last: frozenset(aliases) for last, aliases in found.items()}
 
-    @cached_property
-    def base_words(self) -> frozenset[str]:
-        """All words between the parentheses of class statements."""
-        texts = (match[1] for match in _CLASS.finditer(self.raw))
-        return frozenset(word.decode("utf-8", "replace") for text in texts for word in _NAMES.findall(text))
-
     def is_function(self, name: str) -> bool:
         """Whether a function of this name is defined."""
         return bool(self._found(name, "function", b"def", _CALLED))
@@ -270,6 +264,12 @@ def joined(module: str, name: str) -> str:
 def is_torch(name: str) -> bool:
     """Whether a full name is torch or goes through it."""
     return name == "torch" or name.startswith("torch.")
+
+
+def base_words(raw: bytes) -> set[str]:
+    """All words between the parentheses of class statements."""
+    found = {word for texts in _CLASS.findall(unix(raw)) for word in _NAMES.findall(texts)}
+    return {word.decode("utf-8", "replace") for word in found}
 
 
 def exported(raw: bytes) -> frozenset[str] | None:

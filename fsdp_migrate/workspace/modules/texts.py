@@ -12,7 +12,7 @@ from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.disk import digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
 from fsdp_migrate.workspace.modules.finder import Finder
-from fsdp_migrate.workspace.modules.sketch import Sketch, exported, split
+from fsdp_migrate.workspace.modules.sketch import Sketch, base_words, exported, split
 
 if TYPE_CHECKING:
     from fsdp_migrate.workspace.modules.carried import Carried
@@ -29,12 +29,18 @@ class Index:
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
         self.modules: dict[str, set[str]] = {}
+        self.renamed: dict[str, set[str]] = {}  # by the names of what they import under another name
+        self.stars: set[str] = set()  # those with star imports
 
     def add(self, path: str, sketch: Sketch) -> None:
         """Add the imports of the file at `path`."""
         for target in {target for targets in sketch.imports.values() for target in targets}:
             if not target.startswith("torch."):
                 self.names.setdefault(split(target)[1], set()).add(path)
+        for name in sketch.renamed:
+            self.renamed.setdefault(name, set()).add(path)
+        if sketch.stars:
+            self.stars.add(path)
         for module in sketch.modules:
             self.modules.setdefault(split(module)[1], set()).add(path)
 
@@ -60,6 +66,7 @@ class Texts:
         self._indexes: dict[str | None, Index] = {}
         self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
         self._reading: dict[str | None, dict[bytes, list[str]]] = {}
+        self._deriving: dict[str | None, dict[str, set[str]]] = {}
         self._all: dict[str | None, tuple[SourceFile, ...]] = {}
         self.carried: Carried | None = None
 
@@ -152,6 +159,16 @@ class Texts:
                 for one in {*_READ.findall(raw), *_QUOTED.findall(raw)}:
                     found.setdefault(one, []).append(other)
         return [other for other in self._reading[root].get(word.encode(), ()) if other != path]
+
+    def deriving(self, path: str, name: str) -> set[str]:
+        """The other files (of those in `index`) that may derive a class from `name` of the file at `path`."""
+        root = self.finder.unnamed(os.path.dirname(path))
+        if root not in self._deriving:
+            found = self._deriving[root] = {}
+            for file in self._all_with(root):
+                for word in base_words(self.glance(file.path)):
+                    found.setdefault(word, set()).add(file.path)
+        return (self._deriving[root].get(name, set()) | self.index(path).renamed.get(name, set())) - {path}
 
     def is_in_part(self, path: str) -> bool:
         """Whether the run includes only a part of the project of the file at `path`."""
