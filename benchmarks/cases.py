@@ -66,6 +66,8 @@ class Cases:
         for name, most in (("accelerate", 12.0), ("transformers", 2.0), ("torch", 7.0)):
             yield f"lint-{name}", lambda name=name, most=most: self.lint(name, most)  # type: ignore[misc]
             yield f"cached-{name}", lambda name=name: self.cached(name)  # type: ignore[misc]
+        for name in ("accelerate", "lightning"):
+            yield f"plan-{name}", lambda name=name: self.plan(name)  # type: ignore[misc]
         for count in (1, 5, 50):
             yield f"files-{count}", lambda count=count: self.files(count)  # type: ignore[misc]
         yield "rewrite-fixtures", self.rewrite
@@ -155,6 +157,15 @@ class Cases:
             "first run": self.ours("lint", "-j1", "--no-cache", str(folder)),
         }
         return Row(f"a second run, sources of {name}", _size(folder), commands, (Target("first run", 0.4),))
+
+    def plan(self, name: str) -> Row:
+        """The plan from FSDP1 to FSDP2, which follows every model through the tree."""
+        folder = self.tree(name)
+        commands = {
+            OURS: self.ours("plan", "--target", "fsdp2", "--torch", ">=2.13", str(folder)),
+            "lint": self.ours("lint", "--no-cache", "-j1", str(folder)),
+        }
+        return Row(f"plan to FSDP2, sources of {name}", _size(folder), commands, (Target("lint", 5.0),))
 
     def files(self, count: int) -> Row:
         """As a pre-commit hook: some files by name."""

@@ -40,6 +40,7 @@ class Release:
 
 RELEASES = {
     "accelerate": Release("accelerate==1.10.0", ("--no-binary", ":all:", "--no-build-isolation"), "accelerate-1.10.0"),
+    "lightning": Release("lightning==2.6.0", ("--only-binary", ":all:"), "lightning"),
     "transformers": Release("transformers==4.57.3", ("--only-binary", ":all:"), "transformers"),
     # The smallest wheel; of it only the Python files count.
     "torch": Release(

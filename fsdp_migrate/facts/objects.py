@@ -279,6 +279,7 @@ class _Following:
         while self.waiting:
             facts, node, path = self.waiting.popleft()
             steps += 1
+            self.code.spend()
             if steps > budget:
                 self.escape(facts, node, f"it was followed for {budget:,} steps and is still passed on")
                 break
@@ -891,7 +892,9 @@ class _Following:
             if len(parameters) > 1:
                 self.bind_parameter(method, parameters[1], path)
         uncertain = []
-        for read, certain in self.code.attribute_reads(cls, name):
+        reads = self.code.attribute_reads(cls, name)
+        self.code.spend(len(reads))
+        for read, certain in reads:
             if target is not None and not self.may_reach(facts, target, read):
                 continue
             if certain:

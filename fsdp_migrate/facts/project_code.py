@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -113,6 +115,10 @@ class Callers(NamedTuple):
     hidden: bool  # a file that may call it cannot be parsed
 
 
+class TooMuchError(Exception):
+    """What is asked takes more work than is allowed."""
+
+
 class Answers:
     """Answers to questions that may lead back to themselves.
 
@@ -126,6 +132,26 @@ class Answers:
         self._active: set[tuple[str, object]] = set()
         self._open = 0  # how often an answer was given that may not be all
         self._is_new = False
+        self._left = math.inf
+
+    @contextmanager
+    def limited(self, most: float) -> Iterator[None]:
+        """Allow so much work in the block, counted and not timed: it ends at the same place on every machine."""
+        before, self._left = self._left, most
+        try:
+            yield
+        finally:
+            self._left = before
+
+    def spend(self, work: int = 1) -> None:
+        """Note that some work is about to be done.
+
+        Raises:
+            TooMuchError: it is more than is allowed.
+        """
+        self._left -= work
+        if self._left < 0:
+            raise TooMuchError
 
     @property
     def depth(self) -> int:
@@ -140,6 +166,7 @@ class Answers:
         if key in self._in_round or key in self._active:
             self._open += 1
             return cast("T", self._so_far.get(key, nothing))
+        self.spend()
         is_first = not self._active
         self._active.add(key)
         try:
@@ -184,6 +211,14 @@ class Code:
         self._own_methods: dict[ast.ClassDef, dict[str, list[Function]]] = {}
         self._methods: dict[tuple[ast.ClassDef, str], list[Function]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
+
+    def limited(self, most: float) -> AbstractContextManager[None]:
+        """See `Answers.limited`."""
+        return self._known.limited(most)
+
+    def spend(self, work: int = 1) -> None:
+        """See `Answers.spend`."""
+        self._known.spend(work)
 
     # Names.
 
@@ -546,7 +581,7 @@ class Code:
         seen = set()
         for low in self.descendants(cls):
             line = self.ancestors(low)
-            number = next(n for n, one in enumerate(line) if one.node is cls.node)
+            number = next((n for n, one in enumerate(line) if one.node is cls.node), len(line))
             for method in (m for one in line[number + 1 :] for m in self.own_methods(one, name)):
                 if method.node not in seen:
                     seen.add(method.node)

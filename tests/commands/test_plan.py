@@ -97,6 +97,21 @@ def test_code_that_is_nested_too_deeply_stops_the_model(run: Run) -> None:
     assert "this stops it: the code that uses it is nested too deeply to be followed" in by_model(result)
 
 
+@pytest.mark.parametrize("step", ["closures", "target"])
+def test_code_that_takes_too_many_steps_to_follow_stops_the_model(
+    run: Run, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(f"fsdp_migrate.targets.fsdp2.{step}.MOST_WORK", 5)
+    write("optimizer.step()")
+    before = Path("train.py").read_text()
+    result = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".")
+    assert result.exit_code == 1
+    assert "this stops it: it goes through so much code that 250,000 steps do not do to follow it" in result.stdout
+    assert "to do: name the files of this program only, or convert it by hand" in result.stdout
+    run("rewrite", "--target", "fsdp2", "--torch", ">=2.13", "--unsafe-fixes", ".")
+    assert Path("train.py").read_text() == before
+
+
 def test_the_document_has_the_same_content(run: Run) -> None:
     write("optimizer.step()")
     text = run("plan", "--torch", ">=2.6", ".").stdout

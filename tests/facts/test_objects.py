@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from fsdp_migrate.facts.project_code import Answers, Code
+from fsdp_migrate.facts.project_code import Answers, Class, Code, TooMuchError
 from tests.facts.following import check, followed, others, parsed
 
 ONE_MODULE = {
@@ -840,3 +840,26 @@ def test_an_answer_that_is_broken_off_is_not_kept() -> None:
         answers.of("q", "outer", outer, ())
     breaks.clear()
     assert answers.of("q", "inner", inner, ()) == ("outer",)
+
+
+def test_a_base_that_is_found_through_a_class_that_derives_from_it() -> None:
+    facts = parsed(
+        "class A:\n    def f(self):\n        return super().g()\n"
+        "class B(A, A().f()):\n    def g(self):\n        return OBJECT()\n"
+    )
+    derived = next(node for node in facts.source.tree.body if getattr(node, "name", "") == "B")
+    assert isinstance(derived, ast.ClassDef)
+    inside, outside = Code().bases(Class(facts, derived))
+    assert [one.node.name for one in inside] == ["A"]
+    assert outside == (None,)
+
+
+def test_work_is_counted_and_limited() -> None:
+    facts = parsed("a = 1\nb = a\nc = b\nc\n")
+    code = Code()
+    read = next(node for node in ast.walk(facts.source.tree) if isinstance(node, ast.Expr)).value
+    with pytest.raises(TooMuchError), code.limited(2):
+        code.origins(facts, read)
+    with code.limited(10):
+        (found,) = code.origins(facts, read)
+    assert isinstance(found.node, ast.Constant)

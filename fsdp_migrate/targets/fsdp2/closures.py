@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Nature, ProjectCode, follow
+from fsdp_migrate.facts.project_code import TooMuchError
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 from fsdp_migrate.targets.fsdp2.inner_units import Inner
 from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of
@@ -75,7 +76,19 @@ def closures(
 
 
 _UNREADABLE, _CORRECT = "names FSDP, and cannot be parsed", "correct that file, or leave it out by `--exclude`"
-TOO_DEEP = "the code that uses it is nested too deeply to be followed"
+# Questions about the project's code, and places that are looked at, to follow or to convert one model. The most that a
+# public program took is 145,000 (ColossalAI).
+MOST_WORK = 250_000
+GIVEN_UP = (RecursionError, TooMuchError)
+_TOO_DEEP = "the code that uses it is nested too deeply to be followed"
+_TOO_MUCH = f"it goes through so much code that {MOST_WORK:,} steps do not do to follow it"
+
+
+def given_up(error: Exception) -> tuple[str, str | None]:
+    """Why a model is given up at one of `GIVEN_UP`, and what to do instead if that is something of its own."""
+    if isinstance(error, TooMuchError):
+        return _TOO_MUCH, "name the files of this program only, or convert it by hand"
+    return _TOO_DEEP, None
 
 
 class _Part(NamedTuple):
@@ -92,10 +105,11 @@ class _Part(NamedTuple):
 
 def _followed(seed: Seed, code: ProjectCode) -> Followed:
     try:
-        return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
-    except RecursionError:
+        with code.limited(MOST_WORK):
+            return follow(seed.values, nature=MODEL, code=code, makers=seed.makers)
+    except GIVEN_UP as error:
         start = (*seed.values, *seed.makers)[0]
-        return Followed((), (), (Escape(start.facts, start.node, TOO_DEEP),), (), ())
+        return Followed((), (), (Escape(start.facts, start.node, *given_up(error)),), (), ())
 
 
 def _united(parts: Sequence[_Part], code: ProjectCode, changes: Changes | None) -> list[_Part]:

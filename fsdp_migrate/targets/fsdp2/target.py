@@ -19,7 +19,7 @@ from fsdp_migrate.source import Span, holds
 from fsdp_migrate.targets.fsdp2.arms import check_arms
 from fsdp_migrate.targets.fsdp2.checkpointing import check_checkpointing
 from fsdp_migrate.targets.fsdp2.class_names import convert_names
-from fsdp_migrate.targets.fsdp2.closures import TOO_DEEP, WORDS, closures
+from fsdp_migrate.targets.fsdp2.closures import GIVEN_UP, MOST_WORK, WORDS, closures, given_up
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
@@ -239,11 +239,13 @@ def _options(settings: Settings) -> Options:
 def _converted(closure: Closure, options: Options, code: ProjectCode, *, alone: bool) -> Conversion:
     conversion = Conversion(code=code, alone=alone)
     try:
-        _convert(conversion, closure, options)
-    except RecursionError:
+        with code.limited(MOST_WORK):
+            _convert(conversion, closure, options)
+    except GIVEN_UP as error:
         conversion = Conversion(code=code, alone=alone)
+        reason, step = given_up(error)
         for construction in closure.constructions:
-            conversion.wall(construction.facts, construction.call, TOO_DEEP, _ESCAPE_STEP)
+            conversion.wall(construction.facts, construction.call, reason, step or _ESCAPE_STEP)
     return conversion
 
 

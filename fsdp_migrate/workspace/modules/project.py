@@ -80,10 +80,12 @@ class Modules:
     def pinned(self) -> Iterator[None]:
         """Keep all texts and parsed modules during the block, because questions about them belong together."""
         self._pins += 1
+        self.texts.keeping = True
         try:
             yield
         finally:
             self._pins -= 1
+            self.texts.keeping = self._pins > 0
 
     def trim(self, room: int = 0) -> None:
         """Forget texts and parsed modules if there are many of them; nobody may be using one.

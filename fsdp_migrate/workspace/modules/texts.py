@@ -69,6 +69,7 @@ class Texts:
         self._deriving: dict[str | None, dict[str, set[str]]] = {}
         self._all: dict[str | None, tuple[SourceFile, ...]] = {}
         self.carried: Carried | None = None
+        self.keeping = False  # all texts that are read
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
@@ -89,8 +90,8 @@ class Texts:
         return self._raw[path]
 
     def glance(self, path: str) -> bytes:
-        """The bytes of one of many files, which are not kept; none if it cannot be read."""
-        raw = self._raw[path] if path in self._raw else self._bytes(path)
+        """The bytes of one of many files, which are kept only for `keeping`; none if it cannot be read."""
+        raw = self.raw(path) if self.keeping or path in self._raw else self._bytes(path)
         return b"" if raw is None else raw
 
     def starred(self, path: str) -> frozenset[str] | None:
