@@ -44,18 +44,18 @@ def packages(workspace: Workspace, found: Iterable[str]) -> tuple[Package, ...]:
     findings = Counter(package_of(path) for path in found)
     files: Counter[str] = Counter()
     uses: dict[str, Counter[str]] = {}
-    with workspace.modules.pinned():
-        for file in workspace.code:
-            package = package_of(file.shown)
-            files[package] += 1
-            try:
-                raw = workspace.read(file)
-            except FileError:
-                continue  # which the run tells
-            if b"torch" in raw and holds(raw, file.shown, _WORDS):
-                torch = workspace.settings(file, used=False).torch
-                facts = workspace.modules.facts(os.path.abspath(file.path), torch)
-                uses.setdefault(package, Counter()).update(() if facts is None else _parts(facts))
+    for file in workspace.code:
+        package = package_of(file.shown)
+        files[package] += 1
+        try:
+            raw = workspace.read(file)
+        except FileError:
+            continue  # which the run tells
+        if b"torch" in raw and holds(raw, file.shown, _WORDS):
+            torch = workspace.settings(file, used=False).torch
+            facts = workspace.modules.facts(os.path.abspath(file.path), torch)
+            uses.setdefault(package, Counter()).update(() if facts is None else _parts(facts))
+            workspace.modules.trim()
     named = sorted(package for package in files if findings[package] or uses.get(package))
     return tuple(
         Package(name, files[name], {part: uses.get(name, Counter())[part] for part in PARTS}, findings[name])
