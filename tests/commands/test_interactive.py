@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ UNSAFE = (
 )
 STARTED = "from fsdp_migrate.start import main; main()"
 COMMAND = ("rewrite", "--interactive", "--no-cache", "--torch", ">=2.4")
+KEYS = ("\x04", "\x03")  # the end of input, Ctrl-C
 QUESTION = re.compile(r"Make this fix \[[^]]*\]\? ")
 
 
@@ -59,12 +61,20 @@ def typed(folder: Path, answers: Iterable[str]) -> tuple[int, str]:
     if process == 0:
         os.chdir(folder)
         os.execve(sys.executable, [sys.executable, "-c", STARTED, *COMMAND], environment)
+    sent = ""
     try:
-        while piece := os.read(terminal, 65536):
+        while True:
+            if not select.select([terminal], [], [], 2)[0]:
+                # A key that comes between the question and the reading of its answer may be lost.
+                os.write(terminal, sent.encode() if sent in KEYS else b"")
+                continue
+            if not (piece := os.read(terminal, 65536)):
+                break
             output += piece.decode()
             if re.search(QUESTION.pattern + "$", output):
                 output += "\n"
-                os.write(terminal, waiting.pop(0).encode())
+                sent = waiting.pop(0)
+                os.write(terminal, sent.encode())
     except OSError:  # how Linux says that the other side is closed
         pass
     os.close(terminal)
@@ -106,7 +116,7 @@ def test_answers_decide_what_is_written(tree: Path, answers: list[str], left: li
     assert asked == len(answers)
 
 
-@pytest.mark.parametrize("last", ["q\r", "\x04", "\x03"], ids=["quit", "end of input", "Ctrl-C"])
+@pytest.mark.parametrize("last", ["q\r", *KEYS], ids=["quit", "end of input", "Ctrl-C"])
 def test_leaving_keeps_what_was_said(tree: Path, last: str) -> None:
     code, shown = typed(tree, ["y\r", last])
     assert counted(tree) == [1, 1, 1]
