@@ -679,17 +679,24 @@ class Code:
         """The classes of the project that a class derives from directly, and the names of those of other packages."""
         if cls.node not in self._bases:
             self._bases[cls.node] = ((), ())
-            inside: list[Class] = []
-            outside: list[str | None] = []
-            for base in cls.node.bases:
-                plain = base.value if isinstance(base, ast.Subscript) else base
-                for origin in self.origins(cls.facts, plain):
-                    if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
-                        inside.append(Class(origin.facts, origin.node))
-                    elif origin.name not in ("builtins.object", "typing.Generic", "abc.ABC", "typing.Protocol"):
-                        outside.append(origin.name)
-            self._bases[cls.node] = (tuple(inside), tuple(outside))
+            try:
+                self._bases[cls.node] = self._found_bases(cls)
+            except (RecursionError, TooMuchError):
+                del self._bases[cls.node]  # of what an error broke off, nothing is kept
+                raise
         return self._bases[cls.node]
+
+    def _found_bases(self, cls: Class) -> tuple[tuple[Class, ...], tuple[str | None, ...]]:
+        inside: list[Class] = []
+        outside: list[str | None] = []
+        for base in cls.node.bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            for origin in self.origins(cls.facts, plain):
+                if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
+                    inside.append(Class(origin.facts, origin.node))
+                elif origin.name not in ("builtins.object", "typing.Generic", "abc.ABC", "typing.Protocol"):
+                    outside.append(origin.name)
+        return tuple(inside), tuple(outside)
 
     def ancestors(self, cls: Class) -> list[Class]:
         """A class and those of the project that it derives from, about in the order in which Python looks."""

@@ -863,3 +863,22 @@ def test_work_is_counted_and_limited() -> None:
     with code.limited(10):
         (found,) = code.origins(facts, read)
     assert isinstance(found.node, ast.Constant)
+
+
+def test_the_bases_of_a_class_are_asked_again_where_an_error_broke_the_answer_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = parsed("class A: ...\nclass B(A): ...\n")
+    last = facts.source.tree.body[1]
+    assert isinstance(last, ast.ClassDef)
+    cls = Class(facts, last)
+    code = Code()
+    with monkeypatch.context() as patched:
+        patched.setattr(Code, "origins", failing)
+        with pytest.raises(RecursionError):
+            code.bases(cls)
+    assert [base.node.name for base in code.bases(cls)[0]] == ["A"]
+
+
+def failing(*_: object) -> None:
+    raise RecursionError
