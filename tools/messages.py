@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdp_migrate.rules import RULES
+from fsdp_migrate.rules.card import Rule
 
 PACKAGE = Path(__file__).resolve().parent.parent / "fsdp_migrate"
 # Where the texts of findings are; they come first.
@@ -44,7 +45,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
     """A section for each module with texts: its cards first, then its messages and reasons."""
     for path in modules():
         name = str(path.relative_to(PACKAGE))
-        cards = [rule.card for rule in RULES if rule_module(rule.check.__module__) == name]
+        cards = [rule.card for rule in RULES if _home(rule) == name]
         lines = [f"{card.code}: {card.summary}\n\n{card.explanation}\n" for card in cards]
         lines += [f"{text.line}: {text.text}" for text in texts(path)]
         if lines:
@@ -58,8 +59,9 @@ def modules() -> list[Path]:
     return [path for path in paths if path.name not in _NOT_SHOWN_TO_USERS]
 
 
-def rule_module(dotted: str) -> str:
-    """The file of a module of this package, relative to the package."""
+def _home(rule: Rule) -> str:
+    """The file that a rule stands in, relative to the package; its check may be a function with arguments given."""
+    dotted = getattr(rule.check, "func", rule.check).__module__
     return f"{dotted.removeprefix('fsdp_migrate.').replace('.', '/')}.py"
 
 
