@@ -208,7 +208,6 @@ async def test_a_request_can_be_cancelled(client: LanguageClient, tmp_path: Path
     client.cancel_request(types.CancelParams("hover"))
     with pytest.raises(JsonRpcRequestCancelled):
         await asyncio.wait_for(asyncio.wrap_future(waiting), 30)
-    assert not long.done()
     assert (await long).edit is not None
 
 

@@ -146,9 +146,9 @@ def test_a_launch_that_is_killed_is_begun_anew_with_what_is_left(
 @pytest.mark.parametrize(("before", "within"), [("SIG_DFL", "stop"), ("SIG_IGN", "SIG_IGN")])
 def test_a_closing_terminal_stops_it_unless_it_was_told_to_ignore_that(before: str, within: str) -> None:
     code = (
-        "import signal\nfrom fsdp_migrate.verify import _stoppable\n"
+        "import signal\nfrom fsdp_migrate.verify.stopping import stoppable\n"
         f"signal.signal(signal.SIGHUP, signal.{before})\n"
-        "with _stoppable(): print(repr(signal.getsignal(signal.SIGHUP)))\n"
+        "with stoppable(): print(repr(signal.getsignal(signal.SIGHUP)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert within in done.stdout
