@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -17,21 +18,28 @@ from tools import build_picture
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-SESSIONS = re.findall(r"^<!-- run -->\n```console\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+AGENTS = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+SESSIONS = re.findall(r"^<!-- run -->\n```console\n(.*?)^```", README + AGENTS, re.MULTILINE | re.DOTALL)
 OF_GIT = ("diff --git", "index ", "--- ", "+++ ", "@@ ", "new file")
 
 
 def printed(command: str) -> str:
     """What a command prints in the current folder; of a diff its changed lines."""
-    program, *words = shlex.split(command)
+    alone = command.removesuffix("; echo $?")
+    program, *words = shlex.split(alone)
+    if program == "python":
+        plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+        shown = (f"{step['id']}\n  {step['by']}\n  {step['command']}\n  {step['check']}\n" for step in plan["steps"])
+        return "".join(shown)
     if program == "git":
         told = subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
         return "".join(line for line in told.splitlines(keepends=True) if not line.startswith(OF_GIT))
     assert program == "fsdp-migrate"
-    return CliRunner().invoke(cli, words, catch_exceptions=False).output
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    return result.output + (f"{result.exit_code}\n" if alone != command else "")
 
 
-@pytest.mark.parametrize("session", SESSIONS, ids=["upgrade", "dcp", "fsdp2"])
+@pytest.mark.parametrize("session", SESSIONS, ids=["upgrade", "dcp", "fsdp2", "agents"])
 def test_the_tasks_print_what_the_readme_shows(session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "example", tmp_path / "example")
     monkeypatch.chdir(tmp_path / "example")

@@ -16,40 +16,18 @@ from fsdp_migrate.facts import ModuleFacts
 
 
 class Framework(NamedTuple):
-    """A framework: what its FSDP1 is called, and what to set for FSDP2."""
+    """A framework: what its FSDP1 is called, and the argument that turns it on where that is not all it is for."""
 
     name: str
     classes: tuple[str, ...]
-    keyword: str | None
-    change: str
+    keyword: str | None = None
 
 
 FRAMEWORKS = (
-    Framework(
-        "accelerate",
-        ("FullyShardedDataParallelPlugin",),
-        None,
-        "set `fsdp_version=2`; `accelerate to-fsdp2` converts a YAML file, but loses HYBRID_SHARD and NO_SHARD",
-    ),
-    Framework(
-        "transformers",
-        ("TrainingArguments", "Seq2SeqTrainingArguments"),
-        "fsdp",
-        "set `fsdp_version` to 2 in `fsdp_config`; names of strategies become `reshard_after_forward`",
-    ),
-    Framework(
-        "lightning",
-        ("FSDPStrategy",),
-        None,
-        "use `ModelParallelStrategy`, and call `fully_shard` in `configure_model`",
-    ),
-    Framework(
-        "composer",
-        ("Trainer",),
-        "parallelism_config",
-        "set the environment variable FSDP_VERSION to 2; checkpoints of FSDP1 load if they were written with a device "
-        "mesh",
-    ),
+    Framework("accelerate", ("FullyShardedDataParallelPlugin",)),
+    Framework("transformers", ("TrainingArguments", "Seq2SeqTrainingArguments"), "fsdp"),
+    Framework("lightning", ("FSDPStrategy",)),
+    Framework("composer", ("Trainer",), "parallelism_config"),
 )
 
 
@@ -146,7 +124,6 @@ def truth(word: str) -> bool | None:
 # The packages that a framework goes by.
 LIGHTNING_PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 _PACKAGES = {"lightning": LIGHTNING_PACKAGES}
-WORDS = tuple(name.encode() for one in FRAMEWORKS for name in one.classes)
 
 
 class Switch(NamedTuple):

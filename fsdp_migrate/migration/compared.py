@@ -9,7 +9,7 @@ from typing import Any
 from fsdp_migrate.migration.model import Compared, Item, Proof, Step, Told
 from fsdp_migrate.report.output import FileOptionError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def compared(file: str, target: str | None, steps: Iterable[Step]) -> Compared:

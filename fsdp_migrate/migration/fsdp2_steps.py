@@ -1,12 +1,13 @@
-"""The steps of the models of FSDP1: those that convert, what blocks the others, and settings of frameworks."""
+"""The steps of the models of FSDP1: those that convert, and what blocks the others."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.findings import Applicability, Severity
-from fsdp_migrate.migration.model import Diff, Frees, Item, Step
+from fsdp_migrate.migration.model import Cause, Diff, Frees, Item, Step
 from fsdp_migrate.migration.torch_steps import Words
 from fsdp_migrate.planning.passes import texts_of
 from fsdp_migrate.report import diff, plain, source_of
@@ -31,7 +32,6 @@ def steps(found: Fsdp1, given: Given, words: Words, workspace: Workspace) -> Ite
         if own:
             yield _converting(name, title, by, grade, own, given, workspace)
     yield from _blockers([model for model in found.models if status(model) == OPEN], words)
-    yield from _frameworks(found, words)
 
 
 def _converting(
@@ -48,12 +48,22 @@ def _converting(
         holds="the program trains as before, and reads its old checkpoints",
         check=check(given, unsafe=unsafe),
         command=convert(files, given, unsafe=unsafe),
-        todo="read the differences of each model (below, and in docs/fsdp2.md), then let the command convert"
+        todo="accept each difference (docs/fsdp2.md), or change the code there; then the command converts"
         if unsafe
         else None,
         items=tuple(_item(model, grade, workspace) for model in models),
+        causes=tuple(_differences(models)),
         codes=(_CODE,),
     )
+
+
+def _differences(models: Sequence[Model]) -> Iterator[Cause]:
+    told: dict[str, set[Place]] = {}
+    for model in models:
+        for one in model.conversion.differences:
+            told.setdefault(one.what, set()).add(model.place(one.facts, one.node))
+    for what, places in told.items():
+        yield Cause(what, None, tuple(sorted(places)))
 
 
 def _item(model: Model, grade: Applicability, workspace: Workspace | None = None) -> Item:
@@ -86,54 +96,53 @@ def _created(transaction: Transaction) -> Iterator[Diff]:
 
 
 def _blockers(models: Sequence[Model], words: Words) -> Iterator[Step]:
-    """What stops models, that first which frees most by itself."""
-    stopped: dict[tuple[str, str], dict[int, list[Place]]] = {}
-    reasons: dict[int, set[tuple[str, str]]] = {}
+    """What stops models: a step for each set of models that the same things stop.
+
+    What frees many models for little comes first.
+    """
+    stopped: dict[tuple[str, str], dict[int, set[Place]]] = {}
     for number, model in enumerate(models):
         for wall in model.conversion.walls:
-            kind = (wall.reason, wall.step)
-            stopped.setdefault(kind, {}).setdefault(number, []).append(model.place(wall.facts, wall.node))
-            reasons.setdefault(number, set()).add(kind)
-    told: set[int] = set()
+            own = stopped.setdefault((wall.reason, wall.step), {})
+            own.setdefault(number, set()).add(model.place(wall.facts, wall.node))
+    groups: dict[tuple[int, ...], list[Cause]] = {}
+    for (reason, todo), by_model in stopped.items():
+        places = tuple(sorted(set().union(*by_model.values())))
+        groups.setdefault(tuple(by_model), []).append(Cause(reason, todo, places))
+    kinds = Counter(model for by_model in stopped.values() for model in by_model)
     rows = []
-    for kind, by_model in stopped.items():
-        alone = sum(len(reasons[number]) == 1 for number in by_model)
-        rows.append((Frees(len(by_model), alone), kind, by_model))
-    rows.sort(key=lambda row: (-row[0].alone, -row[0].stopped, row[1]))
-    for number, (frees, (reason, todo), by_model) in enumerate(rows, 1):
-        places = tuple(sorted({place for own in by_model.values() for place in own}))
-        first = [model for model in by_model if model not in told]
+    for numbers, causes in groups.items():
+        alone = sum(kinds[model] == len(causes) for model in numbers)
+        rows.append((Frees(len(numbers), alone), numbers, sorted(causes, key=lambda one: (-len(one.places), one.what))))
+    rows.sort(key=lambda row: (-sum(row[0]) / len(row[2]), row[1]))
+    told: set[int] = set()
+    for number, (frees, numbers, causes) in enumerate(rows, 1):
+        first = [model for model in numbers if model not in told]
         told.update(first)
+        several = f"{len(causes)} things stop {'it' if len(numbers) == 1 else 'them'}" if len(causes) > 1 else None
         yield Step(
             f"blocker-{number}",
-            f"Free {plain.counted(frees.stopped, 'model')}" + (f", {frees.alone} by this alone" if frees.alone else ""),
+            _freed([models[model] for model in numbers], frees),
             YOU,
-            reason,
+            several or causes[0].what,
             holds="the plan no longer names this blocker",
             check=words.command("plan", "--target", NAME),
-            todo=todo,
+            todo="do what each of them says" if several else causes[0].todo,
             # A model is counted with the first of its blockers.
             items=tuple(_item(models[model], Applicability.MANUAL) for model in first),
-            places=places,
+            causes=tuple(causes),
+            places=tuple(sorted({place for one in causes for place in one.places})),
             codes=(_CODE,),
             frees=frees,
         )  # fmt: skip
 
 
-def _frameworks(found: Fsdp1, words: Words) -> Iterator[Step]:
-    for name in dict.fromkeys(framework.name for _, framework in found.switches):
-        places = tuple(place for place, framework in found.switches if framework.name == name)
-        change = next(framework.change for _, framework in found.switches if framework.name == name)
-        yield Step(
-            f"framework-{name}",
-            f"Change the settings of {name}",
-            YOU,
-            f"{name} shards here",
-            holds=f"{name} uses FSDP2 at each place",
-            check=words.command("plan", "--target", NAME),
-            todo=change,
-            places=places,
-        )
+def _freed(models: Sequence[Model], frees: Frees) -> str:
+    first, *more = models
+    built = first.closure.constructions[0]
+    what = f"{len(models)} models" if more else f"`{first.name}`, built at {first.place(built.facts, built.call)}"
+    alone = f", {frees.alone} by this alone" if frees.alone else ", with other steps"
+    return f"Free {what}{'' if frees.alone == frees.stopped else alone}"
 
 
 def files_that_convert(models: Sequence[Model]) -> frozenset[str]:

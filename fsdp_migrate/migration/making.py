@@ -29,7 +29,7 @@ _STATES, _MODELS = "dcp", "fsdp2"
 _SAFE = "safe"
 _SAFE_WHY = "the new code does the same on every rank, with every torch that the project supports"
 _STATES_WHY = "the new functions for state dicts work on FSDP1 and on FSDP2, and `FSDP.state_dict_type` warns"
-_NO_MODELS = Fsdp1([], [], ())
+_NO_MODELS = Fsdp1([], ())
 
 
 class Wanted(NamedTuple):
@@ -62,18 +62,19 @@ def migration(
     if target == _MODELS:
         found = runner.models(discovery, _with(configuration, given), follow)
     run = _Runs(discovery, configuration, effort, follow, words)
-    plan = run.torch(without_states=target is not None)
+    plan = run.torch(target)
     steps = [
         *_floor_of(target, plan, words),
         *torch_steps.floors(plan, words, default_range(target).oldest),
         *torch_steps.safe(plan, run.words, _SAFE, "Make the safe fixes", _SAFE_WHY),
-        *torch_steps.decisions(plan, words._replace(after=_after(plan))),
+        *torch_steps.decisions(plan, words.behind(_SAFE, plan)),
     ]
     if target is not None:
-        steps += run.states(plan, found, words)
+        steps += run.states(plan, found, words.behind(_SAFE, plan))
     if target == _MODELS:
         from fsdp_migrate.migration import fsdp2_steps
 
+        steps += run.frameworks(plan, words.behind(_SAFE, plan))
         steps += fsdp2_steps.steps(found, given, words, Workspace(discovery, configuration))
     codes = sorted({code for step in steps for code in step.codes})
     workspace = Workspace(discovery, configuration)
@@ -86,7 +87,6 @@ def migration(
         steps=tuple(steps),
         rules=tuple(_rules(codes)),
         models=found.models,
-        switches=found.switches,
         failures=tuple(dict.fromkeys((*found.failures, *_failures(plan)))),
         proofs=proofs,
         compared=None if wanted.since is None else compared(wanted.since, target, steps),
@@ -117,10 +117,6 @@ def _rules(codes: list[str]) -> Iterator[Rule]:
 
 def _with(configuration: Configuration, options: Layer, *, rewriting: bool = False) -> Configuration:
     return Configuration(options, configuration.files, rewriting=rewriting)
-
-
-def _after(plan: Plan) -> tuple[str, ...]:
-    return (_SAFE,) if plan.changes else ()
 
 
 def _floor_of(target: str | None, plan: Plan, words: Words) -> Iterator[Step]:
@@ -158,11 +154,12 @@ class _Runs:
         self.follow = follow
         self.words = words
 
-    def torch(self, *, without_states: bool) -> Plan:
-        """What a newer torch alone asks for; not `without_states` what a target does otherwise."""
+    def torch(self, target: str | None) -> Plan:
+        """What a newer torch alone asks for, without what the target does otherwise."""
         options = self.configuration.options._replace(target=None)
-        if without_states:
-            codes = tuple(entry.code for entry in OF_TARGETS[_STATES])
+        targets = () if target is None else (_STATES,) if target == _STATES else (_STATES, _MODELS)
+        codes = tuple(entry.code for one in targets for entry in OF_TARGETS[one])
+        if codes:
             options = options._replace(ignore=(*(options.ignore or ()), *codes))
             self.words = self.words._replace(options=("--ignore", ",".join(codes), *self.words.options))
         workspace = Workspace(
@@ -172,25 +169,34 @@ class _Runs:
 
     def states(self, before: Plan, found: Fsdp1, words: Words) -> Iterator[Step]:
         """What state dicts become, but for models that are converted whole."""
-        codes = tuple(entry.code for entry in OF_TARGETS[_STATES])
-        options = self.configuration.options._replace(target=_STATES, select=codes)
-        told = ["--target", _STATES]
-        floor = default_range(_STATES)
-        if options.torch is None and any(project.torch.oldest < floor.oldest for project in before.projects):
-            options = options._replace(torch=floor)
-            told.append(f"--torch={floor}")
-        words = words._replace(options=(*told, *words.options), after=_after(before))
+        options, words = self._to(_STATES, before, words)
         whole = _files_that_convert(found)
         discovery = self.discovery._replace(files=tuple(one for one in self.discovery.files if one.shown not in whole))
         workspace = Workspace(discovery, _with(self.configuration, options), torch_steps.new_texts(before))
         plan = runner.planned(workspace, follow=self.follow)
         if whole:
             words = words._replace(paths=tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)})))
-        chosen = words._replace(options=("--select", ",".join(codes), *words.options))
+        chosen = words._replace(options=("--select", ",".join(options.select or ()), *words.options))
         yield from torch_steps.safe(plan, chosen, "states", "Move state dicts to DCP", _STATES_WHY)
-        if plan.changes:
-            words = words._replace(after=(*words.after, "states"))
-        yield from torch_steps.decisions(plan, words)
+        yield from torch_steps.decisions(plan, words.behind("states", plan))
+
+    def frameworks(self, before: Plan, words: Words) -> Iterator[Step]:
+        """What frameworks are told of FSDP: no edit of the code that they shard takes it to FSDP2."""
+        options, words = self._to(_MODELS, before, words)
+        texts = torch_steps.new_texts(before)
+        workspace = Workspace(self.discovery, _with(self.configuration, options, rewriting=True), texts)
+        yield from torch_steps.decisions(runner.planned(workspace, follow=self.follow), words)
+
+    def _to(self, target: str, before: Plan, words: Words) -> tuple[Layer, Words]:
+        """The options of a run for what a target has of its own, and the words for its commands."""
+        codes = tuple(entry.code for entry in OF_TARGETS[target])
+        options = self.configuration.options._replace(target=target, select=codes)
+        told = ["--target", target]
+        floor = default_range(target)
+        if options.torch is None and any(project.torch.oldest < floor.oldest for project in before.projects):
+            options = options._replace(torch=floor)
+            told.append(f"--torch={floor}")
+        return options, words._replace(options=(*told, *words.options))
 
 
 def _files_that_convert(found: Fsdp1) -> frozenset[str]:

@@ -10,7 +10,6 @@ from fsdp_migrate.targets.fsdp2.target import Place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsdp_migrate.code.frameworks import Framework
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.targets.fsdp2.steps import Given
     from fsdp_migrate.targets.fsdp2.target import Model
@@ -51,6 +50,14 @@ class Item(NamedTuple):
     diffs: tuple[Diff, ...] = ()
 
 
+class Cause(NamedTuple):
+    """One of the things that a step is about: what is the case, what to do about it, and where."""
+
+    what: str
+    todo: str | None
+    places: tuple[Place, ...]
+
+
 class Frees(NamedTuple):
     """How many models a blocker stops, and how many of these it stops alone."""
 
@@ -61,9 +68,9 @@ class Frees(NamedTuple):
 class Step(NamedTuple):
     """One thing to do, which leaves a working tree.
 
-    `by` says who does it. `why` is the reason, and `todo` the instruction where no command does it. `diffs` are
-    those of the files as they are once the steps `after` are done. `command` does the step, `check` shows that it is
-    done, and `holds` says what is true then.
+    `by` says who does it. `why` is the reason, and `todo` the instruction where no command does it; where there are
+    several, `causes` has each. `diffs` are those of the files as they are once the steps `after` are done. `command`
+    does the step, `check` shows that it is done, and `holds` says what is true then.
     """
 
     id: str
@@ -75,6 +82,7 @@ class Step(NamedTuple):
     command: str | None = None
     todo: str | None = None
     items: tuple[Item, ...] = ()
+    causes: tuple[Cause, ...] = ()
     places: tuple[Place, ...] = ()
     diffs: tuple[Diff, ...] = ()
     codes: tuple[str, ...] = ()
@@ -85,6 +93,11 @@ class Step(NamedTuple):
     def where(self) -> tuple[Place, ...]:
         """All places of the step."""
         return (*self.places, *(item.place for item in self.items))
+
+    @property
+    def all_diffs(self) -> tuple[Diff, ...]:
+        """The diffs of the step, and those of its findings."""
+        return (*self.diffs, *(diff for item in self.items for diff in item.diffs))
 
 
 class Package(NamedTuple):
@@ -151,7 +164,6 @@ class Migration(NamedTuple):
     steps: tuple[Step, ...]
     rules: tuple[Rule, ...]
     models: Sequence[Model]
-    switches: Sequence[tuple[Place, Framework]]
     failures: tuple[Failure, ...]
     proofs: tuple[Proof, ...] = ()
     compared: Compared | None = None
@@ -165,7 +177,7 @@ class Migration(NamedTuple):
     def numbers(self) -> Numbers:
         """How much there is."""
         items = self.items
-        diffs = [diff for step in self.steps for diff in (*step.diffs, *(one for i in step.items for one in i.diffs))]
+        diffs = [diff for step in self.steps for diff in step.all_diffs]
         grades = [item.applicability for item in items]
         return Numbers(
             findings=len(items),
@@ -181,7 +193,16 @@ class Migration(NamedTuple):
     def after(self, step: Step) -> str:
         """Which text the lines and diffs of a step mean, where it is not that of today."""
         numbers = [str(number) for number, one in enumerate(self.steps, 1) if one.id in step.after]
-        return f" (once step {' and '.join(numbers)} is done)" if numbers else ""
+        done = f"steps {' and '.join(numbers)} are" if len(numbers) > 1 else f"step {''.join(numbers)} is"
+        return f"once {done} done" if numbers else ""
+
+    def blocker(self, what: str, todo: str) -> int:
+        """The number of the step about something that stops models."""
+        return next(
+            number
+            for number, step in enumerate(self.steps, 1)
+            if step.frees is not None and any((one.what, one.todo) == (what, todo) for one in step.causes)
+        )
 
     @property
     def exit_code(self) -> int:

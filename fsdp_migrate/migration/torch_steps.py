@@ -7,15 +7,16 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from packaging.version import Version
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
-from fsdp_migrate.migration.model import Diff, Item, Step
+from fsdp_migrate.migration.model import Cause, Diff, Item, Step
 from fsdp_migrate.report import Plan, diff, plain, source_of
 from fsdp_migrate.rules import find
+from fsdp_migrate.rules.index import OF_TARGETS
 from fsdp_migrate.source import Source
 from fsdp_migrate.targets.fsdp2.steps import TOOL, YOU
 from fsdp_migrate.targets.fsdp2.target import Place
@@ -27,20 +28,38 @@ _MOST_FILES = 20
 _SEVERITIES = list(Severity)
 _HOLDS = "the program runs, and its tests pass as before"
 _DECIDED = "the difference is accepted, or avoided, at each place"
+_ACCEPT = "read what differs at each place; where it may, the command makes the fix, and where not, change the code"
+# The rules about settings of frameworks, each with the name of the framework.
+OF_FRAMEWORKS = {entry.code: entry.name.partition("-")[0] for entry in OF_TARGETS["fsdp2"]}
+
+
+_Make: TypeAlias = "Callable[[str, tuple[Item, ...], Words], Step]"
 
 
 class Words(NamedTuple):
-    """How the commands of a run are written: its paths and options, and the steps that its texts come `after`."""
+    """How the commands of a run are written: its paths and options.
+
+    `after` has the steps that change the texts of the run before it, each with the files that it changes.
+    """
 
     paths: tuple[str, ...]
     options: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    after: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def command(self, *words: str, files: Iterable[str] = ()) -> str:
         """A command line; it names some files where there are few."""
         named = sorted(set(files))
         paths = named if 0 < len(named) <= _MOST_FILES else self.paths
         return shlex.join(["fsdp-migrate", *words, *self.options, *paths])
+
+    def steps_before(self, files: Iterable[str]) -> tuple[str, ...]:
+        """The steps that change one of some files before."""
+        named = set(files)
+        return tuple(step for step, changed in self.after if not named.isdisjoint(changed))
+
+    def behind(self, step: str, plan: Plan) -> Words:
+        """The words for a run on the texts that a step leaves."""
+        return self._replace(after=(*self.after, (step, frozenset(plan.changed)))) if plan.changes else self
 
 
 def floors(plan: Plan, words: Words, least_of_target: Version) -> Iterator[Step]:
@@ -80,22 +99,22 @@ def safe(plan: Plan, words: Words, name: str, title: str, why: str) -> Iterator[
         items=items,
         diffs=tuple(_diff(plan, one.path, one.before, one.after, created=one.created) for one in plan.changes),
         codes=codes,
-        after=words.after,
+        after=words.steps_before(plan.changed),
     )
 
 
 def decisions(plan: Plan, words: Words) -> Iterator[Step]:
-    """A step for each rule whose fix somebody has to accept, and for each that somebody has to do by hand.
+    """A step for each rule with fixes to accept, for each with places to do by hand, and for each framework.
 
     What breaks comes first.
     """
     found = [one for one in plan.findings if one.code != UNPARSABLE]
-    items = _with_diffs(plan, found)
-    for unsafe, make in ((True, _accept), (False, _by_hand)):
-        own = [one for one in items if (one.applicability is Applicability.UNSAFE) == unsafe]
-        by_code: dict[str, list[Item]] = {}
-        for one in own:
-            by_code.setdefault(one.code, []).append(one)
+    kinds: dict[_Make, dict[str, list[Item]]] = {_accept: {}, _by_hand: {}, _framework: {}}
+    for one in _with_diffs(plan, found):
+        unsafe = one.applicability is Applicability.UNSAFE
+        kind: _Make = _framework if one.code in OF_FRAMEWORKS else _accept if unsafe else _by_hand
+        kinds[kind].setdefault(one.code, []).append(one)
+    for make, by_code in kinds.items():
         for code in sorted(by_code, key=lambda code: (min(map(_rank, by_code[code])), code)):
             yield make(code, tuple(by_code[code]), words)
 
@@ -114,26 +133,63 @@ def _accept(code: str, items: tuple[Item, ...], words: Words) -> Step:
         holds=_DECIDED,
         check=words.command("lint", "--select", code, files=files),
         command=words.command("rewrite", "--unsafe-fixes", "--select", code, files=files),
-        todo="read what differs at each place; where it may, the command makes the fix, and where not, change the code",
+        todo=_ACCEPT,
         items=items,
+        causes=_causes(items),
         codes=(code,),
-        after=words.after,
+        after=words.steps_before(files),
     )
 
 
 def _by_hand(code: str, items: tuple[Item, ...], words: Words) -> Step:
+    files = [item.place.path for item in items]
     return Step(
         f"manual-{code}",
         f"Change by hand {code}: {_summary(code)}",
         YOU,
         _told(item.message for item in items),
         holds=f"no place of {code} is left, or a comment says why it stays",
-        check=words.command("lint", "--select", code, files=[item.place.path for item in items]),
+        check=words.command("lint", "--select", code, files=files),
         todo=_told(item.reason or item.message for item in items),
         items=items,
+        causes=_causes(items),
         codes=(code,),
-        after=words.after,
+        after=words.steps_before(files),
     )
+
+
+def _framework(code: str, items: tuple[Item, ...], words: Words) -> Step:
+    """What one framework is told of FSDP, in calls, in YAML and by flags."""
+    files = [item.place.path for item in items]
+    fixed = [item.place.path for item in items if item.applicability is Applicability.UNSAFE]
+    by_hand = len(items) - len(fixed)
+    todo = _told(item.reason or item.message for item in items) if not fixed else _ACCEPT
+    if fixed and by_hand:
+        todo += f"; {plain.counted(by_hand, 'place')} without a fix: change by hand what the place says"
+    return Step(
+        f"framework-{OF_FRAMEWORKS[code]}",
+        f"Change the settings of {OF_FRAMEWORKS[code]} ({code})",
+        YOU,
+        _told(item.message for item in items),
+        holds=f"no setting is left that {code} finds",
+        check=words.command("lint", "--select", code, files=files),
+        command=words.command("rewrite", "--unsafe-fixes", "--select", code, files=fixed) if fixed else None,
+        todo=todo,
+        items=items,
+        causes=_causes(items),
+        codes=(code,),
+        after=words.steps_before(files),
+    )
+
+
+def _causes(items: Iterable[Item]) -> tuple[Cause, ...]:
+    """What the findings say, with the places of each. The reason of an unsafe fix is what differs."""
+    said: dict[tuple[str, str | None], list[Place]] = {}
+    for item in items:
+        is_unsafe = item.applicability is Applicability.UNSAFE
+        told = (item.reason or item.message, None) if is_unsafe else (item.message, item.reason)
+        said.setdefault(told, []).append(item.place)
+    return tuple(Cause(what, todo, tuple(places)) for (what, todo), places in said.items())
 
 
 def _summary(code: str) -> str:

@@ -132,7 +132,7 @@ OF_TARGETS: dict[str, tuple[Entry, ...]] = {
     ),
     "fsdp2": (
         Entry("FSDP851", "accelerate-config", "targets.frameworks.accelerate", ("FullyShardedDataParallelPlugin",), fixes=("unsafe",), beside=("fsdp_config", "parallelism_config", "--fsdp_"), target="fsdp2"),
-        Entry("FSDP852", "transformers-fsdp", "targets.frameworks.transformers", ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "full_shard", "shard_grad_op", "hybrid_shard", "no_shard"), fixes=("unsafe",), beside=("fsdp",), target="fsdp2"),
+        Entry("FSDP852", "transformers-fsdp", "targets.frameworks.transformers", ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "full_shard", "shard_grad_op", "hybrid_shard", "no_shard", "fsdp="), fixes=("unsafe",), beside=("fsdp",), target="fsdp2"),
         Entry("FSDP853", "lightning-fsdp", "targets.frameworks.lightning", ("FSDPStrategy", "fsdp_native", "strategy='fsdp", "strategy=\"fsdp"), fixes=("unsafe",), target="fsdp2"),
         Entry("FSDP854", "composer-fsdp", "targets.frameworks.composer", ("fsdp_config", "parallelism_config"), beside=("fsdp_config", "parallelism_config"), target="fsdp2"),
         Entry("FSDP855", "axolotl-fsdp", "targets.frameworks.recipes", beside=("fsdp_config",), target="fsdp2"),

@@ -21,12 +21,11 @@ from fsdp_migrate.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fsdp_migrate.code.frameworks import Framework
     from fsdp_migrate.planning.across import Target
     from fsdp_migrate.planning.choosing import Chooser
     from fsdp_migrate.planning.parts import Part
     from fsdp_migrate.runner.baseline import Baseline
-    from fsdp_migrate.targets.fsdp2.target import Model, Place
+    from fsdp_migrate.targets.fsdp2.target import Model
     from fsdp_migrate.trace.seen import Observed
 
 
@@ -193,15 +192,14 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
 
 
 def models(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Fsdp1:
-    """The models of FSDP1 with what becomes of them, and the places that leave sharding to a framework."""
+    """The models of FSDP1 with what becomes of them."""
     from fsdp_migrate.targets.fsdp2 import target
 
     workspace = Workspace(discovery, configuration)
     with _uncollected():
         found = list(follow(target.models(workspace), "Following", 0))
-        switches = list(target.framework_switches(workspace))
     failures = (*discovery.failures, *_unread(workspace))
-    return Fsdp1(found, switches, failures)
+    return Fsdp1(found, failures)
 
 
 def _unread(workspace: Workspace) -> Iterator[Failure]:
@@ -230,7 +228,6 @@ class Fsdp1(NamedTuple):
     """What there is of FSDP1, and the files that could not be looked at."""
 
     models: list[Model]
-    switches: list[tuple[Place, Framework]]
     failures: tuple[Failure, ...]
 
 

@@ -113,7 +113,26 @@ def test_lines_of_a_later_step_are_those_that_the_earlier_ones_leave(run: Run) -
     line = found["accept-FSDP301"]["findings"][0]["line"]  # type: ignore[index]
     obey(run, found["safe"]["command"])
     assert "isinstance" in Path("a.py").read_text().splitlines()[line - 1]
-    assert "(once step 1 is done)" not in run("plan", ".").stdout
+    assert "lines are those once step 1 is done" not in run("plan", ".").stdout
+
+
+def test_a_step_whose_files_stay_as_they_are_comes_after_none(run: Run) -> None:
+    Path("a.py").write_text(SAFE)
+    Path("b.py").write_text(UNSAFE)
+    assert steps(planned(run))["accept-FSDP301"]["after"] == []
+
+
+def test_things_that_stop_the_same_models_are_one_step(run: Run) -> None:
+    both = "model.register_comm_hook(None, hook)\n    hook(model.{name})"
+    Path("a.py").write_text(MODEL.format(use=both.format(name="no_such")))
+    Path("b.py").write_text(MODEL.format(use=both.format(name="no_other")))
+    document = planned(run, "--target", "fsdp2", "--torch", ">=2.13")
+    first, *others = steps(document).values()
+    assert first["frees"] == {"stopped": 2, "alone": 0}
+    assert [len(one["causes"]) for one in (first, *others)] == [1, 1, 1]  # type: ignore[arg-type]
+    text = run("plan", "--target", "fsdp2", "--torch", ">=2.13", ".").stdout
+    assert text.count("`model.register_comm_hook` changes how gradients are communicated") == 1
+    assert text.count(": stopped (steps 1, ") == 2
 
 
 def test_a_lower_bound_that_settles_findings_is_the_first_step(run: Run) -> None:

@@ -53,6 +53,10 @@ def _step(step: Step) -> dict[str, Any]:
         "after": list(step.after),
         "rules": list(step.codes),
         "frees": None if step.frees is None else step.frees._asdict(),
+        "causes": [
+            {"what": one.what, "todo": one.todo, "places": [models.place_of(place) for place in one.places]}
+            for one in step.causes
+        ],
         "places": [models.place_of(place) for place in step.places],
         "findings": [_item(item) for item in step.items],
         "diffs": [_diff(diff) for diff in step.diffs],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from fsdp_migrate.migration.model import Diff, Migration, Step
 from fsdp_migrate.migration.reports import models, text
+from fsdp_migrate.migration.reports.parts import parts
 from fsdp_migrate.migration.standing import PARTS
 from fsdp_migrate.report import plain
 
@@ -33,6 +34,10 @@ def _lines(plan: Migration, *, diffs: bool) -> Iterator[str]:
     for project in plan.projects:
         yield f"* {_code(project.root)}: torch {_code(str(project.torch))} ({_plain(project.source)})"
     yield f"* {text.numbers(plan.numbers)}"
+    if plan.target == "fsdp2":
+        yield f"* {models.summary(plan)}"
+    if plan.steps:
+        yield f"* {text.work(plan)}"
     yield from (f"* proven: {one.verdict} in {_code(one.file)} {_plain(one.detail)}" for one in plan.proofs)
     if plan.compared is not None:
         told = plan.compared
@@ -48,21 +53,14 @@ def _lines(plan: Migration, *, diffs: bool) -> Iterator[str]:
         yield from _step(step, plan, diffs=diffs)
     if not plan.steps:
         yield "Nothing is left to do."
-    if plan.target == "fsdp2":
-        yield f"\n{models.summary(plan)}"
 
 
 def _step(step: Step, plan: Migration, *, diffs: bool) -> Iterator[str]:
-    yield f"- [ ] **{_plain(step.title)}** ({step.by}): {_plain(step.why)}"
-    if step.todo is not None:
-        yield f"  - to do: {_plain(step.todo)}"
-    if step.where:
-        yield f"  - at {_code(models.places(sorted(set(step.where))))}{plan.after(step)}"
-    if step.command is not None:
-        yield f"  - run {_code(step.command)}"
-    yield f"  - then: {_plain(step.holds)}"
-    yield f"  - check: {_code(step.check)}"
-    found = [*step.diffs, *(one for item in step.items for one in item.diffs)]
+    yield f"- [ ] **{_plain(step.title)}** ({step.by})"
+    for label, told, code, inner in parts(step, plan):
+        words = (label and f"{label}:", told and _plain(told), code and _code(code))
+        yield f"{'    ' if inner else '  '}- {' '.join(word for word in words if word)}"
+    found = step.all_diffs
     if found and diffs:
         yield f"  - <details><summary>{plain.counted(len(found), 'diff')}</summary>"
         for one in found:

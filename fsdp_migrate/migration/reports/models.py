@@ -6,27 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate.report import plain
-from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, OPEN, Given, Step, status, steps
+from fsdp_migrate.targets.fsdp2.steps import CLOSED, DECLARED, NOTE, OPEN, TOOL, Given, Step, status, steps
 from fsdp_migrate.targets.fsdp2.target import Model, Place
 
 if TYPE_CHECKING:
     from fsdp_migrate.migration.model import Migration
 
-# So many lines of a file stand in the text; the document has all.
-MOST_LINES = 12
+# So many files, and lines of a file, stand in the text; the document has all.
+_MOST_FILES, _MOST_LINES = 20, 12
 _STATES = (CLOSED, DECLARED, OPEN)
 
 
 def lines(found: Migration) -> Iterator[str]:
     """The plan for people."""
     for model in found.models:
-        yield from _of_model(model, found.given)
-        yield ""
-    for place, framework in found.switches:
-        yield f"{place}: {framework.name} shards here: {framework.change}"
-    if found.switches:
-        yield ""
-    yield summary(found)
+        yield from _of_model(model, found)
 
 
 def summary(found: Migration) -> str:
@@ -41,24 +35,27 @@ def summary(found: Migration) -> str:
     return f"{plain.counted(len(models), 'model')} of FSDP1: {', '.join(counted)}"
 
 
-def _of_model(model: Model, given: Given) -> Iterator[str]:
+def _of_model(model: Model, plan: Migration) -> Iterator[str]:
     first, *more = [model.place(one.facts, one.call) for one in model.closure.constructions]
     files = {place.path for place in model.places}
     built = places((first, *more))
     size = f"{plain.counted(len(model.places), 'place')} in {plain.counted(len(files), 'file')}"
-    yield f"`{model.name}`, built at {built} ({size}): {status(model)}"
-    for number, step in enumerate(steps(model, given), 1):
-        yield from _of_step(number, step)
+    numbers = freeing(model, plan)
+    by = f" ({'step' if len(numbers) == 1 else 'steps'} {', '.join(map(str, numbers))})" if numbers else ""
+    yield f"`{model.name}`, built at {built} ({size}): {status(model)}{by}"
+    for step in own_steps(model, plan):
+        yield f"  $ {step.command}" if step.command else f"  {step.title}: {step.text} (at {places(step.places)})"
 
 
-def _of_step(number: int, step: Step) -> Iterator[str]:
-    yield f"  {number}. [{step.by}] {step.title}: {step.text}"
-    if step.todo is not None:
-        yield f"     to do: {step.todo}"
-    if step.places:
-        yield f"     at {places(step.places)}"
-    if step.command is not None:
-        yield f"     $ {step.command}"
+def freeing(model: Model, plan: Migration) -> list[int]:
+    """The numbers of the steps about what stops a model."""
+    return sorted({plan.blocker(wall.reason, wall.step) for wall in model.conversion.walls})
+
+
+def own_steps(model: Model, plan: Migration) -> list[Step]:
+    """What is to be known of a model that converts, and its command; the steps of the plan tell the rest."""
+    own = () if status(model) == OPEN else steps(model, plan.given)
+    return [step for step in own if step.title == NOTE or step.by == TOOL]
 
 
 def places(found: Sequence[Place]) -> str:
@@ -66,13 +63,15 @@ def places(found: Sequence[Place]) -> str:
     by_file: dict[str, list[int]] = {}
     for place in found:
         by_file.setdefault(place.piece, []).append(place.line)
-    return " ".join(f"{piece}:{_numbers(numbers)}" for piece, numbers in by_file.items())
+    told = [f"{piece}:{_numbers(numbers)}" for piece, numbers in by_file.items()]
+    more = len(told) - _MOST_FILES
+    return " ".join([*told[:_MOST_FILES], *([f"(and {plain.counted(more, 'more file')})"] if more > 0 else [])])
 
 
 def _numbers(numbers: Sequence[int]) -> str:
     """The first lines of a file, and how many more there are."""
-    more = len(numbers) - MOST_LINES
-    told = ",".join(map(str, numbers[:MOST_LINES]))
+    more = len(numbers) - _MOST_LINES
+    told = ",".join(map(str, numbers[:_MOST_LINES]))
     return f"{told} (and {more} more)" if more > 0 else told
 
 
@@ -81,9 +80,6 @@ def document(found: Migration) -> dict[str, Any]:
     return {
         "summary": summary(found),
         "models": [_model(model, found.given) for model in found.models],
-        "frameworks": [
-            {"place": place_of(place), "name": one.name, "change": one.change} for place, one in found.switches
-        ],
     }
 
 

@@ -16,7 +16,6 @@ from fsdp_migrate.migration.reports import models, text
 from fsdp_migrate.migration.standing import PARTS, package_of
 from fsdp_migrate.report.output import FileOptionError
 from fsdp_migrate.targets.fsdp2.steps import status
-from fsdp_migrate.targets.fsdp2.steps import steps as steps_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -59,7 +58,7 @@ def pages(plan: Migration, file: str) -> dict[str, str]:
         Link(package, f"{path.stem}-{number}{path.suffix}", sum(len(step.items) for step in own[package]))
         for number, package in enumerate(named, 1)
     ]
-    short = [step._replace(items=(), places=(), diffs=()) for step in plan.steps]
+    short = [step._replace(items=(), causes=(), places=(), diffs=()) for step in plan.steps]
     found = {file: _render(plan, short, links=links)}
     for link in links:
         found[str(path.with_name(link.file))] = _render(plan, own[link.package], link=link, home=path.name)
@@ -73,8 +72,13 @@ def _of_package(steps: Sequence[Step], package: str) -> list[Step]:
         items = tuple(item for item in step.items if package_of(item.place.path) == package)
         places = tuple(place for place in step.places if package_of(place.path) == package)
         diffs = tuple(diff for diff in step.diffs if package_of(diff.path) == package)
+        causes = tuple(
+            cause._replace(places=own)
+            for cause in step.causes
+            if (own := tuple(place for place in cause.places if package_of(place.path) == package))
+        )
         if items or places or diffs:
-            found.append(step._replace(items=items, places=places, diffs=diffs))
+            found.append(step._replace(items=items, causes=causes, places=places, diffs=diffs))
     return found
 
 
@@ -94,11 +98,13 @@ def _render(plan: Migration, steps: Sequence[Step], **more: Any) -> str:
         plan=plan,
         steps=steps,
         numbers=numbers,
-        told=text.numbers(plan.numbers),
+        work=text.work(plan),
         parts=PARTS,
         light=styles[0],
         dark=styles[1],
-        models=[(model, status(model), list(steps_of(model, plan.given))) for model in plan.models],
+        models=[
+            (model, status(model), models.freeing(model, plan), models.own_steps(model, plan)) for model in plan.models
+        ],
         summary=models.summary(plan),
         shown_places=models.places,
         version=__version__,

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from fsdp_migrate.migration.model import Migration, Numbers, Step
 from fsdp_migrate.migration.reports import models
+from fsdp_migrate.migration.reports.parts import parts
 from fsdp_migrate.migration.standing import PARTS
 from fsdp_migrate.report import plain
+from fsdp_migrate.targets.fsdp2.steps import TOOL, YOU
 
 # So many findings that are new or done stand in the text; the document has all.
 _MOST_TOLD = 10
+_LABELS = {"": "", "run": "$"}
 _NOTHING = "nothing is left to do"
 
 
@@ -18,8 +21,12 @@ def lines(plan: Migration) -> Iterator[str]:
     """The plan: where the code stands, the steps, then the models one by one."""
     for project in plan.projects:
         yield f"{project.root}: torch{project.torch} ({project.source})"
-    yield from _standing(plan)
     yield numbers(plan.numbers)
+    if plan.target == "fsdp2":
+        yield models.summary(plan)
+    if plan.steps:
+        yield work(plan)
+    yield from _standing(plan)
     for proof in plan.proofs:
         yield f"proven: {proof.verdict} in {proof.file}{': ' if proof.detail else ''}{proof.detail}"
     yield from _compared(plan)
@@ -28,7 +35,7 @@ def lines(plan: Migration) -> Iterator[str]:
         yield from _of_step(number, step, plan)
     if not plan.steps:
         yield _NOTHING
-    if plan.target == "fsdp2":
+    if plan.models:
         yield ""
         yield "Model by model:"
         yield from models.lines(plan)
@@ -36,12 +43,17 @@ def lines(plan: Migration) -> Iterator[str]:
 
 def numbers(found: Numbers) -> str:
     """The numbers in a sentence."""
-    programs = f"{plain.counted(found.programs, 'model')} of FSDP1; " if found.programs else ""
     return (
         f"{plain.counted(found.findings, 'finding')} in {plain.counted(found.files, 'file')}: {found.safe} safe, "
-        f"{found.unsafe} unsafe, {found.manual} manual; {programs}"
+        f"{found.unsafe} unsafe, {found.manual} manual; "
         f"the diffs add {plain.counted(found.lines_added, 'line')} and remove {found.lines_removed}"
     )
+
+
+def work(plan: Migration) -> str:
+    """How many steps there are, and who does them."""
+    done = sum(step.by == TOOL for step in plan.steps)
+    return f"{plain.counted(len(plan.steps), 'step')}: {done} by {TOOL}, {len(plan.steps) - done} by {YOU}"
 
 
 def _standing(plan: Migration) -> Iterator[str]:
@@ -67,12 +79,6 @@ def _compared(plan: Migration) -> Iterator[str]:
 
 def _of_step(number: int, step: Step, plan: Migration) -> Iterator[str]:
     yield f"{number}. [{step.by}] {step.title}"
-    yield f"   {step.why}"
-    if step.todo is not None:
-        yield f"   to do: {step.todo}"
-    if step.where:
-        yield f"   at {models.places(sorted(set(step.where)))}{plan.after(step)}"
-    if step.command is not None:
-        yield f"   $ {step.command}"
-    yield f"   then: {step.holds}"
-    yield f"   check: {step.check}"
+    for label, told, code, inner in parts(step, plan):
+        indent = " " * (6 if inner else 3)
+        yield indent + " ".join(word for word in (_LABELS.get(label, f"{label}:"), told, code) if word)

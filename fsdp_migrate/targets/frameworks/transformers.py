@@ -25,6 +25,8 @@ _MESSAGE = f"the Trainer is told to use FSDP1: FSDP2 is `version` 2 in `fsdp_con
 _UNSAFE = (
     f"FSDP2 shards each parameter by itself: rates, memory and checkpoints differ, and transformers {_SINCE} is needed"
 )
+_UNCLEAR = "`fsdp` is given from elsewhere; if it is on, it is FSDP1 without `version` 2 in `fsdp_config`"
+_WHERE_ON = "set `version` to 2 and `reshard_after_forward` in `fsdp_config` where `fsdp` turns it on"
 _OWN_FLAG = re.compile(r"(?<!\S)--fsdp(?![\w-])")
 _OPTIONS = {"full_shard", "shard_grad_op", "auto_wrap", "offload"}
 
@@ -41,6 +43,8 @@ def _check(facts: ModuleFacts, card: RuleCard, *, converting: bool) -> Iterator[
         strategy = _word(given.get("fsdp"))
         config = given.get(CONFIG)
         version = _version(config)
+        if converting and version != 2 and "fsdp" in given and not isinstance(given["fsdp"].value, ast.Constant):
+            yield finding(facts, card, given["fsdp"], statement, _UNCLEAR, manual(_WHERE_ON), Severity.DEPRECATED)
         if version == 2 or strategy is None:
             continue
         other = _other(strategy)
@@ -199,4 +203,5 @@ and takes out `backward_prefetch`, `forward_prefetch`, `limit_all_gathers`, `syn
 _WORDS = ("fsdp_config", *removed(_NAME), "full_shard", "shard_grad_op", "hybrid_shard", "no_shard")
 _BESIDE = ("fsdp",)
 RULE = Rule(CARD, _WORDS, partial(_check, converting=False), beside=_BESIDE)
-OF_FSDP2 = Rule(CARD._replace(floor="2.6"), _WORDS, partial(_check, converting=True), target="fsdp2", beside=_BESIDE)
+_CONVERTED = partial(_check, converting=True)
+OF_FSDP2 = Rule(CARD._replace(floor="2.6"), (*_WORDS, "fsdp="), _CONVERTED, target="fsdp2", beside=_BESIDE)

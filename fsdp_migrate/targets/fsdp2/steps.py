@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.torch_api import TorchRange
 
 TOOL, YOU = "fsdp-migrate", "you"
+NOTE = "note"
 CLOSED, DECLARED, OPEN = "converts whole", "converts whole, with differences to accept", "stopped"
 # The target of state dicts alone.
 _STATES = "dcp"
@@ -76,7 +77,7 @@ def steps(model: Model, given: Given) -> Iterator[Step]:
     yield from _state_dicts(model)
     yield from _walls(model)
     yield from _told("accept or avoid", model, model.conversion.differences)
-    yield from _told("note", model, model.conversion.notes)
+    yield from _told(NOTE, model, model.conversion.notes)
     unsafe = bool(model.conversion.differences)
     files = {place.path for place in model.places}
     yield Step("compare", YOU, _CHECK, command=check(given, unsafe=unsafe))

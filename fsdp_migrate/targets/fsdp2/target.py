@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from fsdp_migrate.code.frameworks import WORDS as FRAMEWORK_WORDS
-from fsdp_migrate.code.frameworks import Framework, switches
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import ProjectCode
@@ -167,8 +165,9 @@ class ToFsdp2:
 
     def transactions(self, workspace: Workspace) -> Iterator[Transaction]:
         """One for each model; one that something stops has no fixes."""
-        for model in models(workspace):
-            yield model.transaction()
+        if any(settings.selected(RULE.card.code) for _, settings in _asked_for(workspace)):
+            for model in models(workspace):
+                yield model.transaction()
 
 
 def models(workspace: Workspace) -> Iterator[Model]:
@@ -197,20 +196,6 @@ def models(workspace: Workspace) -> Iterator[Model]:
 
         for closure in closures(modules, unreadable, code, changes):
             yield Model(closure, converted(closure), shown)
-
-
-def framework_switches(workspace: Workspace) -> Iterator[tuple[Place, Framework]]:
-    """The places at which a framework is told to use FSDP1."""
-    for file in workspace.code:
-        try:
-            raw = workspace.read(file)
-        except FileError:
-            continue
-        if holds(raw, file.shown, FRAMEWORK_WORDS):
-            torch = workspace.settings(file, used=False).torch
-            facts = workspace.modules.facts(os.path.abspath(file.path), torch)
-            for one in () if facts is None else switches(facts):
-                yield Place.of(file.shown, one.facts, one.call), one.framework
 
 
 def _asked_for(workspace: Workspace) -> Iterator[tuple[SourceFile, Settings]]:
