@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fsdp_migrate import runner
@@ -20,7 +20,7 @@ from fsdp_migrate.runner import Fsdp1
 from fsdp_migrate.targets.fsdp2.steps import YOU
 from fsdp_migrate.targets.fsdp2.target import Place
 from fsdp_migrate.workspace.filesystem import Discovery, Failure
-from fsdp_migrate.workspace.settings import Layer
+from fsdp_migrate.workspace.settings import Layer, Project
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.settings import TARGETS, default_range
 from fsdp_migrate.workspace.workspace import Workspace
@@ -55,16 +55,22 @@ def migration(
         CacheError: the folder for the cache cannot be used.
     """
     target = configuration.options.target or _configured(discovery, configuration)
-    given = configuration.options._replace(target=target)
     proofs = tuple(proof(file) for file in wanted.proofs)
     words = Words(wanted.paths, wanted.options)
+    given = configuration.options._replace(target=target)
+    projects = runner.torch_ranges(discovery, _with(configuration, given)).projects
+    floor = list(_floor_of(target, projects, words))
+    if floor and target is not None and given.torch is None:  # what follows is for the torch that the first step states
+        given = given._replace(torch=default_range(target))
+        words = words._replace(options=(f"--torch={given.torch}", *words.options))
+        configuration = _with(configuration, configuration.options._replace(torch=given.torch))
     found = _NO_MODELS
     if target == _MODELS:
         found = runner.models(discovery, _with(configuration, given), follow)
     run = _Runs(discovery, configuration, effort, follow, words)
     plan = run.torch(target)
     steps = [
-        *_floor_of(target, plan, words),
+        *floor,
         *torch_steps.floors(plan, words, default_range(target).oldest),
         *torch_steps.safe(plan, run.words, _SAFE, "Make the safe fixes", _SAFE_WHY),
         *torch_steps.decisions(plan, words.behind(_SAFE, plan)),
@@ -81,7 +87,7 @@ def migration(
     return Migration(
         target=target,
         given=given,
-        projects=plan.projects,
+        projects=projects,
         files_checked=plan.files_checked,
         packages=packages(workspace, [item.place.path for step in steps for item in step.items]),
         steps=tuple(steps),
@@ -119,25 +125,25 @@ def _with(configuration: Configuration, options: Layer, *, rewriting: bool = Fal
     return Configuration(options, configuration.files, rewriting=rewriting)
 
 
-def _floor_of(target: str | None, plan: Plan, words: Words) -> Iterator[Step]:
+def _floor_of(target: str | None, projects: Sequence[Project], words: Words) -> Iterator[Step]:
     """The lower bound that a target needs, where a project states an older one."""
     if target is None:
         return
     needed = default_range(target)
-    for project in plan.projects:
+    for project in projects:
         stated = project.torch.stated
         if project.torch.assumed or project.torch.oldest >= needed.oldest:
             continue
         places = () if stated is None or stated.line is None else (Place(stated.file, stated.line),)
         where = f"{project.source}" if stated is None else stated.file
         yield Step(
-            "floor-of-target" if project is plan.projects[0] else f"floor-of-target-{project.root}",
+            "floor-of-target" if project is projects[0] else f"floor-of-target-{project.root}",
             f"Raise the lower bound of torch to {needed.oldest.major}.{needed.oldest.minor}",
             YOU,
             f"the code that {target} writes runs on torch{needed}, and {where} supports torch{project.torch}",
             holds=f"the project states torch{needed}",
             check=words.command("plan", "--target", target),
-            todo=f"state torch{needed}, or pass `--torch '{needed}'` to see what comes then",
+            todo=f"state torch{needed}; the other steps presume it",
             places=places,
         )
 
@@ -169,7 +175,7 @@ class _Runs:
 
     def states(self, before: Plan, found: Fsdp1, words: Words) -> Iterator[Step]:
         """What state dicts become, but for models that are converted whole."""
-        options, words = self._to(_STATES, before, words)
+        options, words = self._to(_STATES, words)
         whole = _files_that_convert(found)
         discovery = self.discovery._replace(files=tuple(one for one in self.discovery.files if one.shown not in whole))
         workspace = Workspace(discovery, _with(self.configuration, options), torch_steps.new_texts(before))
@@ -182,21 +188,16 @@ class _Runs:
 
     def frameworks(self, before: Plan, words: Words) -> Iterator[Step]:
         """What frameworks are told of FSDP: no edit of the code that they shard takes it to FSDP2."""
-        options, words = self._to(_MODELS, before, words)
+        options, words = self._to(_MODELS, words)
         texts = torch_steps.new_texts(before)
         workspace = Workspace(self.discovery, _with(self.configuration, options, rewriting=True), texts)
         yield from torch_steps.decisions(runner.planned(workspace, follow=self.follow), words)
 
-    def _to(self, target: str, before: Plan, words: Words) -> tuple[Layer, Words]:
+    def _to(self, target: str, words: Words) -> tuple[Layer, Words]:
         """The options of a run for what a target has of its own, and the words for its commands."""
         codes = tuple(entry.code for entry in OF_TARGETS[target])
         options = self.configuration.options._replace(target=target, select=codes)
-        told = ["--target", target]
-        floor = default_range(target)
-        if options.torch is None and any(project.torch.oldest < floor.oldest for project in before.projects):
-            options = options._replace(torch=floor)
-            told.append(f"--torch={floor}")
-        return options, words._replace(options=(*told, *words.options))
+        return options, words._replace(options=("--target", target, *words.options))
 
 
 def _files_that_convert(found: Fsdp1) -> frozenset[str]:

@@ -183,11 +183,11 @@ def _framework(code: str, items: tuple[Item, ...], words: Words) -> Step:
 
 
 def _causes(items: Iterable[Item]) -> tuple[Cause, ...]:
-    """What the findings say, with the places of each. The reason of an unsafe fix is what differs."""
+    """What the findings say, with the places of each; the reason of an unsafe fix is what differs."""
     said: dict[tuple[str, str | None], list[Place]] = {}
     for item in items:
         is_unsafe = item.applicability is Applicability.UNSAFE
-        told = (item.reason or item.message, None) if is_unsafe else (item.message, item.reason)
+        told = (item.reason or item.message, _ACCEPT) if is_unsafe else (item.message, item.reason)
         said.setdefault(told, []).append(item.place)
     return tuple(Cause(what, todo, tuple(places)) for (what, todo), places in said.items())
 

@@ -147,7 +147,13 @@ def test_a_lower_bound_that_settles_findings_is_the_first_step(run: Run) -> None
 def test_a_target_that_needs_a_newer_torch_says_so_first(run: Run) -> None:
     Path("requirements.txt").write_text("torch>=2.1\n")
     Path("a.py").write_text(MODEL.format(use="model.eval()"))
-    assert planned(run, "--target", "fsdp2")["steps"][0]["id"] == "floor-of-target"  # type: ignore[index]
+    found = steps(planned(run, "--target", "fsdp2"))
+    assert list(found) == ["floor-of-target", "accept-fsdp2"]
+    # What comes then is for that torch.
+    assert "--torch='>=2.6'" in str(found["accept-fsdp2"]["command"])
+    Path("requirements.txt").write_text("torch>=2.6\n")
+    (step,) = steps(planned(run, "--target", "fsdp2")).values()
+    assert "--torch" not in str(step["command"])
 
 
 def test_state_dicts_are_a_step_of_their_own(run: Run) -> None:

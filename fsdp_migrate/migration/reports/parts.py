@@ -8,6 +8,9 @@ from typing import NamedTuple
 from fsdp_migrate.migration.model import Cause, Migration, Step
 from fsdp_migrate.migration.reports import models
 
+# Of the things that a step is about texts tell so many.
+_MOST = 40
+
 
 class Part(NamedTuple):
     """A line about a step; if `inner`, about the line before it that is not. `code` stands behind `text`."""
@@ -38,9 +41,11 @@ def parts(step: Step, plan: Migration) -> Iterator[Part]:
 def _of_causes(step: Step) -> Iterator[Part]:
     """Each thing to do once, with all that it is for."""
     by_todo: dict[str, list[Cause]] = {}
-    for cause in step.causes:
+    for cause in step.causes[:_MOST]:
         by_todo.setdefault(cause.todo or step.todo or step.why, []).append(cause)
     for todo, causes in by_todo.items():
         yield Part("to do", todo)
         for cause in causes:
             yield Part(text=f"{cause.what} at", code=models.places(cause.places), inner=True)
+    if (more := len(step.causes) - _MOST) > 0:
+        yield Part(text=f"and {more} more things, which the page and JSON have")
