@@ -7,8 +7,8 @@ overlap check see the same spans that rewriting will touch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 
 

@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 from fsdp_migrate.findings import Finding
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, Span
 
 _BLOCKS = frozenset(["body", "orelse", "finalbody", "handlers", "cases"])

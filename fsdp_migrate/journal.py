@@ -14,9 +14,10 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdp_migrate import replacing
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace import disk, filesystem
 from fsdp_migrate.workspace.disk import PREFIX, READING, contents, digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, printable

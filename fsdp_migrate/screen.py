@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.index import ENTRIES
 
 if TYPE_CHECKING:

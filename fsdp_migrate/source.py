@@ -11,7 +11,9 @@ import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 from fsdp_migrate.findings import Finding
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, Span
 
 # Few files have such comments: none of these is compiled before there is one.

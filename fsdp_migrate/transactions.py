@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.source import Replacement, Source

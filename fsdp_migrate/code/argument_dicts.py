@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Kind, Scope
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 
 _SETTING = ("update", "setdefault")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.records import NamedTuple
 
 
 class Framework(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from fsdp_migrate.code.torch_names import imports, torch_path
 from fsdp_migrate.code.torch_presence import having
@@ -14,6 +13,7 @@ from fsdp_migrate.facts.annotations import options, texts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.changed_names import names_asked
 from fsdp_migrate.torch_api.unread import WARNINGS
 

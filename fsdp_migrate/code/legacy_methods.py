@@ -6,7 +6,7 @@ torch/distributed/fsdp/fully_sharded_data_parallel.py). A test checks the signat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fsdp_migrate.records import NamedTuple
 
 FULL = "FULL_STATE_DICT"
 SHARDED = "SHARDED_STATE_DICT"

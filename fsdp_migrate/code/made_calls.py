@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.construction import PARTIAL
 from fsdp_migrate.code.torch_names import calls_ending_in
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.records import NamedTuple
 
 
 class Made(NamedTuple):

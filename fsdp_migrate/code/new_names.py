@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking, free_name, is_alone
 from fsdp_migrate.edits import EditImport, ImportBehind
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 
 # Modules that `import torch` loads, so that their names can be reached through it.

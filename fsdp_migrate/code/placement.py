@@ -10,7 +10,6 @@ import ast
 import itertools
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
@@ -22,6 +21,7 @@ from fsdp_migrate.facts.evaluation import (
     is_still,
     pure,
 )
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, Span
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)

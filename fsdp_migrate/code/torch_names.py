@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts, ProjectModules
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.names import Meaning
 from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.records import NamedTuple
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # Calls whose first argument is a dotted name that they look up, and methods that take an object and a name.

@@ -6,8 +6,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace.filesystem import SourceFile
 from fsdp_migrate.workspace.project_files import display
 from fsdp_migrate.workspace.projects import Projects

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import click
 
 from fsdp_migrate.findings import UNUSED_SUPPRESSION, Applicability, Finding
 from fsdp_migrate.planning.parts import Change
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import diff, plain, text
 from fsdp_migrate.rules import find
 from fsdp_migrate.torch_api import TorchRange

@@ -6,13 +6,14 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import Severity
 from fsdp_migrate.planning.planner import Follow, unfollowed
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import text
 from fsdp_migrate.report.output import FileOptionError, Output
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, TorchRange

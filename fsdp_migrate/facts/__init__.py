@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from fsdp_migrate.facts.fsdp import Fsdp
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.other_modules import ImportedNames
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Scope, Structure
 from fsdp_migrate.facts.walk import build
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.torch_api import TorchRange
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from fsdp_migrate.records import NamedTuple
 
 
 class Bound(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.class_members import ObjectClasses, all_members, instance_of_class, is_super
@@ -14,6 +13,7 @@ from fsdp_migrate.facts.names import LOCAL, PACKAGE, STAR, Meaning, Names, is_in
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
 from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure
+from fsdp_migrate.records import NamedTuple
 
 FSDP = f"{PACKAGE}.FullyShardedDataParallel"
 MESH = "device_mesh"

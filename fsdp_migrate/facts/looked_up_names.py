@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import RELEASES, data
 
 # Enums that are made in C, of whose members the API data knows nothing.

@@ -7,12 +7,13 @@ import builtins
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.binding import loops_to
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.looked_up_names import is_enum_member, look_up
 from fsdp_migrate.facts.scopes import Binding, Kind, Scope, Structure, in_force, reaching
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api.data import first
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.facts.narrowing import Checks, Narrowing
 from fsdp_migrate.facts.project_code import (
@@ -28,6 +28,7 @@ from fsdp_migrate.facts.project_code import (
     stored_value,
 )
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts

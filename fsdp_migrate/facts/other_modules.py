@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fsdp_migrate.facts.releases.reach import Homes
 from fsdp_migrate.facts.scopes import Structure
+from fsdp_migrate.records import NamedTuple
 
 
 class ForeignClass(NamedTuple):

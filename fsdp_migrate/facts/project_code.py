@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.names import LOCAL, STAR
 from fsdp_migrate.facts.reaching import Reaching
 from fsdp_migrate.facts.scopes import Binding, FunctionNode, Kind, Scope
+from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts

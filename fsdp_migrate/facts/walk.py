@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdp_migrate.facts.scopes import TRIES, Binding, Kind, Scope, Structure
+from fsdp_migrate.records import NamedTuple
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _CONDITIONAL: frozenset[type[ast.AST]] = frozenset(

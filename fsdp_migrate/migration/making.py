@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import UNPARSABLE
@@ -13,6 +12,7 @@ from fsdp_migrate.migration.model import Migration, Rule, Step
 from fsdp_migrate.migration.standing import packages
 from fsdp_migrate.migration.torch_steps import Words
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, unfollowed
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Plan
 from fsdp_migrate.rules import find
 from fsdp_migrate.rules.index import OF_TARGETS

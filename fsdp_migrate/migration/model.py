@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.target import Place
 
 if TYPE_CHECKING:

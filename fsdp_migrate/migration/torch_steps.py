@@ -7,13 +7,14 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from packaging.version import Version
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
 from fsdp_migrate.migration.model import Cause, Diff, Item, Step
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Plan, diff, plain, source_of
 from fsdp_migrate.rules import find
 from fsdp_migrate.rules.index import OF_TARGETS

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fsdp_migrate.planning.parts import CacheError, FilePlan, Overlooked, Part, RewriteResult
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import is_beside, is_script, lines_of
 from fsdp_migrate.workspace.filesystem import FileError, in_order
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, SourceError
 from fsdp_migrate.workspace.filesystem import Failure
 from fsdp_migrate.workspace.reading import read_source

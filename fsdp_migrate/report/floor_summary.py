@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import Statement
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Finding
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Plan
 from fsdp_migrate.source import Source, Span, is_notebook
 

@@ -10,8 +10,8 @@ import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.splicing import NEWLINE
 
 _COMMENT = re.compile(r"#[^\r\n]*")

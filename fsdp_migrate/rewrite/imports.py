@@ -6,9 +6,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from fsdp_migrate.edits import EditImport, ImportBehind, MoveImport
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rewrite.blocks import fits
 from fsdp_migrate.rewrite.commas import CommaList, Gap
 from fsdp_migrate.rewrite.removal import removed

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from packaging.version import Version
 
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.supported_releases import around, changed, is_only_for_older, newest, older, range_from, too_old
 from fsdp_migrate.torch_api import DEFAULT_RANGE, TorchRange
 

@@ -7,7 +7,7 @@ finds a program with the change. `fsdp-migrate rules --output-format json` print
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fsdp_migrate.records import NamedTuple
 
 
 class TorchChange(NamedTuple):

@@ -7,10 +7,11 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, Planner, unfollowed
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Plan, Traced
 from fsdp_migrate.runner.gathering import Gathered
 from fsdp_migrate.source import holds

@@ -11,10 +11,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Known, Plan, source_of
 from fsdp_migrate.report.output import FileOptionError, write_text
 from fsdp_migrate.report.places import below

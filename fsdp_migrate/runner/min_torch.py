@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from packaging.version import Version
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report import Plan, json_format, plain
 from fsdp_migrate.torch_api import RELEASES, Statement, TorchRange
 from fsdp_migrate.torch_api.words import minor

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE, Finding
 from fsdp_migrate.planning.noqa import insertions
 from fsdp_migrate.planning.passes import texts_of
 from fsdp_migrate.planning.planner import Planner
 from fsdp_migrate.planning.rewriting import rewrite_bytes
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.runner.gathering import Gathered
 from fsdp_migrate.source import Replacement, Source, SourceError, Span, declared_encoding
 from fsdp_migrate.transactions import Transaction

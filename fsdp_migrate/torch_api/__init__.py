@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -21,13 +21,15 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.version import Version
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import PUBLISHED, RELEASES
 from fsdp_migrate.torch_api.unread import WARNINGS
 
@@ -52,7 +54,10 @@ AREAS = {
 # How `tools/wheel_api/table.py` lays the JSON out, a row a line.
 _BEFORE_ROWS, _BETWEEN_ROWS, _IN_ROW, _BEHIND_ROWS = ', "names": {\n"', ',\n"', '": ', "\n}}\n"
 # What classes derive from that name these functions of `typing` as their base.
-_MADE_OF: dict[str, Any] = {"typing.NamedTuple": NamedTuple("_Tuple", []), "typing.TypedDict": dict}
+_MADE_OF: dict[str, Callable[[], object]] = {
+    "typing.NamedTuple": lambda: namedtuple("_Tuple", ()),
+    "typing.TypedDict": dict,
+}
 _MAX_DEPTH = 20
 
 _Row = dict[str, Any]
@@ -365,7 +370,7 @@ def _inherited(row: _Row, name: str, number: int, depth: int) -> tuple[bool | No
 def _outside(cls: str, part: str) -> bool | None:
     """Whether a class of the standard library has a member, None when it is another class."""
     if cls in _MADE_OF:
-        return hasattr(_MADE_OF[cls], part)
+        return hasattr(_MADE_OF[cls](), part)
     module, _, name = cls.rpartition(".")
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return None

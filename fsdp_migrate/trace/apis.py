@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Rule, Traced
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.torch_api import RELEASES

@@ -6,8 +6,9 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.trace.records import Call, Trace, call_of, merged
 
 

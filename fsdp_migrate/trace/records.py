@@ -10,8 +10,9 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace import disk
 from fsdp_migrate.workspace.gitignore import parents_in_repository
 

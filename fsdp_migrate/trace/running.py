@@ -9,10 +9,11 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdp_migrate import injected
 from fsdp_migrate.injected.sitecustomize import ASKED_BY
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.trace.apis import apis
 from fsdp_migrate.trace.notes import Noted, gathered, reason_for_nothing
 from fsdp_migrate.trace.records import root_of

@@ -6,8 +6,9 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import NOTEBOOK_SUFFIX, SUFFIXES, YAML_SUFFIXES, Source, SourceError, is_beside, is_script
 from fsdp_migrate.workspace import disk, gitignore
 from fsdp_migrate.workspace.gitignore import GitIgnore

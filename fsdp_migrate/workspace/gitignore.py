@@ -7,8 +7,8 @@ import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace import disk
 
 NAME = ".gitignore"

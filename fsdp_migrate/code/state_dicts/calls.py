@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import has_effect, is_called_optimizer
 from fsdp_migrate.code.legacy_methods import METHODS, Method
@@ -23,6 +22,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.class_members import is_super
 from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.records import NamedTuple
 
 _SAVE, _LOAD = "optim_state_dict", "optim_state_dict_to_load"
 _SAVE_PARAMETERS = ("model", "optim", "optim_state_dict", "group")

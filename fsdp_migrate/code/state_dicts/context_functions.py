@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -31,6 +30,7 @@ from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.source import Span
 

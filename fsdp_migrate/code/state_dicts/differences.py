@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -22,6 +21,7 @@ from fsdp_migrate.code.state_dicts.writing import Anew
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.records import NamedTuple
 
 # What wraps parts of a model for recomputation: the new functions know of it since torch 2.3 [20 20o]. Since then they
 # also take a part of a model by itself [22 22o].

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts, Use
 from fsdp_migrate.facts.scopes import Binding, in_force
+from fsdp_migrate.records import NamedTuple
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 _SELF = ("self", "cls")

@@ -6,9 +6,8 @@ new hold the same.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from fsdp_migrate.code.state_dicts.settings import FULL, SHARDED, InForce, NotUnderstood, Wanted
+from fsdp_migrate.records import NamedTuple
 
 SAVE_MODEL, SAVE_OPTIMIZER = "get_model_state_dict", "get_optimizer_state_dict"
 LOAD_MODEL, LOAD_OPTIMIZER = "set_model_state_dict", "set_optimizer_state_dict"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.torch_names import calls_ending_in, last_words
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.records import NamedTuple
 
 CHECKPOINT = "torch.distributed.checkpoint"
 STATE_DICT = f"{CHECKPOINT}.state_dict"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import NamedTuple
 
 from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, called, calls_of, parameter_of
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.records import NamedTuple
 
 _RANKS = frozenset({"rank", "global_rank", "world_rank", "process_index", "RANK", "GLOBAL_RANK", "_rank"})
 _RANK_CALLS = frozenset({"get_rank", "get_global_rank", "get_world_rank", "global_rank", "rank"})

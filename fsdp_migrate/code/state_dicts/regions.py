@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.contexts import enclosing_settings
 from fsdp_migrate.facts.rebinding import changed_between, place_of
 from fsdp_migrate.facts.scopes import Binding
+from fsdp_migrate.records import NamedTuple
 
 
 class Region(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
@@ -56,6 +56,7 @@ from fsdp_migrate.edits import (
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict
 from fsdp_migrate.source import Span
 

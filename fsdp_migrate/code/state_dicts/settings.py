@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal, is_written_out
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.fsdp import TypeSetting
+from fsdp_migrate.records import NamedTuple
 
 FULL, SHARDED, LOCAL = "FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import has_effect
 from fsdp_migrate.code.state_dicts.functions import reads_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind
 from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.records import NamedTuple
 
 PACKAGE, LOAD = "torch.distributed.checkpoint", "load"
 _TO_LOAD = "optim_state_dict_to_load"

@@ -8,12 +8,12 @@ them `{}`. Where rank 0 alone uses the dict, that makes no difference.
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.code.state_dicts.functions import Function, called, calls_of, parameter_of, reads_of
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only, tested_in_part
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.rebinding import place_of
+from fsdp_migrate.records import NamedTuple
 
 _MOST_STEPS = 8
 # Methods and functions that give what they get again, item by item.

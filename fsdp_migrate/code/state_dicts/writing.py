@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import fresh_name
 from fsdp_migrate.code.outdent import block_span
@@ -17,6 +16,7 @@ from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.facts.evaluation import is_reading, pure
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import splice
 

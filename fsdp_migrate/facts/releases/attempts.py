@@ -6,11 +6,11 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases.reach import Reach
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import data
 
 IMPORT, ATTRIBUTE = "import", "attribute"

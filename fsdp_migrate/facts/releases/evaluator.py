@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.version import Version
 
 from fsdp_migrate.facts.releases import calls, named_tests
 from fsdp_migrate.facts.releases.reach import BoundValue, Flow, ForeignModule, Resolver
 from fsdp_migrate.facts.releases.values import ATTRIBUTES, METHODS, Present, TorchVersion, Unknown, allows
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import data
 
 # The same release calls itself 2.1.2 or 2.1.2+cu118, depending on where it was installed from.

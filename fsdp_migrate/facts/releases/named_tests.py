@@ -9,9 +9,11 @@ import operator
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.version import Version
+
+from fsdp_migrate.records import NamedTuple
 
 Comparison = Callable[[Any, Any], Any]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from packaging.version import Version
 
 from fsdp_migrate.facts.scopes import Binding, Structure
+from fsdp_migrate.records import NamedTuple
 
 T = TypeVar("T")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import total_ordering
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
+
+from fsdp_migrate.records import NamedTuple
 
 
 class Unknown(Exception):

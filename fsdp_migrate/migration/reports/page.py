@@ -8,12 +8,13 @@ from functools import cache
 from importlib import import_module
 from itertools import groupby
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.migration.model import Diff, Item, Migration, Step
 from fsdp_migrate.migration.reports import models, text
 from fsdp_migrate.migration.standing import PARTS, package_of
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.report.output import FileOptionError
 from fsdp_migrate.targets.fsdp2.steps import status
 

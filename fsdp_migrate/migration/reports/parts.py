@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.migration.model import Cause, Migration, Step
 from fsdp_migrate.migration.reports import models
+from fsdp_migrate.records import NamedTuple
 
 # Of the things that a step is about texts tell so many.
 _MOST = 40

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace.beside.yaml_text import Item, Mapping, YamlText
 
 CONFIG = "fsdp_config"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.workspace.beside.script_text import ScriptText, Word
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from fsdp_migrate.code.frameworks import KEYS, OTHER_STRATEGIES, STRATEGIES, truth
 from fsdp_migrate.edits import Replace
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import splice
 from fsdp_migrate.workspace.beside.yaml_text import Item, YamlText

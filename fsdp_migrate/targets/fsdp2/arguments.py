@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.code.argument_dicts import is_builtin_dict
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_written_out
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.conversion import Construction
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime, followed
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Nature, ProjectCode, follow
 from fsdp_migrate.facts.project_code import TooMuchError
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction
 from fsdp_migrate.targets.fsdp2.inner_units import Inner
 from fsdp_migrate.targets.fsdp2.seeds import Seed, seeds_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from fsdp_migrate.code.unused_imports import removed_use, removed_value
 from fsdp_migrate.edits import Edit, RemovedUse, Replace, RewriteCall, Unwrap, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Path, ProjectCode, Reference
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 
 Test = tuple[str, bool]  # a condition as it prints, and how it comes out

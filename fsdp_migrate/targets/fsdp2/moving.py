@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.outdent import block_span
 from fsdp_migrate.edits import RemoveStatement, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.project_code import Code, Function
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Construction, Conversion
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.edits import Argument, Replace, RewriteCall
 from fsdp_migrate.facts.calls import ordered_arguments
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.file_helpers import from_generated, helper
 from fsdp_migrate.targets.fsdp2.generated import CLIP

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.names import is_in_package
 from fsdp_migrate.facts.rebinding import changed_between, place_of
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Replacement, Span
 from fsdp_migrate.splicing import splice
 

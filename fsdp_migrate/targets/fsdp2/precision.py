@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container
-from typing import NamedTuple
 
 from fsdp_migrate.code.unused_imports import strings_naming, uses_of
 from fsdp_migrate.edits import Edit, Replace
@@ -12,6 +11,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, is_literal
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.policies import AtRunTime, symbol
 
 _FIELDS = (

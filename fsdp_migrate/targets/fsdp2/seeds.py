@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Value
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import is_notebook
 from fsdp_migrate.targets.fsdp2.conversion import Construction
 

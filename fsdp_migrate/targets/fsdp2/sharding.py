@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import fresh_name
 from fsdp_migrate.code.new_names import spell
@@ -14,6 +13,7 @@ from fsdp_migrate.edits import Edit, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import calls_in, evaluated_before, evaluated_conditionally, pure
 from fsdp_migrate.facts.names import PACKAGE
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.arguments import Given
 from fsdp_migrate.targets.fsdp2.batch_norm import CLASS

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.conversion import Difference, Wall
 from fsdp_migrate.targets.fsdp2.target import NAME, Model, Place
 from fsdp_migrate.workspace.settings.settings import default_range

@@ -6,12 +6,13 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import ProjectCode
 from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict, finding, manual
 from fsdp_migrate.source import Span, holds
 from fsdp_migrate.targets.fsdp2.arms import check_arms

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
@@ -18,6 +17,7 @@ from fsdp_migrate.edits import Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.objects import Escape, Followed, Nature, Path, Reference, Value, follow
 from fsdp_migrate.facts.project_code import Function, Origin
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 

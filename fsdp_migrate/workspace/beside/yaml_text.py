@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import NoReaderError, Span
 from fsdp_migrate.workspace.beside.text import BesideText
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fsdp_migrate.facts import Reads, Use
 from fsdp_migrate.facts.class_members import all_members, members_behind
@@ -15,6 +15,7 @@ from fsdp_migrate.facts.names import LOCAL, Meaning
 from fsdp_migrate.facts.other_modules import ForeignClass
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Consulted
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.modules.sketch import Sketch, import_line, is_torch, joined, split
 

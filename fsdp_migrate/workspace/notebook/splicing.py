@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import accumulate
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import NamedTuple
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.splicing import RewriteError
 from fsdp_migrate.workspace.notebook.placed_json import Array, Literal
 

@@ -7,8 +7,9 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace.project_files import FileFault, display, read_bytes
 from fsdp_migrate.workspace.projects.requirement import LowerBound, Requirement, UnreadableError, pip_requirement
 

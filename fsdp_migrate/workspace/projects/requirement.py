@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
+
+from fsdp_migrate.records import NamedTuple
 
 # What starts like this means the distribution torch, readable or not; `torch is needed` and `torchvision` do not.
 _PIP_TORCH = re.compile(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import SUFFIXES, YAML_SUFFIXES
 from fsdp_migrate.workspace import gitignore
 from fsdp_migrate.workspace.gitignore import GitIgnore, Pattern

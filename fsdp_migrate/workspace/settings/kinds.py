@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate.findings import Applicability, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace.settings.settings import CHECKPOINTS, HELPERS, TARGETS, ConfigError, code_prefix
 
 if TYPE_CHECKING:

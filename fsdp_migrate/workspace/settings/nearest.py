@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.workspace.project_files import FileFault, display, read_bytes
 from fsdp_migrate.workspace.settings.settings import ConfigError, ConfigFileError, Layer
 

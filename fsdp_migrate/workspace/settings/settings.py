@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE, Applicability, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.torch_api import TorchRange
 
 if TYPE_CHECKING:

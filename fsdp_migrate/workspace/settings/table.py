@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import SUFFIXES, YAML_SUFFIXES
 from fsdp_migrate.workspace.settings import kinds
 from fsdp_migrate.workspace.settings.kinds import OptionKind

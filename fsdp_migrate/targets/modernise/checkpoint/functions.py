@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -26,6 +25,7 @@ from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.facts.rebinding import place_of
 from fsdp_migrate.facts.scopes import Kind
 from fsdp_migrate.findings import Applicability, Finding, Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.rules.supported_releases import older, only_older
 

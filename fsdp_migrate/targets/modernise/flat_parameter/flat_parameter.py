@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -23,6 +22,7 @@ from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.fsdp import OTHER_PACKAGES
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 
 ATTRIBUTE = "_fsdp_flattened"

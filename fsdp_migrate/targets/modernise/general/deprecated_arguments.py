@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -18,6 +17,7 @@ from fsdp_migrate.code.torch_presence import having
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal, ordered_arguments
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.torch_api.data import signature
 

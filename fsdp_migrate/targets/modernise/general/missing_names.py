@@ -9,7 +9,6 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -30,6 +29,7 @@ from fsdp_migrate.code.torch_presence import (
 )
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.targets.modernise.general.precedence import is_claimed

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -21,6 +20,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.evaluation import pure
 from fsdp_migrate.facts.names import PACKAGE
 from fsdp_migrate.findings import Finding, Fix, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 from fsdp_migrate.torch_api.data import signature
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -18,6 +17,7 @@ from fsdp_migrate.code.torch_names import torch_path
 from fsdp_migrate.code.torch_presence import CALLING, concerned, excused, lacking, running, severity
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, floor_or, manual
 from fsdp_migrate.rules.changed_names import changed_names, changed_words, has_changed
 from fsdp_migrate.targets.modernise.general.precedence import claimed_spans

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import NamedTuple
 
 from fsdp_migrate.code.torch_names import imports, torch_path
 from fsdp_migrate.code.unused_imports import removed_use, uses_of
@@ -12,6 +11,7 @@ from fsdp_migrate.edits import Argument, RemovedUse, Replace, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.facts.scopes import Scope
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.modernise.moved.cases import Case
 
 _AUTOCAST = ("enabled", "dtype", "cache_enabled")

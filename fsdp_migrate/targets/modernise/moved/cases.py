@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -12,6 +11,7 @@ from fsdp_migrate.code.import_texts import for_type_checking
 from fsdp_migrate.code.torch_presence import having, lacking, presence
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.modernise.moved.rows import Move
 from fsdp_migrate.targets.modernise.moved.table import Moved, moved
 from fsdp_migrate.torch_api import PUBLISHED

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.code.import_texts import for_type_checking
 from fsdp_migrate.code.torch_names import Import, bindings_of
@@ -15,6 +14,7 @@ from fsdp_migrate.edits import Edit, EditImport, MoveImport, RemovedUse, Replace
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from packaging.version import Version
 
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Traced
 from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from fsdp_migrate.targets.modernise.moved.rows import FLAT_PARAMETER, FULLY_SHARD, Move

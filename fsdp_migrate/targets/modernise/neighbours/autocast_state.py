@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -19,6 +18,7 @@ from fsdp_migrate.edits import Argument, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_written_out
 from fsdp_migrate.findings import Finding, Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Verdict, finding, manual
 
 _SINCE = "2.4"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fsdp_migrate.edits import Replace
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.workspace import disk

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import has_effect, is_called_optimizer, is_group, is_optim_input
 from fsdp_migrate.code.dropped_arguments import kept_comment
@@ -27,6 +26,7 @@ from fsdp_migrate.facts.evaluation import is_still, pure
 from fsdp_migrate.facts.fsdp import FSDP, Receiver
 from fsdp_migrate.facts.model_parts import type_set_on_part
 from fsdp_migrate.findings import Fix
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.targets.modernise.optimizer.dtensor_state import mesh_doubt
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fsdp_migrate.code.argument_roles import is_group, made_as_group
 from fsdp_migrate.code.construction import PARTIAL
@@ -16,6 +15,7 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, bind, ordered_arguments
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.findings import Applicability, Finding, Fix, Severity
+from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.torch_api.data import exists
 
