@@ -24,6 +24,12 @@ def no_optimizer(facts: ModuleFacts, node: ast.expr) -> str | None:
     return next(shown, None)
 
 
+def classes_of(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFacts, ast.ClassDef]]:
+    """The classes of the project that an object may be of, each with the facts of its module."""
+    for there, cls in _Objects().classes(facts, node):
+        yield from ((where, one) for where, one in _definitions(there, cls) if isinstance(one, ast.ClassDef))
+
+
 def _is_none(facts: ModuleFacts, cls: ast.expr, *, as_base: bool = False) -> bool:
     """Whether a class is known and derives from no optimizer."""
     known = list(_definitions(facts, cls))
@@ -171,7 +177,7 @@ class _Objects:
         if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
             waiting.append((facts, around))
         else:
-            waiting += [one for there, cls in _Objects().classes(facts, node) for one in _definitions(there, cls)]
+            waiting += classes_of(facts, node)
         seen: set[ast.AST] = set()
         while waiting:
             there, cls = waiting.pop()

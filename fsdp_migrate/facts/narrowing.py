@@ -248,7 +248,12 @@ def _is_object(node: ast.expr, text: str) -> bool:
 
 
 def _leaves(block: list[ast.stmt]) -> bool:
-    return bool(block) and isinstance(block[-1], _LEAVING)
+    last = block[-1] if block else None
+    if isinstance(last, ast.If):
+        return _leaves(last.body) and _leaves(last.orelse)
+    if isinstance(last, (ast.With, ast.AsyncWith)):
+        return _leaves(last.body) and not any("suppress" in ast.unparse(one.context_expr) for one in last.items)
+    return isinstance(last, _LEAVING)
 
 
 def _has_exit(statement: ast.stmt) -> TypeGuard[ast.If]:

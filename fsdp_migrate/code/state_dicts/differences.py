@@ -10,6 +10,7 @@ from packaging.version import Version
 from fsdp_migrate.code.sharded_models import builds_with_mesh, has_flat_parameters
 from fsdp_migrate.code.state_dicts.calls import StateCall
 from fsdp_migrate.code.state_dicts.compiled import compiled
+from fsdp_migrate.code.state_dicts.group_values import odd_group_value
 from fsdp_migrate.code.state_dicts.mapping import FULL_OPTION, LOAD_MODEL, LOAD_OPTIMIZER, SAVE_MODEL, SAVE_OPTIMIZER
 from fsdp_migrate.code.state_dicts.own_state import added_keys, extra_state
 from fsdp_migrate.code.state_dicts.ranks import runs_on_rank_0_only
@@ -94,6 +95,10 @@ def differences(facts: ModuleFacts, calls: Sequence[Anew]) -> tuple[Difference, 
         if old.function == SAVE_OPTIMIZER and (early := may_precede_first_step(facts, old.call)) is not None:
             told = f"an optimizer that has not stepped gets a state that counts one step: {early}"
             reasons.append(Difference(told))
+        if old.function == SAVE_OPTIMIZER and row.options and old.optimizer is not None:
+            value = odd_group_value(facts, old.optimizer)
+            if value is not None:
+                reasons.append(Difference(f"{value} in a parameter group raises: it is no tensor, number or string"))
         of_full = old.function == SAVE_MODEL and FULL_OPTION in row.options
         if of_full and (place := extra_state(facts, old.call)) is not None:
             reasons.append(Difference(f"extra state that is no tensor, number, string or dict raises ({place})"))

@@ -127,12 +127,24 @@ def _placed(facts: ModuleFacts, node: ast.AST) -> ast.AST:
 
 def composed(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     """Edits of one module, those within a block that loses its `with` inside of the edit that takes it away."""
-    every = list(dict.fromkeys(edits))
+    every = _joined(dict.fromkeys(edits))
     for outer in [one for one in every if isinstance(one, Unwrap)]:
         inner = [one for one in every if isinstance(one, (Replace, RewriteCall)) and outer.block.contains(one.span)]
         every = [one for one in every if one not in inner]
         every[every.index(outer)] = outer._replace(inner=(*outer.inner, *inner))
     return tuple(every)
+
+
+def _joined(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits, with one for all functions that are put in front of the same statement."""
+    rest: list[Edit] = []
+    functions: dict[Span, str] = {}
+    for edit in edits:
+        if isinstance(edit, Replace) and edit.span.start == edit.span.end and edit.text.endswith("\n"):
+            functions[edit.span] = functions.get(edit.span, "") + edit.text
+        else:
+            rest.append(edit)
+    return [*(Replace(span, text) for span, text in functions.items()), *rest]
 
 
 def changed(closure: Closure, conversion: Conversion) -> frozenset[ast.expr]:

@@ -81,12 +81,15 @@ def helper(use: Use, name: str) -> str | None:
     spelled = {path.rpartition(".")[2]: use.spelled(path, place) for path in needs}
     if None in spelled.values() or not all(use.has_builtin(one, place) for one in _BUILTINS.get(name, ())):
         return None
+
+    def written(name: str) -> str:
+        return generated.indented(text.format(name=name, **spelled), facts.indent_unit)
+
+    if f"\n{written(name)}" in facts.source.text:  # for another model
+        return name
     free = fresh_name(facts.structure.module, name, ())
-    use.put(
-        start := lines_above(facts, place),
-        start,
-        f"{generated.indented(text.format(name=free, **spelled), facts.indent_unit)}\n\n",
-    )
+    start = lines_above(facts, place)
+    use.put(start, start, f"{written(free)}\n\n")
     return free
 
 

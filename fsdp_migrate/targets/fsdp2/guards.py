@@ -17,9 +17,10 @@ _PARALLEL = "torch.nn.parallel."
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
-def also_ddp(use: Use, member: str) -> bool:
-    """Whether a member that DDP models have too is used of what may be one; there is a wall then."""
-    if not any(_may_be_ddp(other) for other in use.reference.others) or is_guarded(use):
+def also_ddp(use: Use, member: str, *, visibly: bool = False) -> bool:
+    """Whether a member that DDP models have too is used of what may be one, or `visibly` is; there is a wall then."""
+    asked = _is_ddp if visibly else _may_be_ddp
+    if not any(map(asked, use.reference.others)) or is_guarded(use):
         return False
     step = f"ask `isinstance({use.text}, FSDP)` in front of `{member}`, or keep the models in different variables"
     use.wall(f"`{use.text}` may also be a DDP model here", step)
@@ -122,11 +123,21 @@ def _parts(test: ast.expr, outcome: bool) -> Iterator[Test]:
         yield ast.unparse(test), outcome
 
 
+def _is_ddp(other: Value) -> bool:
+    """Whether a value is a DDP model for all to see."""
+    node = _made(other)
+    return isinstance(node, ast.Call) and (other.facts.names.qualified(node.func) or "").startswith(_PARALLEL)
+
+
+def _made(other: Value) -> ast.expr:
+    """The expression that makes a value."""
+    made = other.facts.names.value(other.node) if isinstance(other.node, ast.Name) else None
+    return other.node if made is None else made
+
+
 def _may_be_ddp(other: Value) -> bool:
     """Whether a value may be a DDP model: not one that is built from a class of torch.nn or of the project."""
-    facts, node = other.facts, other.node
-    if isinstance(node, ast.Name):
-        node = facts.names.value(node) or node
+    facts, node = other.facts, _made(other)
     if is_literal(node, None):
         return False
     if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):

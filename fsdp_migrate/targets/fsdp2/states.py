@@ -23,6 +23,7 @@ from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
 from fsdp_migrate.targets.fsdp2.file_helpers import helper
+from fsdp_migrate.targets.fsdp2.guards import also_ddp, is_excluded
 from fsdp_migrate.targets.fsdp2.use import COMPILED, Use
 
 _SETTERS = ("state_dict_type", "set_state_dict_type")
@@ -64,7 +65,7 @@ class _Module:
         self.conversion, self.closure, self.options = conversion, closure, options
         self.references = references
         self.facts = references[0].facts
-        self.nodes = {one.node for one in references}
+        self.nodes = {one.node: one for one in references}
         needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
         self.manner = Manner(
             _Names,
@@ -102,13 +103,26 @@ class _Module:
         calls: dict[ast.Call, ast.expr] = {}
         for reference in self.references:
             call = self._state_call(reference)
-            if call is not None and reference.node not in self.conversion.settled:
+            if call is None or reference.node in self.conversion.settled:
+                continue
+            if isinstance(call.func, ast.Attribute) and not self._is_for_others(reference.node, call.func.attr):
                 calls[call] = reference.node
         for call, node in calls.items():
             inside = [(one, self._model(calls[one])) for one in calls if one is not call and _holds(call, one)]
             if not any(one is not call and _holds(one, call) for one in calls):
                 self._take(call, of_call(self.facts, call, self._model(node), self.manner, tuple(inside)), node)
             self.conversion.settled.add(node)
+
+    def _is_for_others(self, node: ast.expr, member: str) -> bool:
+        """Whether what is asked here stays: never of a model of the closure, or, with a wall, of a DDP model too.
+
+        The new functions leave `module.` out of the keys of a DDP model.
+        """
+        use = Use(self.conversion, self.closure, self.nodes[node], self.options)
+        found = is_excluded(use) or also_ddp(use, member, visibly=True)
+        if found:
+            self.conversion.settled.add(node)
+        return found
 
     def _model(self, node: ast.expr) -> ast.expr:
         """The model as it is asked: `compiled._orig_mod`, whose keys have no prefix, where that is what is asked."""

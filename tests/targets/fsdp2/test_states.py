@@ -119,6 +119,71 @@ def test_flat_parameters_shared_a_step_so_each_gets_its_own(tmp_path: Path) -> N
     assert plan(tmp_path, HEAD + LOAD + MAIN.format(use=USE_LOAD, kept=False)).texts["train.py"].count("def own") == 1
 
 
+def test_a_file_gets_all_the_functions_that_it_needs(tmp_path: Path) -> None:
+    trainers = """\
+    class Trainer:
+        def __init__(self, net):
+            self.model = net
+
+        def train(self):
+            optimizer = torch.optim.AdamW(self.model.parameters())
+            print(torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0).item())
+            load(self.model, optimizer, torch.load("x"))
+
+
+    class Sharded(Trainer):
+        def __init__(self, net):
+            super().__init__(net)
+            self.model = FSDP(net)
+
+
+    Sharded(net()).train()
+    """
+    text = plan(tmp_path, f"{HEAD}{LOAD}\n\n{dedent(trainers)}", unsafe=True).texts["train.py"]
+    assert [line for line in text.splitlines() if line.startswith("def ")] == [
+        "def own_steps(optim_state):",
+        "def whole(norm):",
+        "def load(model, optimizer, state):",
+    ]
+
+
+def test_models_share_a_function(tmp_path: Path) -> None:
+    two = MAIN.format(use=USE_LOAD, kept=False)
+    two += two.replace("main", "other").replace("model", "second").replace("load(second", "reload(second")
+    reload = LOAD.replace("load(", "reload(", 1)
+    text = plan(tmp_path, f"{HEAD}{LOAD}\n\n{reload}{two}", unsafe=True).texts["train.py"]
+    assert text.count("def own_steps") == 1
+    assert text.count("own_steps(state)") == 2
+    assert "FullyShardedDataParallel" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("dtype", "`moments` of `Adam` in a parameter group raises: it is no tensor, number or string"),
+        ("torch.bfloat16", "`moments` of `Adam` in a parameter group raises: it is no tensor, number or string"),
+        ("lambda step: step", "`moments` of `Adam` in a parameter group raises: it is no tensor, number or string"),
+        ("lr", None),
+        ("'bf16'", None),
+    ],
+)
+@pytest.mark.parametrize("defaults", ["{{'lr': lr, 'moments': {}}}", "dict(lr=lr, moments={})"])
+def test_a_dtype_among_the_groups_of_an_optimizer_raises(
+    tmp_path: Path, defaults: str, value: str, told: str | None
+) -> None:
+    own = f"""\
+class Adam(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.1, dtype=torch.bfloat16):
+        super().__init__(params, {defaults.format(value)})
+
+
+"""
+    save = SAVE.format(configs=CONFIGS.format("offload_to_cpu=True, rank0_only=True"))
+    main = MAIN.format(use='save(model, optimizer, "x")', kept=True).replace("torch.optim.AdamW", "Adam")
+    (left,) = plan(tmp_path, HEAD + own + save + main).left or [None]
+    assert (left and left.reason) == told
+
+
 def test_original_parameters_had_a_step_each(tmp_path: Path) -> None:
     text = function_afterwards(tmp_path, LOAD, USE_LOAD)
     assert "optim_state_dict=state" in text
