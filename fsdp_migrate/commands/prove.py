@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fsdp_migrate.prove.copies import Project
     from fsdp_migrate.prove.experiment import Experiment
+    from fsdp_migrate.prove.subject import Subject
     from fsdp_migrate.prove.verdicts import Conclusion
 
 _HEAD = "HEAD"
@@ -126,6 +127,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _concluded(options: dict[str, Any], place: Path) -> Conclusion:
+    from dataclasses import replace
     from pathlib import Path
 
     from fsdp_migrate.prove import copies, verdicts
@@ -141,10 +143,12 @@ def _concluded(options: dict[str, Any], place: Path) -> Conclusion:
     else:
         copies.copy_commit(project, options["before"] or _HEAD, experiment.before)
         _copy_after(options["after"], project, experiment.after)
-    _check_versions(options, experiment)
+    subject = _subject(options, project, experiment)
     found = experiment.findings()
     tolerance = Tolerance(options["rtol"], options["atol"], drift=found.drifting)
-    return verdicts.judge(compare(found.phases, found.changed, tolerance), found.missing_checkpoint)
+    return replace(
+        verdicts.judge(compare(found.phases, found.changed, tolerance), found.missing_checkpoint), subject=subject
+    )
 
 
 def _experiment(options: dict[str, Any], project: Project, place: Path) -> Experiment:
@@ -199,9 +203,12 @@ def _rewritten(options: dict[str, Any], project: Project) -> dict[PurePath, byte
     return {PurePath(Path(change.path).resolve().relative_to(project.root)): change.after for change in plan.changes}
 
 
-def _check_versions(options: dict[str, Any], experiment: Experiment) -> None:
-    from fsdp_migrate.prove import changes
+def _subject(options: dict[str, Any], project: Project, experiment: Experiment) -> Subject:
+    from fsdp_migrate.prove import copies, subject
 
-    if not changes.differ(experiment.before, experiment.after):
+    files = subject.differing(experiment.before, experiment.after)
+    if not files:
         told = f"{options['before'] or _HEAD} and {options['after'] or 'the working tree'} have the same files"
         raise click.UsageError(f"{told}: name another version with --before or --after, or give --rewrite")
+    rewrite = subject.Rewrite(options["target"], options["unsafe_fixes"]) if options["rewritten"] else None
+    return subject.Subject(tuple(options["words"]), copies.commit_of(project, _HEAD), rewrite, files)

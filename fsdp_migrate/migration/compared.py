@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fsdp_migrate.migration.model import Compared, Item, Proof, Step, Told
+from fsdp_migrate.migration.model import Compared, Item, Step, Told
 from fsdp_migrate.report.output import FileOptionError
 
 SCHEMA_VERSION = 4
@@ -18,7 +18,7 @@ def compared(file: str, target: str | None, steps: Iterable[Step]) -> Compared:
     Raises:
         FileOptionError: the file cannot be read, or is no plan of this version for the same target.
     """
-    old = _read(file, "a plan")
+    old = read(file, "a plan")
     version, steps_then, target_then = old.get("schema_version"), old.get("steps"), old.get("target")
     if version != SCHEMA_VERSION or not isinstance(steps_then, list):
         raise FileOptionError(f"{file} is no plan as JSON of this version: write it with `plan -o FILE.json`")
@@ -44,20 +44,12 @@ def line(item: Item) -> str:
     return f"{item.place}: {item.code} {item.message}"
 
 
-def proof(file: str) -> Proof:
-    """What a file says that `prove` wrote.
+def read(file: str, kind: str) -> Mapping[str, Any]:
+    """The object that a file of some kind holds.
 
     Raises:
-        FileOptionError: it cannot be read, or is no such file.
+        FileOptionError: it cannot be read, or holds none.
     """
-    found = _read(file, "what `prove --output-format json` writes")
-    verdict, detail = found.get("verdict"), found.get("detail")
-    if not isinstance(verdict, str) or not isinstance(detail, str):
-        raise FileOptionError(f"{file} is not what `prove --output-format json` writes")
-    return Proof(file, verdict, detail.partition("\n")[0])
-
-
-def _read(file: str, kind: str) -> Mapping[str, Any]:
     try:
         with open(file, "rb") as stream:
             found = json.loads(stream.read())

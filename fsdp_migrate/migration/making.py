@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from fsdp_migrate import runner
 from fsdp_migrate.findings import UNPARSABLE
 from fsdp_migrate.migration import torch_steps
-from fsdp_migrate.migration.compared import compared, proof
-from fsdp_migrate.migration.model import Migration, Rule, Step
+from fsdp_migrate.migration.compared import compared
+from fsdp_migrate.migration.model import Migration, Proof, Rule, Step
 from fsdp_migrate.migration.standing import packages
 from fsdp_migrate.migration.torch_steps import Words
 from fsdp_migrate.planning.planner import NO_EFFORT, Effort, Follow, unfollowed
@@ -55,7 +55,7 @@ def migration(
         CacheError: the folder for the cache cannot be used.
     """
     target = configuration.options.target or _configured(discovery, configuration)
-    proofs = tuple(proof(file) for file in wanted.proofs)
+    proofs = tuple(_proofs(wanted.proofs))
     words = Words(wanted.paths, wanted.options)
     given = configuration.options._replace(target=target)
     projects = runner.torch_ranges(discovery, _with(configuration, given)).projects
@@ -110,6 +110,13 @@ def _failures(plan: Plan) -> Iterator[Failure]:
     for one in plan.findings:
         if one.code == UNPARSABLE:
             yield Failure(f"{one.path}:{one.line}", one.message)
+
+
+def _proofs(files: Sequence[str]) -> Iterator[Proof]:
+    for file in files:
+        from fsdp_migrate.migration.proofs import proof
+
+        yield proof(file)
 
 
 def _rules(codes: list[str]) -> Iterator[Rule]:

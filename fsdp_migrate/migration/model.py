@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import Applicability, Severity
@@ -9,13 +13,16 @@ from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.targets.fsdp2.target import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fsdp_migrate.rules.card import RuleCard
     from fsdp_migrate.targets.fsdp2.steps import Given
     from fsdp_migrate.targets.fsdp2.target import Model
     from fsdp_migrate.workspace.filesystem import Failure
     from fsdp_migrate.workspace.settings import Project
+
+
+_TARGET = "--target"
 
 
 class Diff(NamedTuple):
@@ -131,11 +138,37 @@ class Rule(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What a run of `prove` showed."""
+    """What a run of `prove` showed.
+
+    `files` says by real path how far each file is that the run changed. It compared the code with its rewrite if it
+    `rewrites`: to a `target`, and with `unsafe` fixes or not. `notes` say what has to be known of it.
+    """
 
     file: str
     verdict: str
     detail: str
+    program: str | None = None
+    files: Mapping[str, str] = MappingProxyType({})
+    rewrites: bool = False
+    target: str | None = None
+    unsafe: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        program = "" if self.program is None else f" of `{self.program}`"
+        told = (f"{self.verdict}{program} ({self.file})", self.detail, *self.notes)
+        return "; ".join(part for part in told if part)
+
+    def covers(self, step: Step) -> tuple[str, ...]:
+        """The files that a step changes by its command, and that the run had with this change."""
+        if step.command is None or (self.rewrites and not self._rewrites_as(shlex.split(step.command))):
+            return ()
+        paths = dict.fromkeys([diff.path for diff in step.all_diffs] + [place.path for place in step.where])
+        return tuple(path for path in paths if os.path.realpath(path) in self.files)
+
+    def _rewrites_as(self, words: list[str]) -> bool:
+        target = words[words.index(_TARGET) + 1] if _TARGET in words else self.target
+        return target == self.target and (self.unsafe or "--unsafe-fixes" not in words)
 
 
 class Told(NamedTuple):
@@ -196,6 +229,12 @@ class Migration(NamedTuple):
         numbers = [str(number) for number, one in enumerate(self.steps, 1) if one.id in step.after]
         done = f"steps {' and '.join(numbers)} are" if len(numbers) > 1 else f"step {''.join(numbers)} is"
         return f"once {done} done" if numbers else ""
+
+    def proven(self, step: Step) -> Iterator[tuple[Proof, tuple[str, ...]]]:
+        """What runs of `prove` showed of a step, with the files of the step that they had."""
+        for one in self.proofs:
+            if paths := one.covers(step):
+                yield one, paths
 
     def blocker(self, what: str, todo: str) -> int:
         """The number of the step about something that stops models."""

@@ -40,10 +40,9 @@ def _changed(before: Path, after: Path, *, declarations: bool) -> tuple[Lines, L
     return sides
 
 
-def differ(before: Path, after: Path) -> bool:
-    """Whether any file of two copies differs, or only one of them has it."""
-    paths = set(_files(before))
-    return paths != set(_files(after)) or any(_text(before / path) != _text(after / path) for path in paths)
+def paths(before: Path, after: Path) -> list[str]:
+    """The files of two copies, by path in them."""
+    return sorted({*_files(before), *_files(after)})
 
 
 def _files(folder: Path) -> Iterator[str]:

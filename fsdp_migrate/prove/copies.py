@@ -51,6 +51,14 @@ def find_project(folder: Path, shared: Iterable[Path] = ()) -> Project:
     return Project(root, PurePath(folder.resolve().relative_to(root)), tuple(_shared(path, root) for path in shared))
 
 
+def commit_of(project: Project, name: str) -> str | None:
+    """The commit that a name stands for in a project, None if there is none."""
+    try:
+        return _git(project.root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+    except CopyError:
+        return None
+
+
 def _shared(path: Path, root: Path) -> PurePath:
     if not path.exists():
         raise CopyError(f"--shared {path}: not there")
@@ -69,15 +77,10 @@ def copy_commit(project: Project, commit: str, target: Path) -> None:
     Raises:
         CopyError: git does not know the commit, or it is too large.
     """
-    known = subprocess.run(
-        [*_command(project.root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}"],
-        capture_output=True,
-        env=_environment(),
-        check=False,
-    )
-    if known.returncode:
+    known = commit_of(project, commit)
+    if known is None:
         raise CopyError(f"{commit}: git knows no such commit here")
-    files = list(_committed(project, project.root, known.stdout.decode().strip(), PurePath()))
+    files = list(_committed(project, project.root, known, PurePath()))
     _check_size(commit, {file.place: file.size for file in files})
     target.mkdir(parents=True)
     for repository in dict.fromkeys((file.repository, file.commit, file.prefix) for file in files):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -14,6 +15,7 @@ from fsdp_migrate.prove.compare import PhaseComparison
 from fsdp_migrate.prove.curves import Curve, Points
 from fsdp_migrate.prove.differences import Difference
 from fsdp_migrate.prove.records import Place
+from fsdp_migrate.prove.subject import Subject
 from fsdp_migrate.prove.verdicts import Conclusion
 from fsdp_migrate.verify.verdicts import Judgement, Verdict
 
@@ -151,6 +153,7 @@ def as_json(conclusion: Conclusion) -> str:
             "exit_code": conclusion.exit_code,
             "phase": conclusion.phase,
             "detail": conclusion.detail,
+            "subject": None if conclusion.subject is None else _subject_object(conclusion.subject),
             "bound": str(comparison.tolerance),
             "changed_lines": {
                 side: [{"path": path, "ran": ran, "changed": known} for path, (ran, known) in files.items()]
@@ -161,6 +164,13 @@ def as_json(conclusion: Conclusion) -> str:
         indent=2,
         allow_nan=False,
     )
+
+
+def _subject_object(subject: Subject) -> dict[str, object]:
+    return {
+        **asdict(subject),
+        "files": [{"path": path, "before": old, "after": new} for path, (old, new) in subject.files.items()],
+    }
 
 
 def _phase_object(found: PhaseComparison, judgement: Judgement) -> dict[str, object]:

@@ -11,6 +11,7 @@ from fsdp_migrate.prove.compare import Comparison, Coverage, PhaseComparison
 from fsdp_migrate.prove.differences import Difference
 from fsdp_migrate.prove.endings import ending
 from fsdp_migrate.prove.records import Run
+from fsdp_migrate.prove.subject import Subject
 from fsdp_migrate.verify.verdicts import Judgement, Verdict
 
 _UNSEEDED = "seed the program, or give --deterministic: it seeds both and asks torch for deterministic algorithms"
@@ -31,6 +32,7 @@ class Conclusion:
     phase: str
     judgements: tuple[tuple[str, Judgement], ...]
     comparison: Comparison
+    subject: Subject | None = None
 
     @property
     def exit_code(self) -> int:

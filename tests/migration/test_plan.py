@@ -232,13 +232,6 @@ def test_bad_usage_is_one_clear_line(run: Run, arguments: tuple[str, ...], told:
     assert "Traceback" not in result.stderr
 
 
-def test_what_prove_showed_stands_in_the_plan(run: Run) -> None:
-    Path("a.py").write_text(SAFE)
-    Path("proof.json").write_text(json.dumps({"verdict": "SAME", "detail": ""}))
-    assert planned(run, "--prove", "proof.json")["proofs"] == [{"file": "proof.json", "verdict": "SAME", "detail": ""}]
-    assert "proven: SAME in proof.json" in run("plan", "--prove", "proof.json", ".").stdout
-
-
 def test_a_plan_is_compared_with_an_earlier_one(run: Run) -> None:
     Path("a.py").write_text(SAFE)
     run("plan", "-o", "old.json", ".")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_migrate.prove import copies
-from fsdp_migrate.prove.changes import changed_lines, differ
+from fsdp_migrate.prove.changes import changed_lines
 from fsdp_migrate.prove.copies import (
     CopyError,
     carry_over,
@@ -19,6 +19,7 @@ from fsdp_migrate.prove.copies import (
     copy_working_tree,
     find_project,
 )
+from fsdp_migrate.prove.subject import differing
 
 
 def git(folder: Path, *words: str) -> None:
@@ -192,9 +193,9 @@ def test_two_versions_differ_in_any_file(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.yaml").write_text("lr: 1\n")
-    assert not differ(tmp_path / "one", tmp_path / "two")
+    assert not differing(tmp_path / "one", tmp_path / "two")
     (tmp_path / "two" / "a.yaml").write_text("lr: 2\n")
-    assert differ(tmp_path / "one", tmp_path / "two")
+    assert list(differing(tmp_path / "one", tmp_path / "two")) == ["a.yaml"]
     (tmp_path / "two" / "a.yaml").write_text("lr: 1\n")
     (tmp_path / "two" / "empty.py").write_text("")
-    assert differ(tmp_path / "one", tmp_path / "two")
+    assert differing(tmp_path / "one", tmp_path / "two")["empty.py"][0] is None

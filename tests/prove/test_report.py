@@ -13,6 +13,7 @@ import xmlschema
 
 from fsdp_migrate.prove import compare, report, verdicts
 from fsdp_migrate.prove.compare import Changed, Phase
+from fsdp_migrate.prove.subject import Rewrite, Subject
 from fsdp_migrate.prove.tolerance import DRIFT, Tolerance
 from fsdp_migrate.prove.verdicts import Conclusion
 from tests.prove.made import Recorder, Script, record
@@ -84,9 +85,12 @@ def test_drift_is_told_as_a_curve_with_the_bound_that_was_used(tmp_path: Path) -
 )
 @pytest.mark.parametrize("tolerance", [Tolerance(), DRIFT, Tolerance(rtol=1e-3)], ids=str)
 def test_json_is_what_its_schema_says(after: Script, tolerance: Tolerance, tmp_path: Path) -> None:
-    told = conclusion(tmp_path, after, tolerance=tolerance)
+    files = {"train.py": ("0" * 64, None)}
+    subject = Subject(("train.py", "--tiny"), None, Rewrite("fsdp2", unsafe_fixes=True), files)
+    told = replace(conclusion(tmp_path, after, tolerance=tolerance), subject=subject)
     document = json.loads(report.as_json(told))
     VALIDATOR.validate(document)
+    assert document["subject"]["files"] == [{"path": "train.py", "before": "0" * 64, "after": None}]
     assert (document["verdict"], document["exit_code"]) == (told.verdict.value, told.exit_code)
     assert document["changed_lines"]["before"] == [{"path": "train.py", "ran": 1, "changed": 2}]
 

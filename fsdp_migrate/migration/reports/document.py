@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from fsdp_migrate._version import __version__
 from fsdp_migrate.migration.compared import SCHEMA_VERSION
-from fsdp_migrate.migration.model import Diff, Item, Migration, Rule, Step
+from fsdp_migrate.migration.model import Diff, Item, Migration, Proof, Rule, Step
 from fsdp_migrate.migration.reports import models
 from fsdp_migrate.rules.card import RuleCard
 
@@ -23,9 +24,9 @@ def document(plan: Migration) -> str:
         ],
         "numbers": plan.numbers._asdict(),
         "packages": [one._asdict() for one in plan.packages],
-        "steps": [_step(step) for step in plan.steps],
+        "steps": [_step(step, plan) for step in plan.steps],
         "rules": {rule.card.code: _rule(rule) for rule in plan.rules},
-        "proofs": [proof._asdict() for proof in plan.proofs],
+        "proofs": [_proof(proof) for proof in plan.proofs],
         **models.document(plan),
         "errors": [{"path": one.path, "message": one.message} for one in plan.failures],
     }
@@ -40,7 +41,18 @@ def document(plan: Migration) -> str:
     return json.dumps(whole, indent=2)
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _proof(proof: Proof) -> dict[str, Any]:
+    return {
+        "file": proof.file,
+        "verdict": proof.verdict,
+        "detail": proof.detail,
+        "program": proof.program,
+        "files": [{"path": os.path.relpath(path), "state": state} for path, state in proof.files.items()],
+        "notes": list(proof.notes),
+    }
+
+
+def _step(step: Step, plan: Migration) -> dict[str, Any]:
     return {
         "id": step.id,
         "title": step.title,
@@ -52,6 +64,7 @@ def _step(step: Step) -> dict[str, Any]:
         "holds": step.holds,
         "after": list(step.after),
         "rules": list(step.codes),
+        "proofs": [{"file": proof.file, "paths": list(paths)} for proof, paths in plan.proven(step)],
         "frees": None if step.frees is None else step.frees._asdict(),
         "causes": [
             {"what": one.what, "todo": one.todo, "places": [models.place_of(place) for place in one.places]}

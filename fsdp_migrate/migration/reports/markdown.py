@@ -38,7 +38,7 @@ def _lines(plan: Migration, *, diffs: bool) -> Iterator[str]:
         yield f"* {models.summary(plan)}"
     if plan.steps:
         yield f"* {text.work(plan)}"
-    yield from (f"* proven: {one.verdict} in {_code(one.file)} {_plain(one.detail)}" for one in plan.proofs)
+    yield from (f"* prove: {_plain(str(one))}" for one in plan.proofs)
     if plan.compared is not None:
         told = plan.compared
         yield f"* since {_code(told.file)}: {len(told.done)} done, {len(told.new)} new, {told.left} left"

@@ -36,6 +36,8 @@ def parts(step: Step, plan: Migration) -> Iterator[Part]:
     if step.command is not None:
         yield Part("run", code=step.command)
     yield Part("check", code=step.check)
+    for proof, paths in plan.proven(step):
+        yield Part("prove", f"{proof}; for", " ".join(paths))
 
 
 def _of_causes(step: Step) -> Iterator[Part]:

@@ -27,8 +27,7 @@ def lines(plan: Migration) -> Iterator[str]:
     if plan.steps:
         yield work(plan)
     yield from _standing(plan)
-    for proof in plan.proofs:
-        yield f"proven: {proof.verdict} in {proof.file}{': ' if proof.detail else ''}{proof.detail}"
+    yield from (f"prove: {proof}" for proof in plan.proofs)
     yield from _compared(plan)
     for number, step in enumerate(plan.steps, 1):
         yield ""
