@@ -16,6 +16,7 @@ from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import FunctionNode
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_SAYING_NOTHING = (ast.Expr, ast.Import, ast.ImportFrom)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set sorted reversed iter".split())
@@ -226,8 +227,8 @@ class _Walk:
         function = self.narrowing.names.definition(call.func) if isinstance(call.func, ast.Name) else None
         if steps == 0 or not isinstance(function, ast.FunctionDef) or not function.args.args:
             return False
-        *described, answer = function.body
-        if not all(isinstance(one, ast.Expr) for one in described) or not isinstance(answer, ast.Return):
+        *before, answer = function.body
+        if not all(isinstance(one, _SAYING_NOTHING) for one in before) or not isinstance(answer, ast.Return):
             return False
         is_asked = len(call.args) == 1 and not call.keywords and _is_object(call.args[0], text)
         parameter = function.args.args[0].arg

@@ -673,12 +673,14 @@ class _Following:
         if name == "functools.partial" and place != 0:
             self.give_partly(facts, node, call, place, path)
             return
+        if name == "builtins.dict" and isinstance(place, str):
+            self.pass_on(facts, node, path)
+            self.flow(facts, call, (_Step("entry", place), *path))
+            return
         if not path:
             self.use(facts, node, path)
             if name in self.nature.functions and (place in (0, "model", "module")):
                 self.flow(facts, call, ())
-            if name == "builtins.dict" and isinstance(place, str):
-                self.flow(facts, call, (_Step("entry", place),))
             if name == "contextlib.nullcontext":
                 self.flow(facts, call, (_ENTERED,))
             return
@@ -730,8 +732,6 @@ class _Following:
             self.flow(facts, call, (_ANY, *path[2:]))
         elif name in MODULE_LISTS:
             self.flow(facts, call, path)
-        elif name == "builtins.dict" and isinstance(place, str):
-            self.flow(facts, call, (_Step("entry", place), *path))
         elif name not in _LOOKING:
             self.escape(facts, node, f"it is in a collection that is given to `{ast.unparse(call.func)}`")
 

@@ -131,6 +131,7 @@ def test_what_stays_unknown(body: str) -> None:
         ("not other(x)", True),
         ("is_fsdp(y)", False),
         ("other(x)", False),
+        ("imports(x)", True),
         ("told(x)", False),
         ("loops(x)", False),
     ],
@@ -146,6 +147,11 @@ def is_sharded(m):
 
 def other(m):
     return not isinstance(m, FSDP)
+
+def imports(m):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    return isinstance(m, FullyShardedDataParallel)
 
 def told(m):
     m = m.module

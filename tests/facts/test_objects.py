@@ -386,6 +386,13 @@ ONE_MODULE = {
                 self.model.eval()  # here
         Trainer(OBJECT()).run()
         """,
+    "a dict of keywords": """
+        def result():
+            return dict(model=OBJECT(), step=1)
+        done = result()
+        done["model"].eval()  # here
+        done["step"].eval()
+        """,
     "methods": """
         class Saver:
             def save(self, model, path):

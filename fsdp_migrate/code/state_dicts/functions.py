@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.facts import ModuleFacts, Use
+from fsdp_migrate.facts.reaching import Reaching
 from fsdp_migrate.facts.scopes import Binding, in_force
 from fsdp_migrate.records import NamedTuple
 
@@ -165,7 +166,14 @@ def reads_of(facts: ModuleFacts, target: ast.Name) -> list[ast.Name]:
     home = facts.scope(target).lookup(target.id) or facts.scope(target)
     uses = [use for inner in home.nested() for use in inner.uses.get(target.id, ()) if inner.lookup(target.id) is home]
     reading = [use for use in uses if isinstance(use.ctx, ast.Load)]
-    return [use for use in reading if any(binding.node is target for binding in bindings_at(facts, use))]
+    reading = [use for use in reading if any(binding.node is target for binding in bindings_at(facts, use))]
+    stores = [binding.node for binding in home.bindings.get(target.id, ())]
+    reaching, function = facts.memo(Reaching, lambda: Reaching(facts.structure.parents)), facts.function(target)
+    return [
+        use
+        for use in reading
+        if facts.function(use) is not function or reaching.may_reach(target, use, target.id, stores)
+    ]
 
 
 def performed(node: ast.AST) -> Iterator[ast.AST]:

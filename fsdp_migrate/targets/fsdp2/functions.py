@@ -13,6 +13,7 @@ from fsdp_migrate.targets.fsdp2.accumulation import convert_looked_up
 from fsdp_migrate.targets.fsdp2.gathering import convert_gathering
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.instances import ask_instead, convert_isinstance
+from fsdp_migrate.targets.fsdp2.norms import convert_unbound_clipping
 from fsdp_migrate.targets.fsdp2.parts import may_be_parameter
 from fsdp_migrate.targets.fsdp2.units import convert_units, see_all
 from fsdp_migrate.targets.fsdp2.unwrapping import convert_given_back
@@ -127,7 +128,11 @@ _LOGGING = frozenset("debug info warning error critical exception print".split()
 _static = _stop("is a method of FSDP1's class that FSDP2 does not have", "remove it")
 
 # Methods of FSDP1's class that get the model as an argument.
-STATIC: Mapping[str, Handler] = {"fsdp_modules": convert_units, "summon_full_params": convert_gathering}
+STATIC: Mapping[str, Handler] = {
+    "clip_grad_norm_": convert_unbound_clipping,
+    "fsdp_modules": convert_units,
+    "summon_full_params": convert_gathering,
+}
 
 
 def _class_of(use: Use, call: ast.Call) -> None:

@@ -9,6 +9,7 @@ from fsdp_migrate.facts.calls import ordered_arguments
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.file_helpers import from_generated, helper
+from fsdp_migrate.targets.fsdp2.gathering import release_class
 from fsdp_migrate.targets.fsdp2.generated import CLIP
 from fsdp_migrate.targets.fsdp2.guards import is_guarded
 from fsdp_migrate.targets.fsdp2.running import follows_backward
@@ -53,6 +54,28 @@ def convert_clipping(use: Use, member: Member) -> None:
         use.conversion.edit(use.facts, [Replace(Span(span.end, span.end), end)])
 
 
+def convert_unbound_clipping(use: Use, call: ast.Call) -> None:
+    """`FSDP.clip_grad_norm_(model, ...)`: the same, of the class."""
+    is_plain = call.args[:1] == [use.node] and not use.facts.source.has_comment(use.facts.source.span(call))
+    if not is_plain or ignores(use.closure):
+        use.wall(f"`{ast.unparse(call)}` clips in an unusual way", f"call `{use.text}.clip_grad_norm_`", call)
+        return
+    function = use.spelled(_CLIP)
+    if function is None:
+        return
+    if _may_be_largest(call, 1):
+        use.differs(_LARGEST, call)
+    whole = made_whole(use, call) if is_result_used(use, call) else Whole("", "")
+    if whole is None:
+        return
+    span, model = use.facts.source.span(call), use.facts.source.span(use.node)
+    use.put(*use.facts.source.span(call.func), f"{whole.before}{function}")
+    use.put(model.end, model.end, ".parameters()")
+    if whole.behind:
+        use.put(span.end, span.end, whole.behind)
+    release_class(use, call)
+
+
 class Whole(NamedTuple):
     """What makes the norm of all ranks of a norm: the texts in front of it and behind it."""
 
@@ -72,9 +95,12 @@ def made_whole(use: Use, call: ast.Call) -> Whole | None:
     return None if function is None else Whole(f"{function}(", ")")
 
 
-def _may_be_largest(call: ast.Call) -> bool:
-    """Whether the norm may be that of the largest element: its type is given, and is no number that one can see."""
-    types = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "norm_type")]
+def _may_be_largest(call: ast.Call, first: int = 0) -> bool:
+    """Whether the norm may be that of the largest element: its type is given, and is no number that one can see.
+
+    `first` is the number of the argument that limits the norm.
+    """
+    types = [*call.args[first + 1 : first + 2], *(one.value for one in call.keywords if one.arg == "norm_type")]
     return not all(
         isinstance(one, (ast.Constant, ast.Starred)) and getattr(one, "value", None) != "inf" for one in types
     )

@@ -20,6 +20,11 @@ from tests.targets.fsdp2.converted import Converted, check_becomes, check_wall
             "log(nn.utils.clip_grad_norm_(model.parameters(), max_norm=c, norm_type=2).full_tensor().item())",
         ),
         ("model.clip_grad_norm_(*args, **more)", "nn.utils.clip_grad_norm_(model.parameters(), *args, **more)"),
+        ("FSDP.clip_grad_norm_(model, c)", "nn.utils.clip_grad_norm_(model.parameters(), c)"),
+        (
+            "norm = FSDP.clip_grad_norm_(model, max_norm=c)",
+            "norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=c).full_tensor()",
+        ),
         ("( model ) .clip_grad_norm_( 1.0 )", "nn.utils.clip_grad_norm_(( model ).parameters(), 1.0 )"),
         (
             "if model.clip_grad_norm_(1.0) > 9: stop()",

@@ -147,6 +147,21 @@ def test_a_file_gets_all_the_functions_that_it_needs(tmp_path: Path) -> None:
     ]
 
 
+def test_a_name_that_is_used_again_for_another_state(tmp_path: Path) -> None:
+    function = """\
+    def load(model, optimizer, path):
+        if path.exists():
+            state = FSDP.optim_state_dict_to_load(model, optimizer, torch.load(path))
+            optimizer.load_state_dict(state)
+        state = {"step": 1}
+        print(state)
+    """
+    text = function_afterwards(tmp_path, function, 'load(model, optimizer, "x")')
+    assert "set_optimizer_state_dict(model, optimizer, optim_state_dict=torch.load(path)" in text
+    function = function.replace('state = {"step": 1}', 'state = {"step": 1} if path.empty() else state')
+    assert "is not the only use of the converted state" in reason_of(tmp_path, function, 'load(model, optimizer, "x")')
+
+
 def test_models_share_a_function(tmp_path: Path) -> None:
     two = MAIN.format(use=USE_LOAD, kept=False)
     two += two.replace("main", "other").replace("model", "second").replace("load(second", "reload(second")
