@@ -174,7 +174,9 @@ class _Runs:
         codes = tuple(entry.code for one in targets for entry in OF_TARGETS[one])
         if codes:
             options = options._replace(ignore=(*(options.ignore or ()), *codes))
-            self.words = self.words._replace(options=("--ignore", ",".join(codes), *self.words.options))
+            # Nothing about frameworks is safe to fix.
+            words = [code for code in codes if code not in torch_steps.OF_FRAMEWORKS]
+            self.words = self.words._replace(options=("--ignore", ",".join(words), *self.words.options))
         workspace = Workspace(
             self.discovery, _with(self.configuration, options, rewriting=True), noting=self.effort.cache
         )

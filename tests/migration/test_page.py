@@ -169,23 +169,47 @@ def test_markdown_is_short_enough_for_github_and_code_cannot_leave_its_fence(run
     assert "- [ ] **Make the safe fixes**" in document
 
 
+def test_what_findings_share_is_said_once(run: Run) -> None:
+    call = "    state = FSDP.full_optim_state_dict(model, optim)\n"
+    Path("<b>&a.py").write_text(HOSTILE.replace(call, call * 20), encoding="utf-8")
+    Path("b.py").write_text(HOSTILE, encoding="utf-8")
+    assert made(run).count("is deprecated since torch 2.0: use <code>FSDP.optim_state_dict</code>") == 1
+
+
+def test_the_text_of_a_rule_has_paragraphs(run: Run) -> None:
+    html = made(run)
+    assert "<p>The fix is <strong>safe</strong> if" in html
+    assert "**" not in html.partition('id="rules"')[2]
+
+
+def test_a_model_has_links_to_the_steps_that_free_it(run: Run) -> None:
+    Path("m.py").write_text(
+        "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+        "def main(hook):\n    model = FSDP(torch.nn.Linear(2, 2))\n    model.register_comm_hook(None, hook)\n"
+    )
+    models = made(run, "--target", "fsdp2").partition('id="models"')[2].partition("</section>")[0]
+    assert re.search(r'<a href="#step-\d+">step \d+</a></li>', models.replace("\n", ""))
+
+
+def browse(tmp_path: Path, *options: str) -> str:
+    always = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/p"]
+    command = ["chromium", *always, *options, (tmp_path / "plan.html").as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
+def test_what_is_closed_is_open_on_paper(run: Run, tmp_path: Path) -> None:
+    assert "<details><summary>The whole text</summary>" in made(run)
+    browse(tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={tmp_path}/plan.pdf")
+    told = subprocess.run(["pdftotext", f"{tmp_path}/plan.pdf", "-"], capture_output=True, text=True, check=True)
+    assert "FSDP stores the parameters of a wrapped module in one FlatParameter." in told.stdout
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.parametrize("width", [1400, 420])
 def test_a_browser_shows_the_page(run: Run, width: int, tmp_path: Path) -> None:
     made(run)
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--window-size={width},900",
-        f"--user-data-dir={tmp_path}/p",
-    ]
-    shown = subprocess.run(
-        ["chromium", *options, "--dump-dom", (tmp_path / "plan.html").as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    tree = html5lib.parse(shown.stdout, namespaceHTMLElements=False)
+    tree = html5lib.parse(browse(tmp_path, f"--window-size={width},900", "--dump-dom"), namespaceHTMLElements=False)
     assert "Make the safe fixes" in "".join(tree.itertext())
     assert not list(tree.iter("script"))

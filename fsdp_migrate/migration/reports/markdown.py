@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fsdp_migrate.migration.model import Diff, Migration, Step
-from fsdp_migrate.migration.reports import models, text
+from fsdp_migrate.migration.reports import text
 from fsdp_migrate.migration.reports.parts import parts
 from fsdp_migrate.migration.standing import PARTS
 from fsdp_migrate.report import plain
@@ -34,10 +34,7 @@ def _lines(plan: Migration, *, diffs: bool) -> Iterator[str]:
     for project in plan.projects:
         yield f"* {_code(project.root)}: torch {_code(str(project.torch))} ({_plain(project.source)})"
     yield f"* {text.numbers(plan.numbers)}"
-    if plan.target == "fsdp2":
-        yield f"* {models.summary(plan)}"
-    if plan.steps:
-        yield f"* {text.work(plan)}"
+    yield from (f"* {line}" for line in text.standing(plan))
     yield from (f"* prove: {_plain(str(one))}" for one in plan.proofs)
     if plan.compared is not None:
         told = plan.compared

@@ -58,20 +58,25 @@ def own_steps(model: Model, plan: Migration) -> list[Step]:
     return [step for step in own if step.title == NOTE or step.by == TOOL]
 
 
-def places(found: Sequence[Place]) -> str:
-    """Places by file: `train.py:3,7 save.py:2`."""
-    by_file: dict[str, list[int]] = {}
+def by_file(found: Sequence[Place], most: int | None = None) -> list[str]:
+    """Places by file: `train.py:3,7` and `save.py:2`; of each file at `most` so many lines."""
+    lines: dict[str, list[int]] = {}
     for place in found:
-        by_file.setdefault(place.piece, []).append(place.line)
-    told = [f"{piece}:{_numbers(numbers)}" for piece, numbers in by_file.items()]
+        lines.setdefault(place.piece, []).append(place.line)
+    return [f"{piece}:{_numbers(numbers, most or len(numbers))}" for piece, numbers in lines.items()]
+
+
+def places(found: Sequence[Place]) -> str:
+    """The first places of many, by file."""
+    told = by_file(found, _MOST_LINES)
     more = len(told) - _MOST_FILES
     return " ".join([*told[:_MOST_FILES], *([f"(and {plain.counted(more, 'more file')})"] if more > 0 else [])])
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _numbers(numbers: Sequence[int], most: int) -> str:
     """The first lines of a file, and how many more there are."""
-    more = len(numbers) - _MOST_LINES
-    told = ",".join(map(str, numbers[:_MOST_LINES]))
+    more = len(numbers) - most
+    told = ",".join(map(str, numbers[:most]))
     return f"{told} (and {more} more)" if more > 0 else told
 
 

@@ -11,10 +11,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate._version import __version__
-from fsdp_migrate.migration.model import Diff, Item, Migration, Step
+from fsdp_migrate.migration.model import Diff, Migration, Step
 from fsdp_migrate.migration.reports import models, text
+from fsdp_migrate.migration.reports.parts import by_todo
 from fsdp_migrate.migration.standing import PARTS, package_of
 from fsdp_migrate.records import NamedTuple
+from fsdp_migrate.report import plain
 from fsdp_migrate.report.output import FileOptionError
 from fsdp_migrate.targets.fsdp2.steps import status
 
@@ -92,22 +94,21 @@ def _render(plan: Migration, steps: Sequence[Step], **more: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(prose=_prose, blocks=_blocks, by_file=_by_file)
+    environment.filters.update(prose=_prose, markdown=_markdown, blocks=_blocks, by_todo=by_todo, counted=plain.counted)
     styles = [formatters.HtmlFormatter(style=name).get_style_defs("code") for name in (_LIGHT, _DARK)]
     numbers = {step.id: number for number, step in enumerate(plan.steps, 1)}
     page: str = environment.get_template("page.html.jinja").render(
         plan=plan,
         steps=steps,
         numbers=numbers,
-        work=text.work(plan),
+        told="; ".join(text.standing(plan)),
         parts=PARTS,
         light=styles[0],
         dark=styles[1],
         models=[
             (model, status(model), models.freeing(model, plan), models.own_steps(model, plan)) for model in plan.models
         ],
-        summary=models.summary(plan),
-        shown_places=models.places,
+        shown_places=models.by_file,
         version=__version__,
         **{"links": (), "link": None, "home": None, **more},
     )
@@ -120,7 +121,7 @@ def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        package = name.partition(".")[0]
+        package = name.partition(".")[0].replace("markdown_it", "markdown-it-py")
         raise FileOptionError(f"a page needs the package {package}, which is not installed") from None
 
 
@@ -134,8 +135,9 @@ def _prose(value: str) -> Markup:
     return markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))  # type: ignore[no-any-return]
 
 
-def _by_file(items: Sequence[Item]) -> list[tuple[str, list[Item]]]:
-    return [(path, list(own)) for path, own in groupby(items, key=lambda item: item.place.path)]
+def _markdown(value: str) -> Markup:
+    """The text of a rule."""
+    return _library("markupsafe").Markup(_library("markdown_it").MarkdownIt().render(value))  # type: ignore[no-any-return]
 
 
 def _blocks(diff: Diff) -> Iterator[tuple[str, list[Block]]]:

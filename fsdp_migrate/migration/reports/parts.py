@@ -40,12 +40,17 @@ def parts(step: Step, plan: Migration) -> Iterator[Part]:
         yield Part("prove", f"{proof}; for", " ".join(paths))
 
 
+def by_todo(step: Step, most: int | None = None) -> list[tuple[str, list[Cause]]]:
+    """The things that a step is about, those with the same to do together; only the first if there is a `most`."""
+    found: dict[str, list[Cause]] = {}
+    for cause in step.causes[:most]:
+        found.setdefault(cause.todo or step.todo or step.why, []).append(cause)
+    return list(found.items())
+
+
 def _of_causes(step: Step) -> Iterator[Part]:
     """Each thing to do once, with all that it is for."""
-    by_todo: dict[str, list[Cause]] = {}
-    for cause in step.causes[:_MOST]:
-        by_todo.setdefault(cause.todo or step.todo or step.why, []).append(cause)
-    for todo, causes in by_todo.items():
+    for todo, causes in by_todo(step, _MOST):
         yield Part("to do", todo)
         for cause in causes:
             yield Part(text=f"{cause.what} at", code=models.places(cause.places), inner=True)

@@ -22,11 +22,8 @@ def lines(plan: Migration) -> Iterator[str]:
     for project in plan.projects:
         yield f"{project.root}: torch{project.torch} ({project.source})"
     yield numbers(plan.numbers)
-    if plan.target == "fsdp2":
-        yield models.summary(plan)
-    if plan.steps:
-        yield work(plan)
-    yield from _standing(plan)
+    yield from standing(plan)
+    yield from _packages(plan)
     yield from (f"prove: {proof}" for proof in plan.proofs)
     yield from _compared(plan)
     for number, step in enumerate(plan.steps, 1):
@@ -49,13 +46,16 @@ def numbers(found: Numbers) -> str:
     )
 
 
-def work(plan: Migration) -> str:
-    """How many steps there are, and who does them."""
-    done = sum(step.by == TOOL for step in plan.steps)
-    return f"{plain.counted(len(plan.steps), 'step')}: {done} by {TOOL}, {len(plan.steps) - done} by {YOU}"
+def standing(plan: Migration) -> Iterator[str]:
+    """How many models and steps there are, and who does these."""
+    if plan.target == "fsdp2":
+        yield models.summary(plan)
+    if plan.steps:
+        done = sum(step.by == TOOL for step in plan.steps)
+        yield f"{plain.counted(len(plan.steps), 'step')}: {done} by {TOOL}, {len(plan.steps) - done} by {YOU}"
 
 
-def _standing(plan: Migration) -> Iterator[str]:
+def _packages(plan: Migration) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("files that use", *PARTS, "findings")]
     rows += [(one.name, *(str(one.uses[part]) for part in PARTS), str(one.findings)) for one in plan.packages]
     if len(rows) == 1:
