@@ -87,6 +87,8 @@ def _tests(facts: ModuleFacts, node: ast.AST) -> Iterator[Test]:
         if isinstance(parent, (ast.If, ast.IfExp)) and child is not parent.test:
             is_body = child is parent.body or (isinstance(parent.body, list) and child in parent.body)
             yield from _parts(parent.test, is_body)
+        elif isinstance(parent, ast.While) and child is parent.body[0]:
+            yield from _parts(parent.test, True)
         elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.And):
             for value in parent.values[: parent.values.index(child)]:  # type: ignore[arg-type]
                 yield from _parts(value, True)

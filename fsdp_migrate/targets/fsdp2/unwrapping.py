@@ -18,7 +18,14 @@ def convert_unwrapping(use: Use, member: Member) -> None:
     An arm that runs only where there is such a member stays: it is for other models then.
     """
     name = member.node.attr
-    if name == "module" and (has_test(use, f"hasattr({use.text}, 'module')") or also_ddp(use, name)):
+    if name == "module" and has_test(use, f"hasattr({use.text}, 'module')"):
+        return
+    statement = use.facts.statement(use.node)
+    if isinstance(statement, ast.Assign) and isinstance(use.facts.structure.parents[statement], ast.While):
+        told = f"the loop around `{ast.unparse(statement)}` would not end: FSDP2 has no wrapper to take off"
+        use.wall(told, "write it with `if`, or loop while `hasattr(model, 'module')`")
+        return
+    if name == "module" and also_ddp(use, name):
         return
     model = use.new or use.facts.source.segment(Span(member.start, member.end))
     followed = use.follow(member.node)

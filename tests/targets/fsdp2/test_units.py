@@ -60,6 +60,7 @@ def test_what_looks_behind_the_wrapper(before: str, after: str) -> None:
     [
         "plain = model.module if hasattr(model, 'module') else model",
         "plain = getattr(model, 'module', model)\nplain.eval()",
+        "while hasattr(model, 'module'):\n    model = model.module",
         "for n, m in model.named_modules():\n    if isinstance(m, nn.Dropout) and 'head' in n:\n        m.p = 0.0",
         "print(len(list(model.modules())))",
         "if model is None:\n    pass",
@@ -98,6 +99,10 @@ def test_this_stays_as_it_is(program: str) -> None:
         ("for m in model.children():\n    pass", "gives the wrapped module"),
         ("roots = FSDP.fsdp_modules(model, root_only=True)", "roots only"),
         ("getattr(model, name)", "whose name is not written"),
+        (
+            "while isinstance(model, (FSDP, DDP)):\n    model = model.module",
+            "the loop around `model = model.module` would",
+        ),
         ("self.plain = model.module", "the module in `model` cannot be followed"),
         ("for n, m in model.named_modules():\n    n.split('.')", "has a prefix"),
         ("model.config = other", "assigned on the model"),
