@@ -12,7 +12,7 @@ from fsdp_migrate.commands.effort import with_effort
 from fsdp_migrate.commands.options import Request, shared, usage_errors, watched
 from fsdp_migrate.planning.planner import Effort
 from fsdp_migrate.report import plain, text
-from fsdp_migrate.report.output import write_text
+from fsdp_migrate.report.output import Output, check_place, write_text
 
 if TYPE_CHECKING:
     from fsdp_migrate.migration.model import Migration
@@ -69,8 +69,9 @@ def plan(request: Request, effort: Effort, since: str | None, proofs: tuple[str,
     paths = context.params["paths"] or (os.curdir,)
     wanted = Wanted(paths, _repeated(context), since, proofs)
     with usage_errors(), watched(request.output) as follow:
+        name = _format(request.output)
         made = migration(request.discovery, request.configuration, wanted, effort, follow)
-        _write(made, request)
+        _write(made, request.output.file, name)
     request.exit(made.exit_code)
 
 
@@ -79,13 +80,21 @@ for _parameter in plan.params:
         _parameter.hidden = True
 
 
-def _write(made: Migration, request: Request) -> None:
-    file, name = request.output.file, request.output.format or _by_suffix(request.output.file)
+def _format(output: Output) -> str:
+    """The format of the plan; what is wrong with its file is told before the plan is made."""
+    name = output.format or _by_suffix(output.file)
+    if output.file is not None:
+        check_place(output.file)
+    elif name == "html":
+        raise click.UsageError("a page goes into a file: give one with -o")
+    return name
+
+
+def _write(made: Migration, file: str | None, name: str) -> None:
     if name == "html":
         from fsdp_migrate.migration.reports.page import pages
 
-        if file is None:
-            raise click.UsageError("a page goes into a file: give one with -o")
+        assert file is not None
         for path, page in reversed(pages(made, file).items()):
             write_text(path, page)
     elif file is None:

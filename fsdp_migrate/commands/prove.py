@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,7 @@ from fsdp_migrate.commands.runs import (
     with_machine_options,
     with_rewrite_options,
 )
-from fsdp_migrate.report.output import write_text
+from fsdp_migrate.report.output import check_place, write_text
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.settings.configuration import Configuration
 
@@ -118,9 +117,9 @@ def _check(options: dict[str, Any]) -> None:
         raise click.UsageError("--nnodes needs --node-rank: a machine has to have the same ranks in each start")
     if options["resume_args"] is not None and not options["then_resume"]:
         raise click.UsageError("--resume-args is for --then-resume")
-    page = options["page"]
-    if page is not None and not os.access(os.path.dirname(os.path.abspath(page)), os.W_OK):
-        raise click.UsageError(f"--html {page}: cannot be written, and that would be found out only after the runs")
+    if options["page"] is not None:
+        with usage_errors():
+            check_place(options["page"])
     wrong = next((given for given in options["environment"] if not given.partition("=")[0] or "=" not in given), None)
     if wrong is not None:
         raise click.UsageError(f"--env {wrong}: give NAME=VALUE")

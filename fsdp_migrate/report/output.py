@@ -90,6 +90,19 @@ class Output(NamedTuple):
             text.print_gone(plan)
 
 
+def check_place(path: str) -> None:
+    """Make sure that a file can be written where it is to be, before there is something to write.
+
+    Raises:
+        FileOptionError: its folder is not there, or nothing can be made in it.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise FileOptionError(f"{path} cannot be written: No such file or directory")
+    if not os.path.lexists(path) and not os.access(folder, os.W_OK):
+        raise FileOptionError(f"{path} cannot be written: Permission denied")
+
+
 def write_text(path: str, document: str) -> None:
     """Write `document` to a file; a regular file is replaced at once.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -220,6 +222,46 @@ def test_the_suffix_of_the_file_decides_the_format(run: Run, name: str) -> None:
     [
         (("-o", "plan.xyz"), "the suffix of plan.xyz is no format"),
         (("-o", "none/plan.json"), "none/plan.json cannot be written: No such file or directory"),
+        (("-o", "."), "'.' is a directory"),
+        (("--output-format", "html"), "a page goes into a file"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_told_before_the_plan_is_made(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr("fsdp_migrate.migration.making.migration", None)
+    result = run("plan", *arguments, ".")
+    assert (result.exit_code, told in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["plan.txt", "plan.md", "plan.json", "plan.html"])
+def test_a_full_disk_is_one_line_and_leaves_the_old_plan(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def full(descriptor: int, new: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Path("a.py").write_text(SAFE)
+    Path(name).write_text("the old one")
+    monkeypatch.setattr("fsdp_migrate.replacing._write_all", full)
+    for path in (name, f"new-{name}"):
+        result = run("plan", "-o", path, ".")
+        assert result.exit_code == 2
+        assert f"{path} cannot be written: No space left on device" in result.stderr
+    assert sorted(os.listdir()) == sorted([".git", "a.py", name])
+    assert Path(name).read_text() == "the old one"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("name", ["text", "markdown", "json", "html"])
+def test_a_device_that_takes_nothing_is_one_line(run: Run, name: str) -> None:
+    Path("a.py").write_text(SAFE)
+    result = run("plan", "--output-format", name, "-o", "/dev/full", ".")
+    assert result.exit_code == 2
+    assert "/dev/full cannot be written: No space left on device" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
         (("--prove", "none.json"), "none.json cannot be read: No such file or directory"),
         (("--prove", "a.py"), "a.py is not what `prove --output-format json` writes"),
     ],
