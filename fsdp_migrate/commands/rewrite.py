@@ -10,7 +10,7 @@ from fsdp_migrate import runner
 from fsdp_migrate.commands.effort import EXIT_CODES, with_effort
 from fsdp_migrate.commands.options import Request, interrupts, report_format, shared, usage_errors, watched
 from fsdp_migrate.planning.planner import Effort
-from fsdp_migrate.report import text
+from fsdp_migrate.report import plain, text
 from fsdp_migrate.report.output import REWRITE_FORMATS
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool, interacti
     preview = diff or check
     write = not (preview or request.stdin is not None)
     chooser = _asking(alone=write and output.for_people and output.file is None) if interactive else None
+    if interactive and not output.quiet:
+        text.print_notice(f"Looking for fixes in {plain.counted(len(request.discovery.files), 'file')}...")
     with usage_errors(), interrupts(), watched(output, quiet=interactive) as follow:
         plan = runner.rewrite(
             request.discovery,
@@ -75,6 +77,9 @@ def rewrite(request: Request, effort: Effort, diff: bool, check: bool, interacti
         # Whatever happens the text comes out again, so that an editor that pipes through here never loses its buffer.
         text.write_bytes(plan.changes[0].after if plan.changes else request.stdin)
         text.print_left(plan)
+    elif interactive:  # what is left was shown, or takes no answer: `lint` lists it
+        text.print_unparsable(plan)
+        text.print_closing(plan, plain.rewrite_summary(plan, done=True), quiet=output.quiet)
     else:
         with usage_errors():
             output.rewrite(plan)

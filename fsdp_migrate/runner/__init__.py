@@ -47,13 +47,7 @@ def lint(
         FileOptionError: a baseline cannot be read.
         CacheError: the folder for the cache cannot be used.
     """
-    workspace = Workspace(discovery, configuration, noting=effort.cache)
-    gathered = Gathered(workspace, list(discovery.failures), dict(baselines or {}))
-    gathered.baseline_at(configuration.options.baseline)
-    planner = Planner(workspace, rewriting=False, effort=effort, follow=follow, target=target, observed=observed)
-    with _uncollected():
-        for part in planner.parts():
-            gathered.take(part)
+    gathered = _linted(discovery, configuration, baselines or {}, effort, follow, target, observed)
     plan = gathered.plan()._replace(traced=None if observed is None else _traced(observed, discovery))
     if not gathered.baselines:
         return plan
@@ -61,6 +55,25 @@ def lint(
 
     scope = RunScope.of(discovery, configuration, plan)
     return plan._replace(known=tuple(baseline.known(scope) for baseline in gathered.baselines.values()))
+
+
+def _linted(
+    discovery: Discovery,
+    configuration: Configuration,
+    baselines: Mapping[Path, Baseline],
+    effort: Effort,
+    follow: Follow,
+    target: Target | None,
+    observed: Observed | None,
+) -> Gathered:
+    workspace = Workspace(discovery, configuration, noting=effort.cache)
+    gathered = Gathered(workspace, list(discovery.failures), dict(baselines))
+    gathered.baseline_at(configuration.options.baseline)
+    planner = Planner(workspace, rewriting=False, effort=effort, follow=follow, target=target, observed=observed)
+    with _uncollected():
+        for part in planner.parts():
+            gathered.take(part)
+    return gathered
 
 
 def _traced(observed: Observed, discovery: Discovery) -> Traced:
@@ -102,13 +115,18 @@ def rewrite(
     """Rewrite every file, on disk only if `write`; `observed` is what runs of the program showed.
 
     `tell` gets a line about what an earlier run did not finish, and about files that change together if this run is
-    interrupted. Of the fixes that could be made a `chooser` takes some.
+    interrupted. Of the fixes that could be made a `chooser` takes some; it is not asked about what a baseline knows.
 
     Raises:
         FileOptionError: a baseline cannot be read.
         CacheError: the folder for the cache cannot be used.
         Interrupted: the run was.
     """
+    if chooser is not None and any(configuration.shared(file).baseline is not None for file in discovery.files):
+        from fsdp_migrate.runner.baseline import Unknown
+
+        known = _linted(discovery, configuration, {}, effort, follow, target, observed).baselines.values()
+        chooser = Unknown(chooser, (place for baseline in known for place in baseline.places))
     workspace = Workspace(discovery, configuration, noting=effort.cache)
     if not write:
         return planned(workspace, effort=effort, follow=follow, target=target, chooser=chooser, observed=observed)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdp_migrate.findings import UNPARSABLE, Finding, Severity
 from fsdp_migrate.fingerprints import numbered
@@ -24,6 +24,11 @@ from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.filesystem import Discovery, printable
 from fsdp_migrate.workspace.settings import Settings
 from fsdp_migrate.workspace.settings.configuration import Configuration
+
+if TYPE_CHECKING:
+    from fsdp_migrate.planning.choosing import Chooser
+    from fsdp_migrate.planning.parts import Change
+    from fsdp_migrate.transactions import Transaction
 
 VERSION = 1
 _LONGEST_TEXT = 80
@@ -41,13 +46,17 @@ class Baseline:
     """The findings that a file says are known, compared with those of a plan, file by file."""
 
     def __init__(self, file: str, counts: Mapping[Recorded, int], texts: Mapping[Recorded, str]) -> None:
-        """`counts` says how often each entry occurs, `texts` how its statement is shown."""
+        """`counts` says how often each entry occurs, `texts` how its statement is shown.
+
+        What a run meets is kept: `places` has the findings that are known.
+        """
         self.file = file
         self.counts = counts
         self.texts = dict(texts)
         self.occurring: Counter[Recorded] = Counter()
         self.hidden: set[Recorded] = set()
         self.met = 0
+        self.places: set[tuple[str, str, int]] = set()
 
     def unknown(self, path: str, raw: bytes, findings: Sequence[Finding], *, hints: bool) -> tuple[Finding, ...]:
         """The findings of one file that are not in the baseline, in order of place; without `hints` no hints."""
@@ -57,6 +66,8 @@ class Baseline:
             # A file that does not parse is never known: nothing is said about it, so it must not pass for clean.
             if finding.code == UNPARSABLE or self._is_new(Recorded(where, finding.code, key), finding, source, hints):
                 left.append(finding)
+            else:
+                self.places.add(place_of(finding))
         return tuple(left)
 
     def _is_new(self, entry: Recorded, finding: Finding, source: Source | None, hints: bool) -> bool:
@@ -98,6 +109,25 @@ class Baseline:
                 line = f"{entry.path}: {entry.rule} {self.texts.get(entry, '')}".rstrip()
                 lines.append(printable(line if missing == count else f"{line} ({missing} of {count})"))
         return tuple(lines)
+
+
+class Unknown:
+    """Asks another chooser, but not about findings at the places that baselines know: these stay."""
+
+    def __init__(self, chooser: Chooser, known: Iterable[tuple[str, str, int]]) -> None:
+        """`known` has the places as `Baseline.places` has them."""
+        self._chooser = chooser
+        self._known = frozenset(known)
+        self.silences = chooser.silences
+
+    def takes(self, transaction: Transaction, first: Finding, changes: Callable[[], Sequence[Change]]) -> bool:
+        """As `Chooser.takes`."""
+        return place_of(first) not in self._known and self._chooser.takes(transaction, first, changes)
+
+
+def place_of(finding: Finding) -> tuple[str, str, int]:
+    """The path, the rule and the offset of a finding: what tells it from others of its run."""
+    return finding.path, finding.code, finding.span.start
 
 
 @dataclass(frozen=True)

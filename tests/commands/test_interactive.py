@@ -134,6 +134,33 @@ def test_a_question_shows_the_finding_and_everything_that_changes_with_it(tree: 
     assert "[y,n,i,a,s,d,e,q,?]" in shown
 
 
+def test_a_session_ends_with_a_sentence_and_not_with_a_list(tree: Path) -> None:
+    _, shown, _ = session(["y\n", "q\n"])
+    assert shown.startswith("Looking for fixes in 3 files...\n")
+    _, end, *_ = shown.rpartition("? ")[2].splitlines()
+    assert end.startswith("Fixed 1 finding in 1 of 3 files; 3 findings left: 3 fixable")
+
+
+def test_what_a_baseline_knows_is_not_asked_about_and_stays(tree: Path) -> None:
+    lint = ["lint", "--torch", ">=2.4", "a.py", "b.py"]
+    CliRunner().invoke(cli, [*lint, "--write-baseline", "known.json"], catch_exceptions=False)
+    new = "\n\ndef third(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
+    (tree / "a.py").write_text(TWICE + new)
+    code, shown, asked = session(["y\n", "y\n"], "--baseline", "known.json")
+    assert asked == 2
+    assert "a.py:13:12: FSDP101" in shown
+    assert "b.py" not in shown
+    assert (code, counted(tree)) == (0, [2, 1, 0])
+
+
+def test_a_baseline_of_the_settings_holds(tree: Path) -> None:
+    lint = ["lint", "--torch", ">=2.4", "."]
+    CliRunner().invoke(cli, [*lint, "--write-baseline", "known.json"], catch_exceptions=False)
+    (tree / "fsdp-migrate.toml").write_text('baseline = "known.json"\n')
+    assert session([])[2] == 0
+    assert counted(tree) == [2, 1, 1]
+
+
 def test_explain_prints_the_card(tree: Path) -> None:
     _, shown, _ = session(["e\n", "q\n"])
     assert "FSDP101 full-optim-state-dict" in shown
