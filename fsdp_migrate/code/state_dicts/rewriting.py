@@ -166,13 +166,16 @@ def of_call(
     model: ast.expr,
     manner: Manner = USUAL,
     inside: Sequence[tuple[ast.Call, ast.expr]] = (),
+    settings: InForce = NEVER_SET,
 ) -> Rewritten | str:
     """What becomes of a single call that no type is set for, or that ignores it; `model` is FSDP's. Or why it stays.
 
-    `inside` are such calls among its arguments, with their models, which are rewritten with it.
+    `inside` are such calls among its arguments, with their models, which are rewritten with it. `settings` are in force
+    where a type is set elsewhere.
     """
     together = ((call, model), *inside)
-    return or_reason(facts, (of_call, together, manner), lambda: _of_calls(facts, together, manner))
+    key = of_call, together, manner, settings
+    return or_reason(facts, key, lambda: _of_calls(facts, together, manner, settings))
 
 
 def or_reason(facts: ModuleFacts, key: Hashable, found: Callable[[], Result]) -> Result | str:
@@ -233,12 +236,14 @@ def _of_region(
     return _graded(facts, calls, Fix(tuple(edits), removed_uses(facts, calls, leaving, model)))
 
 
-def _of_calls(facts: ModuleFacts, together: Sequence[tuple[ast.Call, ast.expr]], manner: Manner) -> Rewritten:
+def _of_calls(
+    facts: ModuleFacts, together: Sequence[tuple[ast.Call, ast.expr]], manner: Manner, settings: InForce
+) -> Rewritten:
     call, model = together[0]
     receiver = facts.fsdp.receiver(call.func, model)
     calls = []
     for one, own in together:
-        found = [anew(facts, each, NEVER_SET, manner) for each in Reading(facts, (), own, one).calls]
+        found = [anew(facts, each, settings, manner) for each in Reading(facts, (), own, one).calls]
         if not found:
             raise NotUnderstood(f"`{ast.unparse(one.func)}` does not belong to the model")
         calls += found

@@ -15,8 +15,10 @@ from fsdp_migrate.code.legacy_methods import METHODS
 from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.state_dicts.context_functions import Spread, context_function, of_function
 from fsdp_migrate.code.state_dicts.names import MODULE
-from fsdp_migrate.code.state_dicts.rewriting import Manner, Rewritten, of_call, of_setting
-from fsdp_migrate.edits import EditImport, ImportBehind
+from fsdp_migrate.code.state_dicts.rewriting import Manner, Rewritten, of_call, of_setting, removed_uses
+from fsdp_migrate.code.state_dicts.settings import NEVER_SET, InForce, NotUnderstood, in_force
+from fsdp_migrate.code.state_dicts.sharded_loads import is_only_for_load
+from fsdp_migrate.edits import EditImport, ImportBehind, RemoveStatement
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.fsdp import Receiver, TypeSetting
@@ -24,6 +26,7 @@ from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Construction, Conversion, Options
 from fsdp_migrate.targets.fsdp2.file_helpers import helper
 from fsdp_migrate.targets.fsdp2.guards import also_ddp, is_excluded
+from fsdp_migrate.targets.fsdp2.lasting_types import lasts
 from fsdp_migrate.targets.fsdp2.use import COMPILED, Use
 
 _SETTERS = ("state_dict_type", "set_state_dict_type")
@@ -38,10 +41,11 @@ def convert_states(conversion: Conversion, closure: Closure, options: Options) -
     for one in closure.references:
         references.setdefault(one.facts.path, []).append(one)
     modules = {path: _Module(conversion, closure, options, own) for path, own in references.items()}
+    lasting = NEVER_SET
     for module in modules.values():
-        module.convert_types(modules)
+        lasting = module.convert_types(modules) or lasting
     for module in modules.values():
-        module.convert_calls()
+        module.convert_calls(lasting)
 
 
 class _Names:
@@ -75,15 +79,43 @@ class _Module:
             full_loads=self._own_steps if needs else None,
         )
 
-    def convert_types(self, modules: Mapping[str, _Module]) -> None:
-        """Convert what types are set for, in blocks here and in those that a function here gives the context to."""
+    def convert_types(self, modules: Mapping[str, _Module]) -> InForce | None:
+        """Convert what types are set for, in blocks here and in those that a function here gives the context to.
+
+        The result is what is set once for all calls of the closure, if something is.
+        """
+        lasting = None
         for setting in self._settings():
             function = context_function(self.facts, setting)
-            if function is None:
-                self._take(setting.call, of_setting(self.facts, setting, self.manner), setting.model)
+            if function is not None:
+                self._take_function(setting, of_function(function, self.manner), modules)
+                continue
+            new = of_setting(self.facts, setting, self.manner)
+            found = self._lasting(setting, modules) if isinstance(new, str) else None
+            if found is None:
+                self._take(setting.call, new, setting.model)
                 self._settle(_region(self.facts, setting.call))
             else:
-                self._take_function(setting, of_function(function, self.manner), modules)
+                lasting = found
+        return lasting
+
+    def _lasting(self, setting: TypeSetting, modules: Mapping[str, _Module]) -> InForce | None:
+        """What a statement sets for good, which goes; None if it is not plain what it is in force for."""
+        facts, conversion = self.facts, self.conversion
+        every = [one for module in modules.values() for one in module._settings()]
+        asking = [one for module in modules.values() for one in module.references if module._state_call(one)]
+        others = [one for one in every if getattr(one.call.func, "attr", "") == "set_state_dict_type"]
+        if len(others) > 1 or not lasts(self.closure, facts, setting, asking):
+            return None
+        try:
+            settings = in_force(facts, setting, flags=True)
+        except NotUnderstood:
+            return None
+        statement = facts.source.span(facts.statement(setting.call))
+        conversion.edit(facts, [RemoveStatement(statement)])
+        conversion.removed.setdefault(facts.path, []).extend(removed_uses(facts, (), [setting.call], setting.model))
+        conversion.settled.add(setting.model)
+        return settings
 
     def _take_function(self, setting: TypeSetting, new: Spread | str, modules: Mapping[str, _Module]) -> None:
         self.conversion.settled.add(setting.model)
@@ -98,19 +130,24 @@ class _Module:
             if caller.facts.path in modules:
                 modules[caller.facts.path]._settle(_region(caller.facts, caller.call))
 
-    def convert_calls(self) -> None:
-        """Convert the calls that no type is set for."""
+    def convert_calls(self, settings: InForce) -> None:
+        """Convert the calls outside of such blocks, for which `settings` are in force."""
         calls: dict[ast.Call, ast.expr] = {}
         for reference in self.references:
             call = self._state_call(reference)
             if call is None or reference.node in self.conversion.settled:
+                continue
+            if is_only_for_load(self.facts, call):  # which goes with what it is for
+                self.conversion.settled.add(reference.node)
                 continue
             if isinstance(call.func, ast.Attribute) and not self._is_for_others(reference.node, call.func.attr):
                 calls[call] = reference.node
         for call, node in calls.items():
             inside = [(one, self._model(calls[one])) for one in calls if one is not call and _holds(call, one)]
             if not any(one is not call and _holds(one, call) for one in calls):
-                self._take(call, of_call(self.facts, call, self._model(node), self.manner, tuple(inside)), node)
+                self._take(
+                    call, of_call(self.facts, call, self._model(node), self.manner, tuple(inside), settings), node
+                )
             self.conversion.settled.add(node)
 
     def _is_for_others(self, node: ast.expr, member: str) -> bool:
