@@ -84,3 +84,22 @@ def test_linting_a_short_file_with_fsdp_loads_what_its_words_ask_for(tmp_path: P
         "fsdp_migrate.workspace.projects.inference"
     }
     assert not {name for name in own if name.startswith(("fsdp_migrate.rewrite", "fsdp_migrate.targets.fsdp2"))}
+
+
+def test_what_a_repository_says_is_read_without_the_libraries_for_its_unusual_forms(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("__pycache__/\n*.py[cod]\n/data\n!data/kept\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\ndependencies = ['torch>=2.1']\n")
+    (tmp_path / "other.py").write_text("x = 1\n")
+    file = tmp_path / "a.py"
+    file.write_text(
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n"
+        "def gathered(model, optim):\n    return FSDP.full_optim_state_dict(model, optim)\n"
+    )
+    program = (
+        f"from fsdp_migrate.commands.cli import cli\ncli(['lint', '--no-cache', {str(file)!r}], standalone_mode=False)"
+    )
+    _, others = loaded_beyond_click(program)
+    assert "packaging.specifiers" not in others
+    named = {name.partition(".")[0] for name in others}
+    assert named <= {*STANDARD, "fnmatch", "json", "packaging", "string", "tomli", "tomllib", "zlib"}

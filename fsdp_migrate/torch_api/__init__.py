@@ -73,20 +73,17 @@ class TorchRange:
         Raises:
             RangeError: not a specifier, or no known release lies in it.
         """
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        from fsdp_migrate.torch_api.releases import RELEASES
-
         text = text.strip()
-        specifier = f">={text}" if text[:1].isdigit() else text
+        result = cls(f">={text}" if text[:1].isdigit() else text)
         try:
-            SpecifierSet(specifier)
-        except InvalidSpecifier:
+            known = result.releases
+        except ValueError:
             raise RangeError(f"not a torch version range: {text!r}; write it like '>=2.1' or '>=2.1,<2.16'") from None
-        result = cls(specifier)
-        if not specifier or not result.releases:
-            known = f"{RELEASES[0]} to {RELEASES[-1]}"
-            raise RangeError(f"no known torch release ({known}) is in {text!r}; write it like '>=2.1'")
+        if not text or not known:
+            from fsdp_migrate.torch_api.releases import RELEASES
+
+            span = f"{RELEASES[0]} to {RELEASES[-1]}"
+            raise RangeError(f"no known torch release ({span}) is in {text!r}; write it like '>=2.1'")
         return result
 
     @cached_property

@@ -52,25 +52,43 @@ class Pattern(NamedTuple):
 
 
 class GitIgnore:
-    """One `.gitignore`: its folder (with a trailing separator) and its lines, the last one first."""
+    """One `.gitignore`: its folder (with a trailing separator) and its lines."""
 
-    def __init__(self, base: str, patterns: tuple[Pattern, ...]) -> None:
+    def __init__(self, base: str, lines: Sequence[str]) -> None:
         self.base = base
-        self.patterns = patterns
+        self._lines = lines
 
     @cached_property
-    def anything(self) -> re.Pattern[str]:
-        """A pattern for whatever any line may match, so that most paths need one search only."""
-        every = (pattern.regex.pattern.replace(f"?P<{_FOLDER_GROUP}>", "?:") for pattern in self.patterns)
-        return re.compile("|".join(f"(?:{regex})" for regex in every) or "(?!)")
+    def patterns(self) -> tuple[Pattern, ...]:
+        """What the lines say, the last one first."""
+        return patterns(self._lines)
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], re.Pattern[str]]:
+        """The names that lines may be about: those that are written, and a pattern for the others."""
+        from fnmatch import translate  # not needed where no folder is searched
+
+        names = {_last_name(line) for line in self._lines if line.strip() and not line.startswith("#")}
+        others = {name for name in names if "*" in name or "?" in name}
+        return frozenset(names - others), re.compile("|".join(map(translate, sorted(others))) or "(?!)")
 
     def verdict(self, real: str) -> bool | None:
         """The verdict of the last line that matches `real`."""
         path = real[len(self.base) :].replace(os.sep, "/")
-        if not self.anything.search(path):
+        name = path.rstrip("/").rpartition("/")[2]
+        written, others = self._names
+        # Most projects hold nothing that fits, and loading what reads patterns takes longer than searching them.
+        if name not in written and not others.match(name):
             return None
         verdicts = (pattern.verdict(path) for pattern in self.patterns)
         return next((verdict for verdict in verdicts if verdict is not None), None)
+
+
+def _last_name(line: str) -> str:
+    """A shell pattern for the names of the files and folders that a line may match themselves."""
+    name = line.rstrip().removeprefix("!").rstrip("/").rpartition("/")[2]
+    before, special, _ = name.replace("\\", "[").partition("[")
+    return (f"{before}?*" if special else name) or "*"
 
 
 def load(folder: str) -> GitIgnore:
@@ -80,7 +98,7 @@ def load(folder: str) -> GitIgnore:
         OSError: it cannot be read.
     """
     text = disk.contents(os.path.join(folder, NAME)).decode("utf-8-sig", "surrogateescape")
-    return GitIgnore(os.path.join(folder, ""), patterns([line.removesuffix("\r") for line in text.split("\n")]))
+    return GitIgnore(os.path.join(folder, ""), [line.removesuffix("\r") for line in text.split("\n")])
 
 
 def ignored(ignores: Sequence[GitIgnore], real: str) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from fsdp_migrate.records import NamedTuple
@@ -34,7 +33,6 @@ class Mention(NamedTuple):
         return line_of(self.path, re.escape(self.requirement.text), rf"torch.*{re.escape(str(version))}")
 
 
-@dataclass
 class Mentions:
     """The requirements on torch in one file.
 
@@ -42,10 +40,11 @@ class Mentions:
     `extra` are requirements for some users only, besides `main`: extras and dependency groups.
     """
 
-    package: bool = False
-    main: list[Mention] = field(default_factory=list)
-    extra: list[Mention] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, *, package: bool = False, warnings: Iterable[str] = ()) -> None:
+        self.package = package
+        self.main: list[Mention] = []
+        self.extra: list[Mention] = []
+        self.warnings = list(warnings)
 
     def add(
         self,

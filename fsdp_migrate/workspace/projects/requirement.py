@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from fsdp_migrate.records import NamedTuple
@@ -12,10 +11,10 @@ from fsdp_migrate.records import NamedTuple
 # What starts like this means the distribution torch, readable or not; `torch is needed` and `torchvision` do not.
 _PIP_TORCH = re.compile(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)
 # The usual form, for which the parser of packaging, which takes long to load, is not needed.
-_PLAIN_CLAUSE = r"(?:[<>]=?|~=|!=|==)\s*[0-9]+(?:\.[0-9]+)+"
-_PLAIN_TORCH = re.compile(rf"\s*torch\s*({_PLAIN_CLAUSE}(?:\s*,\s*{_PLAIN_CLAUSE})*)?\s*", re.IGNORECASE)
-_CONDA_TORCH = re.compile(r"(?:\S+::)?pytorch(?:-cpu|-gpu)?(?=[\s<>=!~\[]|$)(.*)", re.IGNORECASE)
-_TERM = re.compile(r"(\^|~=|~|>=|<=|!=|={1,3}|>|<)?\s*(\d[^\s,|]*|\*)")
+_CLAUSE = r"([<>]=?|~=|!=|==)\s*([0-9]+(?:\.[0-9]+)+)"
+_PLAIN_TORCH = re.compile(rf"\s*torch\s*(?:{_CLAUSE}(?:\s*,\s*{_CLAUSE})*)?\s*", re.IGNORECASE)
+_CONDA_TORCH = r"(?i)(?:\S+::)?pytorch(?:-cpu|-gpu)?(?=[\s<>=!~\[]|$)(.*)"
+_TERM = r"(\^|~=|~|>=|<=|!=|={1,3}|>|<)?\s*(\d[^\s,|]*|\*)"
 _LOWER = frozenset([">=", ">", "~=", "~", "^"])
 
 
@@ -51,24 +50,23 @@ def pip_requirement(text: str) -> Requirement | None:
     """
     if not _PIP_TORCH.match(text):
         return None
-    bounds = map(_pep440_bound, _specifiers(text))
-    return Requirement(_written(text), max(filter(None, bounds), default=None))
+    bounds = [_bound(operator, version) for operator, version in _specifiers(text) if operator in _LOWER]
+    return Requirement(_written(text), max(bounds, default=None))
 
 
-def _specifiers(text: str) -> SpecifierSet:
-    """The version specifiers of a requirement.
+def _specifiers(text: str) -> list[tuple[str, str]]:
+    """The version specifiers of a requirement: operators and versions.
 
     Raises:
         UnreadableError: it cannot be read.
     """
-    plain = _PLAIN_TORCH.fullmatch(text)
-    if plain is not None:
-        return SpecifierSet(plain[1] or "")
+    if _PLAIN_TORCH.fullmatch(text):
+        return re.findall(_CLAUSE, text)
     from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as PipRequirement
 
     try:
-        return PipRequirement(text.strip()).specifier
+        return [(one.operator, one.version) for one in PipRequirement(text.strip()).specifier]
     except InvalidRequirement:
         raise UnreadableError(text.strip()) from None
 
@@ -79,7 +77,7 @@ def conda_requirement(text: str) -> Requirement | None:
     Raises:
         UnreadableError: it names PyTorch and cannot be read.
     """
-    match = _CONDA_TORCH.fullmatch(text.strip())
+    match = re.fullmatch(_CONDA_TORCH, text.strip())
     if match is None:
         return None
     # What follows the version behind a blank is the build.
@@ -100,10 +98,6 @@ def poetry_requirement(constraint: object) -> Requirement:
     return Requirement(text, _loose_bound(version, text))
 
 
-def _pep440_bound(specifier: Specifier) -> LowerBound | None:
-    return _bound(specifier.operator, specifier.version) if specifier.operator in _LOWER else None
-
-
 def _loose_bound(constraint: str, text: str) -> LowerBound | None:
     """The lower bound of alternatives (`|`) of terms that all have to hold."""
     bounds = [_bound_of_all(part, text) for part in re.split(r"\|\|?", constraint)]
@@ -112,8 +106,8 @@ def _loose_bound(constraint: str, text: str) -> LowerBound | None:
 
 
 def _bound_of_all(terms: str, text: str) -> LowerBound | None:
-    found = _TERM.findall(terms)
-    if not found or _TERM.sub("", terms).strip(" ,"):
+    found = re.findall(_TERM, terms)
+    if not found or re.sub(_TERM, "", terms).strip(" ,"):
         raise UnreadableError(text.strip())
     try:
         bounds = [_bound(operator, version.rstrip(".*")) for operator, version in found if operator in _LOWER]

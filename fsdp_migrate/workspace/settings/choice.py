@@ -43,7 +43,7 @@ class Choice:
 
 def spec(folder: str, lines: Sequence[str]) -> GitIgnore:
     """Patterns relative to `folder`."""
-    return GitIgnore(os.path.join(folder, ""), gitignore.patterns(lines))
+    return GitIgnore(os.path.join(folder, ""), lines)
 
 
 def _verdict(pattern: Pattern, path: str) -> bool | None:
