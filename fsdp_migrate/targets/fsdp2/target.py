@@ -21,9 +21,10 @@ from fsdp_migrate.targets.fsdp2.class_names import convert_names
 from fsdp_migrate.targets.fsdp2.closures import GIVEN_UP, MOST_WORK, WORDS, closures, given_up
 from fsdp_migrate.targets.fsdp2.construction import convert_construction
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options, changed, composed
+from fsdp_migrate.targets.fsdp2.early_uses import convert_early_uses
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
-from fsdp_migrate.targets.fsdp2.optimizers import check_optimizers, convert_early_uses
+from fsdp_migrate.targets.fsdp2.optimizers import check_optimizers
 from fsdp_migrate.targets.fsdp2.plain_modules import convert_plain_modules
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
