@@ -14,10 +14,11 @@ from fsdp_migrate.planning.planner import Planner
 from fsdp_migrate.planning.rewriting import rewrite_bytes
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.runner.gathering import Gathered
-from fsdp_migrate.source import Replacement, Source, SourceError, Span, declared_encoding
+from fsdp_migrate.source import Replacement, Source, SourceError, Span, declared_encoding, is_beside
 from fsdp_migrate.transactions import Transaction
 from fsdp_migrate.workspace import filesystem
 from fsdp_migrate.workspace.filesystem import Discovery, SourceFile
+from fsdp_migrate.workspace.reading import read_source
 from fsdp_migrate.workspace.settings import Layer
 from fsdp_migrate.workspace.settings.configuration import Configuration
 from fsdp_migrate.workspace.settings.nearest import ConfigFiles
@@ -48,7 +49,7 @@ class Documents:
     def open(self, path: str, text: str) -> None:
         """Hold the text of a file, for itself and for those that import it."""
         try:
-            self.texts[path] = text.encode(declared_encoding(text))
+            self.texts[path] = text.encode("utf-8" if is_beside(path) else declared_encoding(text))
         except (UnicodeError, SourceError):
             # Half of a surrogate pair has no bytes that can be read: the check says so.
             self.texts[path] = text.encode(errors="surrogatepass")
@@ -65,7 +66,7 @@ class Documents:
             FileOptionError: a baseline cannot be read.
         """
         workspace, file = self._workspace(path)
-        source = Source(workspace.read(file))
+        source = read_source(workspace.read(file), path)
         if filesystem.left_out(path, workspace.configuration.choice):
             return Checked(source)
         gathered = Gathered(workspace, [])
@@ -89,7 +90,7 @@ class Documents:
             settings = settings._replace(select=(code,), hints=True)
         raw = workspace.read(file)
         new = rewrite_bytes(raw, path, settings, workspace.view(file, settings)).raw
-        return difference(Source(raw), Source(new))
+        return difference(read_source(raw, path), read_source(new, path))
 
     def silence(self, finding: Finding, source: Source) -> list[Replacement]:
         """The comment that silences a finding; none if no comment can."""
@@ -98,7 +99,7 @@ class Documents:
     def name_at(self, path: str, offset: int) -> str | None:
         """The name of torch that the name, chain or import at a byte offset stands for, None if there is none."""
         workspace, file = self._workspace(path)
-        facts = workspace.modules.facts(path, workspace.settings(file).torch)
+        facts = None if is_beside(path) else workspace.modules.facts(path, workspace.settings(file).torch)
         if facts is None:
             return None
         around: list[tuple[int, str]] = []

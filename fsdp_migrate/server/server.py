@@ -20,7 +20,7 @@ from fsdp_migrate.rules import find
 from fsdp_migrate.server import texts
 from fsdp_migrate.server.documents import Checked, Documents
 from fsdp_migrate.server.texts import Positions
-from fsdp_migrate.source import SUFFIXES, Replacement, Source, SourceError, is_notebook
+from fsdp_migrate.source import SUFFIXES, Replacement, Source, SourceError, is_beside, is_notebook
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.workspace.settings import ConfigFileError
 
@@ -60,7 +60,7 @@ class Server(LanguageServer):
         """Check a text once nobody has typed for a moment."""
         document = self.workspace.get_text_document(uri)
         path = path_of(uri)
-        if path is None or document.language_id not in (None, "python"):
+        if path is None or not (is_beside(path) or document.language_id in (None, "python")):
             return
         self.documents.open(path, document.source)
         if (before := self.waiting.get(uri)) is not None:
@@ -129,9 +129,10 @@ class Server(LanguageServer):
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a Python file; None for anything else, and for a text without a file."""
+    """The path of Python, YAML or a script; None for anything else, and for a text without a file."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
-    return path if path is not None and path.endswith(SUFFIXES) and not is_notebook(path) else None
+    is_ours = path is not None and (is_beside(path) or (path.endswith(SUFFIXES) and not is_notebook(path)))
+    return path if is_ours else None
 
 
 def made(documents: Documents) -> Server:
@@ -176,7 +177,7 @@ def made(documents: Documents) -> Server:
     )
     async def _actions(parameters: types.CodeActionParams) -> list[types.CodeAction]:
         uri, kinds = parameters.text_document.uri, parameters.context.only
-        found = await server.current(uri)
+        found = await server.current(uri) if _takes_actions(server.client_capabilities) else None
         if found is None:
             return []
         offered = [one for one in actions(server, uri, found, parameters.range) if _wanted(one, kinds)]
@@ -245,6 +246,12 @@ def _wanted(action: types.CodeAction, kinds: Sequence[types.CodeActionKind | str
         return True
     kind, names = str(getattr(action.kind, "value", action.kind)), [str(getattr(one, "value", one)) for one in kinds]
     return any(kind == name or kind.startswith(f"{name}.") for name in names)
+
+
+def _takes_actions(client: types.ClientCapabilities) -> bool:
+    """Whether a client takes actions with edits, and not only commands, of which this server has none."""
+    actions = client.text_document.code_action if client.text_document is not None else None
+    return actions is not None and actions.code_action_literal_support is not None
 
 
 def _resolves_edits(client: types.ClientCapabilities) -> bool:

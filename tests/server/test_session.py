@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
 from tests.test_process import ENVIRONMENT
 
-COMMAND = [sys.executable, "-m", "fsdp_migrate", "server", "--torch", ">=2.4"]
+COMMAND = [sys.executable, "-m", "fsdp_migrate", "server", "--torch", ">=2.6"]
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 OLD = "    return FSDP.full_optim_state_dict(model, optim)\n"
 TEXT = f"# \U0001f525 é\n{IMPORT}\n\ndef save(model, optim):\n{OLD}\n\ndef again(model, optim):\n{OLD}"
@@ -43,8 +44,8 @@ async def client(lsp_client: LanguageClient, tmp_path: Path) -> AsyncIterator[No
     await lsp_client.shutdown_session()
 
 
-def opened(client: LanguageClient, path: Path, text: str) -> str:
-    document = types.TextDocumentItem(path.as_uri(), "python", 1, text)
+def opened(client: LanguageClient, path: Path, text: str, language: str = "python") -> str:
+    document = types.TextDocumentItem(path.as_uri(), language, 1, text)
     client.text_document_did_open(types.DidOpenTextDocumentParams(document))
     return path.as_uri()
 
@@ -211,10 +212,59 @@ async def test_a_request_can_be_cancelled(client: LanguageClient, tmp_path: Path
     assert (await long).edit is not None
 
 
-async def test_a_client_that_resolves_no_edits_gets_them_at_once(tmp_path: Path) -> None:
+YAML = """\
+# é
+distributed_type: FSDP
+fsdp_config:  # here
+  fsdp_sharding_strategy: SHARD_GRAD_OP
+"""
+
+
+async def test_yaml_and_scripts_are_checked_and_fixed_too(client: LanguageClient, tmp_path: Path) -> None:
+    (tmp_path / "one/fsdp-migrate.toml").write_text('target = "fsdp2"\n')
+    uri = opened(client, tmp_path / "one/config.yaml", YAML, "yaml")
+    (one,) = await found(client, uri)
+    assert (one.code, one.range.start) == ("FSDP851", types.Position(2, 0))
+    offered = await actions(client, uri, one.range)
+    fix, silence = offered.values()
+    assert fix.title.startswith("Fix FSDP851 (unsafe: ")
+    new = applied(YAML, fix.edit)
+    assert "  fsdp_reshard_after_forward: false\n" in new
+    assert "fsdp_config:  # here\n" in new
+    assert "# noqa: FSDP851" in applied(YAML, silence.edit)
+    hover = types.HoverParams(types.TextDocumentIdentifier(uri), one.range.start)
+    assert "FSDP851" in str(await client.text_document_hover_async(hover))
+    typed(client, uri, 2, types.Range(types.Position(1, 18), types.Position(1, 22)), "NO")
+    assert await found(client, uri) == []
+    for name, text in (
+        ("tabs.yaml", "fsdp_config:\n\tx: 1\n"),
+        ("other.yml", "a: 1\n"),
+        ("x.yaml", "{{ x }}: fsdp_config"),
+    ):
+        assert await found(client, opened(client, tmp_path / "one" / name, text, "yaml")) == []
+    script = opened(client, tmp_path / "one/run.sh", "python -m torch.distributed.launch t.py\n", "shellscript")
+    assert [one.code for one in await found(client, script)] == ["FSDP822"]
+
+
+async def bare_client(actions: types.CodeActionClientCapabilities | None) -> LanguageClient:
     bare = LanguageClient()
     await bare.start_io(*COMMAND, env=ENVIRONMENT)
-    await bare.initialize_session(types.InitializeParams(types.ClientCapabilities()))
+    document = types.TextDocumentClientCapabilities(code_action=actions)
+    await bare.initialize_session(types.InitializeParams(types.ClientCapabilities(text_document=document)))
+    return bare
+
+
+async def test_a_client_that_takes_commands_only_gets_no_action(tmp_path: Path) -> None:
+    bare = await bare_client(types.CodeActionClientCapabilities())
+    uri = opened(bare, tmp_path / "one/a.py", TEXT)
+    assert await actions(bare, uri, WARNS) == {}
+    await bare.shutdown_session()
+
+
+async def test_a_client_that_resolves_no_edits_gets_them_at_once(tmp_path: Path) -> None:
+    kinds = types.ClientCodeActionKindOptions([types.CodeActionKind.QuickFix])
+    literals = types.ClientCodeActionLiteralOptions(kinds)
+    bare = await bare_client(types.CodeActionClientCapabilities(code_action_literal_support=literals))
     uri = opened(bare, tmp_path / "one/a.py", TEXT)
     await asyncio.sleep(0)
     offered = await actions(bare, uri, WARNS)
@@ -223,13 +273,35 @@ async def test_a_client_that_resolves_no_edits_gets_them_at_once(tmp_path: Path)
     await bare.shutdown_session()
 
 
-@pytest.mark.parametrize("way", ["end of input", "killed client"])
-async def test_the_server_ends_with_its_client(way: str) -> None:
+async def test_what_a_check_leaves_is_collected() -> None:
+    program = (
+        "import gc, sys; gc.disable(); from fsdp_migrate.commands.cli import cli; "
+        "cli(['server'], standalone_mode=False); sys.exit(0 if gc.isenabled() else 9)"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, input=b"", capture_output=True, env=ENVIRONMENT).returncode == 0
+
+
+def message(method: str, **more: object) -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "method": method, **more}).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize("way", ["end of input", "killed client", "killed while a text is checked"])
+async def test_the_server_ends_with_its_client(way: str, tmp_path: Path) -> None:
     process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)
     assert process.stdin is not None
     assert process.stdout is not None
     if way == "killed client":
         process.stdin.write(b"Content-Length: 999\r\n\r\n{")
+    elif way == "killed while a text is checked":
+        asked = {"processId": None, "rootUri": None, "capabilities": {}}
+        process.stdin.write(message("initialize", id=1, params=asked) + message("initialized", params={}))
+        text = {"uri": (tmp_path / "a.py").as_uri(), "languageId": "python", "version": 1, "text": TEXT * 500}
+        process.stdin.write(message("textDocument/didOpen", params={"textDocument": text}))
+        process.stdin.flush()
+        await asyncio.sleep(1)
+        process.stdout.close()
     process.stdin.close()
     assert process.wait(30) != -signal.SIGKILL
     process.stdout.close()
