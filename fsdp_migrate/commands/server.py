@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 
 import click
@@ -40,7 +39,6 @@ def server(
         ) from None
     from fsdp_migrate.server.documents import Documents
 
-    gc.enable()  # each check leaves what it made of a text
     options = Layer(torch=torch, target=target, hints=hints)
     # The server closes what it speaks on, and stdout is flushed behind it.
     with open(os.dup(0), "rb") as stdin, open(os.dup(1), "wb") as stdout:

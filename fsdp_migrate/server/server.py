@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ class Server(LanguageServer):
             return f"{error.path}: {error}"
         except (FileOptionError, SourceError) as error:
             return str(error)
+        finally:
+            # Once and afterwards: while a text is checked nothing of it is garbage, and looking for some takes as long.
+            self._thread.submit(gc.collect)
 
     def positions(self, source: Source) -> Positions:
         """The positions of a text in the units of the client."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +18,9 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcRequestCancelled
 from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities
 
+from fsdp_migrate.server.documents import Documents
+from fsdp_migrate.server.server import made
+from fsdp_migrate.workspace.settings import Layer
 from tests.test_process import ENVIRONMENT
 
 COMMAND = [sys.executable, "-m", "fsdp_migrate", "server", "--torch", ">=2.6"]
@@ -274,12 +279,25 @@ async def test_a_client_that_resolves_no_edits_gets_them_at_once(tmp_path: Path)
 
 
 async def test_what_a_check_leaves_is_collected() -> None:
-    program = (
-        "import gc, sys; gc.disable(); from fsdp_migrate.commands.cli import cli; "
-        "cli(['server'], standalone_mode=False); sys.exit(0 if gc.isenabled() else 9)"
-    )
-    command = [sys.executable, "-c", program]
-    assert subprocess.run(command, input=b"", capture_output=True, env=ENVIRONMENT).returncode == 0
+    server = made(Documents(Layer()))
+
+    class Garbage:
+        own: Garbage
+
+    def check() -> weakref.ref[Garbage]:
+        found = Garbage()
+        found.own = found
+        return weakref.ref(found)
+
+    gc.disable()
+    try:
+        left = await server.apart(check)
+        await server.apart(str)
+        assert not isinstance(left, str)
+        assert left() is None
+    finally:
+        gc.enable()
+    server.shutdown()
 
 
 def message(method: str, **more: object) -> bytes:
