@@ -275,8 +275,9 @@ class Cases:
         if ripgrep is not None:
             from fsdp_migrate.rules.index import ENTRIES
 
-            needles = sorted({needle for entry in ENTRIES if not entry.neighbour for needle in entry.needles})
-            words = [word for needle in needles for word in ("-e", needle)]
+            own = (each for entry in ENTRIES if not entry.is_neighbour for each in entry.words)
+            needles = {(each if isinstance(each, str) else each[0]).lstrip(".*") for each in own}
+            words = [word for needle in sorted(needles) for word in ("-e", needle)]
             found["ripgrep"] = Command([ripgrep, "-j1", "-l", "-F", "-g", "*.py", *words, str(folder)])
         return found
 

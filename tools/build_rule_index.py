@@ -107,6 +107,8 @@ def row(rule: Rule, module: str) -> str:
         fields.append(f"fixes={_literal(fixes)}")
     if rule.card.severity is Severity.HINT:
         fields.append("hint=True")
+    if rule.hinted:
+        fields.append(f"hinted={_literal(rule.hinted)}")
     if rule.beside:
         fields.append(f"beside={_literal(rule.beside)}")
     if rule.target is not None:

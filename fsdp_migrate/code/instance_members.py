@@ -54,7 +54,7 @@ def _members(facts: ModuleFacts) -> Iterator[tuple[str, ast.Attribute]]:
             yield f"{_mesh_class(facts, node.attr)}.{node.attr}", node
         elif having(f"{STRATEGY}.{node.attr}") and _names_class(facts, STRATEGY):
             yield f"{STRATEGY}.{node.attr}", node
-        elif node.attr in _sharded_members() and _holds(facts, node.value, _is_sharded_path):
+        elif node.attr in sharded_members() and _holds(facts, node.value, _is_sharded_path):
             yield f"{SHARDED}.{node.attr}", node
 
 
@@ -63,11 +63,11 @@ def _changed_members(newest_only: bool) -> frozenset[str]:
     """The members of these classes in question."""
     classes = (FSDP, FSDP2, MESH, _NEW_MESH, MESHES, STRATEGY)
     owners = {*classes, *(cls.rpartition(".")[2] for cls in classes)}
-    return _sharded_members().union(*map(names_asked(newest_only).of, owners))
+    return sharded_members().union(*map(names_asked(newest_only).of, owners))
 
 
 @cache
-def _sharded_members() -> frozenset[str]:
+def sharded_members() -> frozenset[str]:
     """The members of sharded tensors that warn; `to`, `view` and others are members of any tensor."""
     return frozenset(name.rpartition(".")[2] for name in WARNINGS if name.startswith(f"{SHARDED}."))
 

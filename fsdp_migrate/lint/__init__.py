@@ -219,8 +219,11 @@ def passes_through(
 
         return waits and any(not star.startswith("torch.") for star in Sketch(code).stars)
     near = waits and project.may_bring_fsdp(code)
-    screen = screen_of(settings, newest_only)
-    return screen.look(project.written(code), loosely=is_notebook(path), near=near).passes
+    written = project.written(code)
+    # Where nothing comes to it there is nothing to look at again.
+    return (near or written != code) and screen_of(settings, newest_only).look(
+        written, loosely=is_notebook(path), near=near
+    ).passes
 
 
 @lru_cache(maxsize=16)
@@ -230,7 +233,7 @@ def screen_of(settings: Settings, newest_only: bool = False) -> Screen:
     The torch range of the settings does not count, because it may be known only later: `newest_only` is for one that
     is assumed.
     """
-    return Screen(selected_rules(settings), newest_only=newest_only)
+    return Screen(selected_rules(settings), newest_only=newest_only, hints=settings.seeks_hints)
 
 
 def brought_by(code: str, settings: Settings) -> tuple[str, ...]:

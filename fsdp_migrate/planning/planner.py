@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from fsdp_migrate.findings import FileReport
 from fsdp_migrate.planning.parts import CacheError, FilePlan, Overlooked, Part, RewriteResult
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import is_beside, is_script, lines_of
@@ -20,7 +21,6 @@ from fsdp_migrate.workspace.filesystem import FileError, in_order
 _MANY = 64
 
 if TYPE_CHECKING:
-    from fsdp_migrate.findings import FileReport
     from fsdp_migrate.planning.across import Across, Target
     from fsdp_migrate.planning.cache import Cache
     from fsdp_migrate.planning.choosing import Chooser
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.transactions import Transaction
     from fsdp_migrate.workspace.filesystem import SourceFile
     from fsdp_migrate.workspace.modules.carried import Carried
+    from fsdp_migrate.workspace.modules.view import View
     from fsdp_migrate.workspace.settings import Settings
     from fsdp_migrate.workspace.workspace import Workspace
 
@@ -130,7 +131,8 @@ class Planner:
         self._candidates: dict[str, tuple[int, list[int] | None]] = {}
         self._waiting: set[str] = set()
         self._near: set[str] = set()
-        self._named: set[str] = set()
+        self._old: set[str] = set()
+        self._takers: Collection[str] | None = None
         self._imports: dict[str, bytes] = {}
         self._failed: dict[str, Exception] = {}
         self._done: dict[str, _Seen | str] = {}
@@ -269,8 +271,8 @@ class Planner:
         look = look_at(raw, file.shown, self._shared(file), imports)
         if look.near:
             self._near.add(file.path)
-        if look.named:
-            self._named.add(file.path)
+        if look.old:
+            self._old.add(file.path)
         return look
 
     def _overlook(self) -> None:
@@ -295,7 +297,8 @@ class Planner:
     def _overlooked(self) -> Overlooked:
         """The files that hold something of torch only through others, and the words by which they may."""
         carried = self._carried() if len(self.workspace.files) > 1 else None
-        found = list(self._passed_on(() if carried is None else set(carried.takers())))
+        self._takers = frozenset(() if carried is None else carried.takers())
+        found = list(self._passed_on(self._takers))
         return Overlooked(found, [] if carried is None else sorted(carried.words))
 
     def _passed_on(self, takers: Collection[str]) -> Iterator[str]:
@@ -326,7 +329,12 @@ class Planner:
         screens = [screen_of(settings) for settings in {self._shared(file) for file in files.values()}]
         names = joined(screen.names for screen in screens)
         near = any(screen.asks_near for screen in screens)
-        wanted = Wanted(lambda word: any(screen.speaks(word) for screen in screens), names, near=near)
+        wanted = Wanted(
+            lambda text: any(screen.speaks(text) for screen in screens),
+            lambda text: frozenset[bytes]().union(*(screen.words_in(text) for screen in screens)),
+            names,
+            near=near,
+        )
         imports = {path: self._imports[file.path] for path, file in files.items() if file.path in self._imports}
         near_paths = {os.path.abspath(path) for path in self._near}
         carried = Carried(imports, near_paths, lambda path: self.workspace.read(files[path]), wanted)
@@ -396,17 +404,26 @@ class Planner:
         view = self.workspace.view(file, settings)
         self.workspace.modules.trim(len(raw))
         seen = None if self.observed is None else self.observed.seen(_named(file), raw)
-        # By what its bytes and its project tell, whatever torch that supports.
-        chosen = seen is not None or file.path not in self._named
+        if seen is None and file.path in self._old and not self._is_worth_it(file, raw, settings, view):
+            return RewriteResult(raw, report=FileReport(file.shown))
         if self.rewriting:
             from fsdp_migrate.planning.rewriting import rewrite_bytes
 
             made = None if self._across is None else self._across.progress(file)
-            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=chosen, seen=seen)
+            return rewrite_bytes(raw, file.shown, settings, view, made, self.chooser, chosen=True, seen=seen)
         from fsdp_migrate.lint import lint_bytes
 
-        report = lint_bytes(raw, file.shown, settings, view, chosen=chosen, seen=seen)
+        report = lint_bytes(raw, file.shown, settings, view, chosen=True, seen=seen)
         return RewriteResult(raw, (), report.findings, report.suppressed, report.error, report)
+
+    def _is_worth_it(self, file: SourceFile, raw: bytes, settings: Settings, view: View | None) -> bool:
+        """Whether a file that writes only names which the newest release has as before can hold findings."""
+        if not settings.torch.newest_only(settings.seeks_hints):
+            return True
+        from fsdp_migrate.lint import passes_through
+
+        taken = self._takers is None or os.path.abspath(file.path) in self._takers
+        return taken and passes_through(raw, file.shown, settings, view, waits=False, newest_only=True)
 
     def _keep(self, file: SourceFile, raw: bytes, settings: Settings, report: FileReport) -> None:
         mark = self._candidates[file.path][1]

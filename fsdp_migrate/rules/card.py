@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     import ast
 
     from fsdp_migrate.facts import ModuleFacts
+    from fsdp_migrate.scan.needles import Needles
     from fsdp_migrate.source import Span
 
 # In which files a rule is in force: in all; in those that torch.distributed or FSDP may get to, by the file itself or
-# through its project; in those that use torch.distributed or FSDP, unless it is asked for by its code; as that, and in
-# those that name the launcher; in all that another rule looks at, whatever is written in them.
-FileScope = Literal["fsdp", "near", "distributed", "launched", "everywhere"]
+# through its project; in those that FSDP may get to; in those that use torch.distributed or FSDP, unless it is asked
+# for by its code; as that, and in those that name the launcher; in all that another rule looks at, whatever is written
+# in them.
+FileScope = Literal["fsdp", "near", "models", "distributed", "launched", "everywhere"]
 
 
 class Example(NamedTuple):
@@ -90,20 +92,22 @@ class Traced(NamedTuple):
 class Rule(NamedTuple):
     """A card with what can trigger it and the function that finds its places.
 
-    It only finds something in a file that has one of the `words`, or one of the `names`: full names of torch, which
-    `fsdp_migrate.scan.written_names` looks for. `scope` says in which of these files it is in force. A rule of a
-    `target` replaces the rule with the same code if that target is asked for. `calls` are what `trace` looks for, by
-    the names of torch; None where no call shows a place. In a file without Python it needs one of the words `beside`.
+    It only finds something in a file that has one of the `words` (`fsdp_migrate.scan.needles`), or one of the `names`:
+    full names of torch, which `fsdp_migrate.scan.written_names` looks for. `scope` says in which of them it is in
+    force. A rule of a `target` replaces the rule with the same code if that target is asked for. `calls` are what
+    `trace` looks for, by the names of torch; None where no call shows a place. In a file without Python it needs one of
+    the words `beside`. Where hints are asked for, it also looks for the words `hinted`.
     """
 
     card: RuleCard
-    words: tuple[str, ...]
+    words: tuple[Needles, ...]
     check: Callable[[ModuleFacts, RuleCard], Iterator[Finding]]
     names: Callable[[], Iterable[str]] | None = None
     scope: FileScope = "fsdp"
     target: str | None = None
     calls: Callable[[], Iterable[Traced]] | None = None
     beside: tuple[str, ...] = ()
+    hinted: tuple[Needles, ...] = ()
 
 
 class Verdict(NamedTuple):

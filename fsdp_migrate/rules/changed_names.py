@@ -11,6 +11,8 @@ from fsdp_migrate.scan.names import Names, joined
 from fsdp_migrate.torch_api import data as api
 
 FILE = "changed_names.txt.gz"
+# Classes whose members are told by objects that a file makes or annotates.
+OBJECTS = ("FullyShardedDataParallel", "DeviceMesh", "TupleStrategy")
 # Between the names that the newest release is at odds with and the others.
 PARTS = "\n\n"
 
@@ -38,4 +40,4 @@ def has_changed(path: str, newest_only: bool = False) -> bool:
 @cache
 def changed_words(newest_only: bool = False) -> frozenset[str]:
     """The last parts of the names in question."""
-    return frozenset(" ".join(names_asked(newest_only).members.values()).split())
+    return names_asked(newest_only).words()

@@ -9,23 +9,26 @@ from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
     from fsdp_migrate.rules.card import FileScope, Rule
+    from fsdp_migrate.scan.needles import Needles
 
 
 class Entry(NamedTuple):
     """A rule as the index has it; `module` holds the rule, by its name in the package.
 
-    `words`, `names`, `scope` and `beside` are the rule's own; `names` is None where all names that changed between
-    releases can trigger it. `fixes` are the grades that its fixes can have, `hint` says that it finds hints only.
+    `words`, `names`, `scope`, `hinted` and `beside` are the rule's own; `names` is None where all names that changed
+    between releases can trigger it. `fixes` are the grades that its fixes can have, `hint` says that it finds hints
+    only.
     """
 
     code: str
     name: str
     module: str
-    words: tuple[str, ...] = ()
+    words: tuple[Needles, ...] = ()
     names: tuple[str, ...] | None = ()
     scope: FileScope = "fsdp"
     fixes: tuple[str, ...] = ()
     hint: bool = False
+    hinted: tuple[Needles, ...] = ()
     beside: tuple[str, ...] = ()
     target: str | None = None
 
@@ -37,6 +40,10 @@ class Entry(NamedTuple):
     def is_beside(self, raw: bytes) -> bool:
         """Whether the rule may find something in a text that is no Python."""
         return any(word.encode() in raw for word in self.beside)
+
+    def needles(self, hints: bool) -> tuple[Needles, ...]:
+        """The words that it takes for a finding, or for a hint."""
+        return self.words + self.hinted if hints else self.words
 
     def load(self) -> Rule:
         """The rule itself, from its module."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS
+from fsdp_migrate.scan.needles import Haystack, Written
 from fsdp_migrate.scan.written_names import Vocabulary
 from fsdp_migrate.source import is_beside
 
@@ -14,8 +15,6 @@ from fsdp_migrate.source import is_beside
 COPIES = "FSDP305"
 # Parts of names that are written in nearly every file that a rule looks at.
 _COMMON = {"torch", "distributed", "fsdp", "tensor", "checkpoint"}
-
-_WORDS = re.compile(rb"[\w\x80-\xff]+")
 
 if TYPE_CHECKING:
     from fsdp_migrate.facts import ModuleFacts
@@ -34,7 +33,7 @@ def _findings_of(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
 
 def in_copies(entry: Entry) -> bool:
     """Whether the rule speaks in a copy of torch's FSDP class too: it is about that, or about no FSDP."""
-    return entry.scope not in ("fsdp", "near") or entry.code == COPIES
+    return entry.scope not in ("fsdp", "near", "models") or entry.code == COPIES
 
 
 def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
@@ -42,7 +41,7 @@ def unasked(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     if is_beside(facts.path):
         return _found(facts, entry) if entry.is_beside(facts.written) else ()
     changed = entry.names is None and facts.memo(_changed, lambda: _writes_changed(facts))
-    if not changed and not _may_find_words(entry, facts.memo(_words_in, lambda: _words_in(facts.written))):
+    if not changed and not _may_speak(facts, entry):
         return ()
     return _found(facts, entry)
 
@@ -52,28 +51,26 @@ def _found(facts: ModuleFacts, entry: Entry) -> tuple[Finding, ...]:
     return tuple(rule.check(facts, rule.card))
 
 
-def may_find(entry: Entry, data: bytes) -> bool:
-    """Whether the rule can find something in a module with this text, taken by itself."""
-    return (entry.names is None and _changed(False).is_written(data)) or _may_find_words(entry, _words_in(data))
-
-
 def _writes_changed(facts: ModuleFacts) -> bool:
     return _changed(facts.newest_only).is_written(facts.written)
 
 
-def _may_find_words(entry: Entry, words: bytes) -> bool:
-    return entry.scope == "everywhere" or any(part in words for part in _parts(entry))
+def _may_speak(facts: ModuleFacts, entry: Entry) -> bool:
+    text = facts.memo(Written, lambda: Written(facts.written))
+    if entry.scope == "everywhere" or not _parts(entry).isdisjoint(text.words):
+        return True
+    return (entry.code, entry.module) in facts.memo(_needles, lambda: _needles(facts.hints).found(text))
 
 
-def _words_in(data: bytes) -> bytes:
-    """Every word of a text once, each as a line: a tenth of it, which is searched for many."""
-    return b"\n".join(set(_WORDS.findall(data))) + b"\n"
+@cache
+def _needles(hints: bool) -> Haystack[tuple[str, str]]:
+    every = (*ENTRIES, *(entry for entries in OF_TARGETS.values() for entry in entries))
+    return Haystack((needles, (one.code, one.module)) for one in every for needles in one.needles(hints))
 
 
 @cache
 def _parts(entry: Entry) -> frozenset[bytes]:
-    """Few texts one of which `_words_in` has where a word or name is written: parts of words, ends of names."""
-    # Every part of a name is written where it is.
+    """Few words one of which is written wherever one of the rule's names is."""
     left = {name: set(name.split(".")) - _COMMON for name in entry.names or ()}
     chosen = set[str]()
     while left:
@@ -81,12 +78,11 @@ def _parts(entry: Entry) -> frozenset[bytes]:
         best = max(counts, key=lambda part: (counts[part], len(part), part))
         chosen.add(best)
         left = {name: parts for name, parts in left.items() if best not in parts}
-    pieces = (*(re.split(r"\W", word)[-1] for word in entry.words), *(f"{part}\n" for part in chosen))
-    return frozenset(piece.encode() for piece in pieces)
+    return frozenset(part.encode() for part in chosen)
 
 
 @cache
 def _changed(newest_only: bool) -> Vocabulary:
-    from fsdp_migrate.rules.changed_names import names_asked
+    from fsdp_migrate.rules.changed_names import OBJECTS, names_asked
 
-    return Vocabulary(names_asked(newest_only))
+    return Vocabulary(names_asked(newest_only), OBJECTS)

@@ -14,6 +14,7 @@ from fsdp_migrate.rules.entry import Entry
 from fsdp_migrate.rules.index import ENTRIES, OF_TARGETS, entry_of
 from fsdp_migrate.rules.running import findings_of
 from fsdp_migrate.rules.unknown_codes import in_words, is_ours, unknown
+from fsdp_migrate.scan.needles import Needles, Written
 from fsdp_migrate.source import Source, Span
 from fsdp_migrate.suppressions import Directive, Suppressions
 
@@ -66,9 +67,9 @@ def _check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
 RULE = Rule(CARD, (), _check, scope="everywhere")
 
 
-def _more(entry: Entry) -> set[bytes]:
+def _more(entry: Entry) -> set[Needles]:
     """The words that the rule of a target looks for, and the rule with its code does not."""
-    return {word.encode() for word in set(entry.words) - set(entry_of(entry.code).words)}
+    return set(entry.words) - set(entry_of(entry.code).words)
 
 
 _WIDER = [entry for entries in OF_TARGETS.values() for entry in entries if _more(entry)]
@@ -90,7 +91,8 @@ def unused(facts: ModuleFacts, suppressions: Suppressions, checked: Collection[E
         if entry.code not in codes and any(d.matching(entry.code, entry.name) for d in suppressions.directives):
             for found in findings_of(facts, entry):
                 suppressions.silences(found)
-    for entry in (entry for entry in _WIDER if entry not in checked and any(w in facts.written for w in _more(entry))):
+    text = Written(facts.written)
+    for entry in (entry for entry in _WIDER if entry not in checked and any(map(text.has, _more(entry)))):
         for directive in suppressions.directives:
             directive.used.update(directive.matching(entry.code, entry.name))
     wanted = {d.line for d in suppressions.directives if _names_this(d)}

@@ -8,11 +8,12 @@ not, but not the other way round, however it is laid out, but for a comment in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 from fsdp_migrate.scan.imports import COMMENT, closing
 from fsdp_migrate.scan.names import Names
+from fsdp_migrate.scan.needles import Written, behind_dots
 
 _GAP = rb"(?:[ \t\f]|\\\r?\n)*"
 _SPACE = rb"(?:[ \t\f]|\\\r?\n)+"
@@ -36,6 +37,12 @@ _NAMESPACE = b".__dict__"
 _STAR = b"*"
 # The target of an assignment, at the end of what stands in front of its value.
 _ASSIGNED = re.compile(rb"(?:\A|[;:=(])[ \t]*(\w+)[ \t]*(?::[^=]*)?=\Z")
+# What stands in front of or behind a value that is chosen, and the parenthesis of a call.
+_CHOSEN = (b"else", b"or", b"and")
+_BEHIND = re.compile(_BETWEEN + rb"(?:\(|(?:if|or|and)\b)")
+_IN_FRONT = re.compile(rb"\(" + _BETWEEN + rb"\Z")
+# The arguments of a call without strings in them.
+_ARGUMENTS = re.compile(rb"\s*\(((?:[^()\"']|\((?:[^()\"']|\([^()\"']*\))*\))*)\)")
 _BLANK = re.compile(rb"[\s\\]+")
 _LONGEST_TARGET = 200
 # How often a name may be assigned to another one.
@@ -47,9 +54,13 @@ _NO_START = _WORD_BYTES | {b"."}
 class Vocabulary:
     """Names to look for: full names (`torch.distributed.fsdp.fully_shard`), and members of classes (`Class.member`)."""
 
-    def __init__(self, names: Names) -> None:
-        """A name that stands for a module stands for all that is in it."""
+    def __init__(self, names: Names, objects: Collection[str] = ()) -> None:
+        """A name that stands for a module stands for all that is in it.
+
+        `objects` are classes whose members count wherever a file that names the class reads them.
+        """
         self._names = names
+        self.objects = objects
         # What may still lead to one of the names: their owners, wherever a class was imported from.
         self._leads: set[str] = set()
         for owner in names.members:
@@ -59,43 +70,74 @@ class Vocabulary:
 
     def is_written(self, raw: bytes) -> bool:
         """Whether the bytes of a Python file, in any encoding that keeps ASCII, may write one of the names."""
-        return b"torch" in raw and any(self._holds(path) for path in self._paths(raw))
+        if b"torch" not in raw:
+            return False
+        return any(self._holds(path, raw, called=called) for path, called in self._paths(raw)) or self._reads(raw)
 
-    def _holds(self, path: bytes) -> bool:
+    def _holds(self, path: bytes, raw: bytes, *, called: bool) -> bool:
+        """Whether a full name goes through one of those looked for; `called` if what it stands for may be called."""
         parts = path.decode("ascii", "replace").split(".")
-        owned, owner = self._names.of, parts[0]
-        for before, part in pairwise(parts):
-            if part in owned(owner) or part in owned(before):
-                return True
+        owner, last = parts[0], len(parts) - 1
+        for number, (before, part) in enumerate(pairwise(parts), 1):
+            for marked in (self._names.marked(owner), self._names.marked(before)):
+                if part in marked and _counts(marked[part], raw, called=called and number == last):
+                    return True
             owner += "." + part
-        return owner in self._names
+        return False
+
+    def _reads(self, raw: bytes) -> bool:
+        """Whether a member of a class is read where the file may have an object of it."""
+        text = Written(raw)
+        return any(
+            text.has(f".{name}") and (words is None or _is_called_with(raw, name.encode(), words))
+            for cls in self.objects
+            if text.has(cls)
+            for name, words in self._names.marked(cls).items()
+        )
 
     def _leads_on(self, path: bytes) -> bool:
         name = path.decode("ascii", "replace")
-        return name in self._leads or name.rpartition(".")[2] in self._leads
+        return name in self._leads or name.rpartition(".")[2] in self._leads or name in self._names
 
     def _brought(self, module: bytes, raw: bytes) -> Iterator[bytes]:
         """The names that a star import may bring and the file may read."""
         names = (name.encode() for name in self._names.of(module.decode("ascii", "replace")))
         return (module + b"." + name for name in names if name in raw)
 
-    def _paths(self, raw: bytes) -> Iterator[bytes]:
-        """The full names that the file may write, as far as they may lead to one of those looked for."""
+    def _paths(self, raw: bytes) -> Iterator[tuple[bytes, bool]]:
+        """The full names that the file may write, as far as they may lead to one of those looked for.
+
+        Each with whether it may be called there, under this name or another one.
+        """
         roots: set[tuple[bytes, bytes]] = {(b"torch", b"torch")}
         for name, path in _imports(raw):
-            yield from self._brought(path[:-2], raw) if path.endswith(_STAR) else (path,)
+            if path.endswith(_STAR):
+                yield from ((brought, True) for brought in self._brought(path[:-2], raw))
+            else:
+                yield path, False
             if name is not None:
                 roots.add((name, path))
         known: set[tuple[bytes, bytes]] = set()
         for _ in range(_MOST_ASSIGNMENTS + 1):
             assigned = set()
             for name, base in roots - known:
-                for target, attributes in _uses(raw, name) if self._leads_on(base) else ():
-                    yield base + attributes
+                for target, attributes, called in _uses(raw, name) if self._leads_on(base) else ():
+                    yield base + attributes, called
                     if target is not None:
                         assigned.add((target, base + attributes))
             known |= roots
             roots = assigned
+
+
+def _counts(words: tuple[bytes, ...] | None, raw: bytes, *, called: bool) -> bool:
+    """Whether a name counts that is written, by what is known of it."""
+    return words is None or (called and any(word in raw for word in words))
+
+
+def _is_called_with(raw: bytes, name: bytes, words: tuple[bytes, ...]) -> bool:
+    """Whether an attribute is called with one of some keywords, or may be."""
+    calls = (_ARGUMENTS.match(raw, end) for end in behind_dots(raw, name))
+    return any(call is None or b"**" in call[1] or any(word in call[1] for word in words) for call in calls)
 
 
 def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
@@ -114,11 +156,12 @@ def _imports(raw: bytes) -> Iterator[tuple[bytes | None, bytes]]:
             yield bound or None, _BLANK.sub(b"", module)
 
 
-def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:
+def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes, bool]]:
     """Where a name is written: the name that it is assigned to with its attributes, if any, and the attributes.
 
-    What a call may read off it by a string is one more of them.
+    What a call may read off it by a string is one more of them. At last whether what they stand for may be called.
     """
+    partial = b"partial" in raw
     end = 0
     while (start := raw.find(name, end)) >= 0:
         end = start + len(name)
@@ -128,9 +171,16 @@ def _uses(raw: bytes, name: bytes) -> Iterator[tuple[bytes | None, bytes]]:
         after = end if attributes is None else attributes.end()
         if (read := _READ.match(raw, after)) is not None:
             owner = b"" if attributes is None else _BLANK.sub(b"", attributes[0]).removesuffix(_NAMESPACE)
-            yield None, owner + b"." + read[2]
+            yield None, owner + b"." + read[2], True
         line = raw[max(0, start - _LONGEST_TARGET) : start].rstrip(b" \t\r\n\\(")
-        assigned = _ASSIGNED.search(line[line.rfind(b"\n") + 1 :]) if line.endswith(b"=") else None
-        if attributes is not None or assigned is not None:
+        bound = line.endswith(b"=")
+        assigned = _ASSIGNED.search(line[line.rfind(b"\n") + 1 :]) if bound else None
+        called = (
+            bound
+            or line.endswith(_CHOSEN)
+            or _BEHIND.match(raw, after) is not None
+            or (partial and _IN_FRONT.search(raw, max(0, start - _LONGEST_TARGET), start) is not None)
+        )
+        if attributes is not None or assigned is not None or called:
             target = None if assigned is None else assigned[1]
-            yield target, b"" if attributes is None else _BLANK.sub(b"", attributes[0])
+            yield target, b"" if attributes is None else _BLANK.sub(b"", attributes[0]), called

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsdp_migrate.rules.index import ENTRIES
+from fsdp_migrate.scan.needles import parts
 from fsdp_migrate.screen import Screen, Words
 
 FEW_LETTERS = st.text("_Aab.", min_size=1, max_size=5).map(str.encode)
@@ -23,7 +24,7 @@ def test_the_patterns_find_what_looking_for_each_word_finds(words: list[bytes], 
     assert used(words).any_in(text) == any(word in text for word in words)
 
 
-WORDS = sorted({word.encode() for entry in ENTRIES for word in entry.words})
+WORDS = sorted({word for entry in ENTRIES for needles in entry.words for word in parts(needles)})
 
 
 @pytest.mark.parametrize("word", WORDS)

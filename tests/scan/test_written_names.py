@@ -70,6 +70,47 @@ def test_a_file_that_only_uses_the_same_words_is_not(text: str) -> None:
     assert not GONE.is_written(text.encode())
 
 
+CALLED = Vocabulary(listed(["torch.distributed.tensor.Mesh(dim,old", "Mesh.size(dim"]), ("Mesh",))
+MESH = "from torch.distributed.tensor import Mesh as M\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "M(dim=1)",
+        "(M\n  # here\n  (x, dim=1))",
+        "make = M\nmake(dim=1)",
+        "make = M if dim else None",
+        "make = (\n    None\n    if dim\n    else M\n)",
+        "make = other or M\nmake(dim=1)",
+        "partial(M, dim=1)",
+        "partial(\n    # all\n    M,\n    dim=1)",
+        "import torch\ngetattr(torch.distributed.tensor, 'Mesh')(dim=1)",
+        "M.size(x, dim=1)",
+        "def f(x: M):\n    return x.size(dim=1)",
+        "def f(x: M):\n    return x.size(**dim)",
+        "def f(x: M):\n    return x.size(')', dim=1)",
+    ],
+)
+def test_a_name_that_counts_where_it_is_called_is_found_where_it_may_be(use: str) -> None:
+    assert CALLED.is_written(f"{MESH}{use}\n".encode())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "M(1)",
+        "isinstance(dim, M)",
+        "def f(x: M, dim=1) -> M: ...",
+        "old = M.other(dim=1)",
+        "def f(x: M):\n    return x.size(1), x.size(len(2))[0:dim]",
+        "def f(x: M, y):\n    return x.size(), y(dim=1)",
+    ],
+)
+def test_a_name_that_counts_where_it_is_called_is_not_found_elsewhere(use: str) -> None:
+    assert not CALLED.is_written(f"{MESH}{use}\n".encode())
+
+
 def test_no_names_are_never_written() -> None:
     assert not Vocabulary(listed([])).is_written(b"import torch\ntorch.distributed.barrier()")
 

@@ -157,7 +157,7 @@ one with a literal path. FSDP1's own `load_state_dict` accepts full dicts unless
         ),
         url=URL,
     ),
-    words=("set_model_state_dict", "fully_shard"),
+    words=("set_model_state_dict", ("fully_shard", ".load_state_dict")),
     check=check,
     scope="distributed",
 )

@@ -123,8 +123,8 @@ the same key on both sides. Files from before the move contain the object, too."
         ),
         url=URL,
     ),
-    words=tuple(dict.fromkeys(OLD.values())),
+    words=(),
     check=check,
     scope="distributed",
-    names=lambda: full_names("load"),
+    names=lambda: full_names(*OLD),
 )

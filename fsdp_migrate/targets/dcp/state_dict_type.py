@@ -111,7 +111,7 @@ def _rule() -> Rule:
     flags = (Example(before=_BEFORE, after=_AFTER, torch=">=2.4"),)
     card = base.card._replace(severity=None, applicability="safe, unsafe or manual", floor=_FLOOR, flags=flags)
     card = card._replace(brings=(card.code,))  # of a function that nobody calls any more, but may be asked for
-    return base._replace(card=card, words=(*base.words, METHODS[0]), check=check, target="dcp")
+    return base._replace(card=card, words=(*base.words, *METHODS), check=check, target="dcp")
 
 
 RULE = _rule()

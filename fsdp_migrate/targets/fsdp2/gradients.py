@@ -141,8 +141,8 @@ The result of `torch.nn.utils.clip_grad_norm_` is right, and not reported.""",
         ),
         url=_URL,
     ),
-    scope="near",
-    words=("fully_shard",),
+    scope="models",
+    words=tuple(("fully_shard", read, f".{loop}") for read in (".item", "float") for loop in sorted(_PARAMETERS)),
     check=check_local,
 )
 

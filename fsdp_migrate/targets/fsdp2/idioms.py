@@ -145,8 +145,11 @@ FSDP2 is right to test for both.""",
         ),
         url=_URL,
     ),
-    scope="near",
-    words=("fully_shard",),
+    scope="models",
+    words=(
+        ("fully_shard", "FullyShardedDataParallel"),
+        *(("fully_shard", f"{start}{name}") for name in _MISSING for start in (".", "'", '"')),
+    ),
     check=check_idioms,
 )
 
@@ -174,7 +177,7 @@ only those of rank 0, and loading the file raises no error: the other rows are l
         ),
         url=_URL,
     ),
-    scope="near",
-    words=("fully_shard",),
+    scope="models",
+    words=(("fully_shard", ".save", ".state_dict"),),
     check=check_saves,
 )

@@ -105,7 +105,7 @@ meant.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
     ),
-    scope="near",
+    scope="models",
     words=(_CLASS,),
     check=check,
 )

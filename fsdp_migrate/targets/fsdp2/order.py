@@ -176,8 +176,8 @@ FSDP1 with `use_orig_params=True` accepts this order; FSDP2 does not.""",
         leaves=(_IMPORT + "fully_shard(model)\n" + _BUILD + _TRAIN,),
         url=_URL,
     ),
-    scope="near",
-    words=("fully_shard",),
+    scope="models",
+    words=tuple(("fully_shard", f".{name}") for name in sorted(_PARAMETERS)),
     check=check_optimizer,
 )
 
@@ -210,7 +210,7 @@ Reported if a function calls `to_empty` and then runs the model, with nothing in
         ),
         url=_URL,
     ),
-    scope="near",
-    words=("to_empty",),
+    scope="models",
+    words=((".to_empty", "fully_shard"),),
     check=check_meta,
 )

@@ -43,12 +43,15 @@ _MODULES = frozenset(
 class Wanted:
     """What rules look for in torch, as far as names tell."""
 
-    def __init__(self, speaks: Callable[[str], bool], names: Names, *, near: bool) -> None:
-        """`speaks` says whether a word by itself makes a file worth a look; `names` are the full names.
+    def __init__(
+        self, speaks: Callable[[str], bool], words: Callable[[str], Set[bytes]], names: Names, *, near: bool
+    ) -> None:
+        """`speaks` says whether a text has words that make a file worth a look, `words` which; `names` are full names.
 
         All of torch.distributed is wanted where it makes a difference what is `near` to it.
         """
         self.speaks = speaks
+        self._words = words
         self._near = near
         self._names = names
         self._owners = names.members.keys() - {"torch"}
@@ -79,7 +82,8 @@ class Wanted:
         """Whether a word that stands for something of torch does not look like it."""
         package, last = split(target)
         is_module = self._near and f"{package}.".startswith("torch.") and last in _MODULES
-        return (is_module or (word != last and self.speaks(last))) and not self.speaks(word)
+        whole = {one for one in self._words(target) if one.startswith(b"torch.")}
+        return (is_module and not self.speaks(word)) or bool(whole) or not self._words(last) <= self._words(word)
 
 
 class Carried:

@@ -75,7 +75,7 @@ hint while both are supported: code that loads on one rank only is right from 2.
         leaves=(_HSDP.format("False"), _HSDP.format("True").replace(_HYBRID, "FULL_SHARD")),
         url=_URL,
     ),
-    scope="near",
+    scope="models",
     words=(_SYNC,),
     check=check_hybrid,
 )
@@ -94,7 +94,7 @@ norm is logged or compared.""",
         leaves=(_CLIPPED.format("norm = "), _CLIPPED.format("")),
         url=_URL,
     ),
-    scope="near",
+    scope="models",
     words=(_CLIP,),
     check=check_clipped,
 )

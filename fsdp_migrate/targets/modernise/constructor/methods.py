@@ -285,8 +285,8 @@ of `torch.nn.utils` is right.""",
         ),
         url=_URL,
     ),
-    scope="near",
-    words=(_OLD_CLIP,),
+    scope="models",
+    words=(_OLD_CLIP, f"{_OLD_CLIP}_"),
     check=check_clip,
 )
 
@@ -317,7 +317,7 @@ around shows that it is a model of FSDP, the call gets the model as its argument
         ),
         url=_URL,
     ),
-    scope="near",
+    scope="models",
     words=(SUMMON,),
     check=check_summon,
 )

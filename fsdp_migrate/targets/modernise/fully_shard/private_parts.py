@@ -74,6 +74,7 @@ parameter group. Since 2.6 it takes no arguments.""",
         ),
         url="https://pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
     ),
-    words=(_GROUP, _HANDLE),
+    words=(_HANDLE,),
+    hinted=(f".{_GROUP}",),
     check=check,
 )

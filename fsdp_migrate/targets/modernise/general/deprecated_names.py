@@ -14,7 +14,7 @@ from functools import cache
 from packaging.version import Version
 
 from fsdp_migrate.code.fallback_arms import is_old_arm
-from fsdp_migrate.code.instance_members import members_used
+from fsdp_migrate.code.instance_members import members_used, sharded_members
 from fsdp_migrate.code.torch_names import bindings_of, chains, imports, passed_on, reads
 from fsdp_migrate.code.torch_presence import IMPORTING, READING, concerned, excused, having, running
 from fsdp_migrate.code.unused_imports import uses_of
@@ -189,7 +189,7 @@ Names of distributed checkpointing are hints, because they have no drop-in succe
         url="https://github.com/pytorch/pytorch/releases",
     ),
     scope="near",
-    words=("sharded_tensor",),  # the module of a class whose own name has not changed
+    words=tuple(("sharded_tensor", f".{name}") for name in sorted(sharded_members())),
     names=changed_names,
     check=check,
     calls=lambda: _calls(),

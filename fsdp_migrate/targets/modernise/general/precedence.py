@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from fsdp_migrate.code.torch_names import bindings_of, imports
@@ -27,9 +27,17 @@ def claimed_spans(facts: ModuleFacts, *, hints: bool = False) -> tuple[Span, ...
 
 
 def is_claimed(facts: ModuleFacts, place: ast.AST, hints: bool = False) -> bool:
-    """Whether a specific rule has a finding at a place, or at a use of a name that is bound there."""
+    """Whether a specific rule has a finding at a place, or at a use of a name that is bound there.
+
+    Rules that find hints alone run only where no other one speaks.
+    """
+    wanted = [facts.source.span(node) for node in (place, *_used(facts, place))]
+    return _is_met(facts, wanted, hints=False) or (hints and _is_met(facts, wanted, hints=True))
+
+
+def _is_met(facts: ModuleFacts, wanted: Sequence[Span], *, hints: bool) -> bool:
     spans = facts.memo((is_claimed, hints), lambda: _Spans(facts, claimed_spans(facts, hints=hints)))
-    return any(spans.meet(facts.source.span(node)) for node in (place, *_used(facts, place)))
+    return any(map(spans.meet, wanted))
 
 
 class _Spans:

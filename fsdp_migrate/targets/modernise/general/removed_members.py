@@ -221,7 +221,10 @@ def free(module, handles):
         ),
         url="https://github.com/pytorch/pytorch/blob/v2.0.0/torch/distributed/fsdp/fully_sharded_data_parallel.py",
     ),
-    scope="near",
-    words=(*_BY_NAME, *(name.rpartition(".")[2] for name in OF_HANDLES)),
+    scope="models",
+    words=(
+        *(f".{name}" for name in _BY_NAME),
+        *sorted(_WORDS_OF_HANDLES),
+    ),
     check=check,
 )

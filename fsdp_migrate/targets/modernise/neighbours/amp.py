@@ -11,7 +11,7 @@ from functools import partial
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import AUTOCAST, CUSTOM, SCALER
-from fsdp_migrate.targets.modernise.moved.table import last_parts, traced
+from fsdp_migrate.targets.modernise.moved.table import old_names, traced
 
 _DEPRECATED = "2.4"
 _URL = "https://pytorch.org/docs/stable/amp.html"
@@ -146,5 +146,13 @@ passes the device to the new ones.""",
 )
 
 RULES = tuple(
-    Rule(card, last_parts(card.code), check, scope="distributed", calls=partial(traced, card.code)) for card in _CARDS
+    Rule(
+        card,
+        (),
+        check,
+        names=partial(old_names, card.code),
+        scope="distributed",
+        calls=partial(traced, card.code),
+    )
+    for card in _CARDS
 )

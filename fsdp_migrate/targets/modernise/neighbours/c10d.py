@@ -11,7 +11,7 @@ from functools import partial
 from fsdp_migrate.rules.card import Example, Rule, RuleCard
 from fsdp_migrate.targets.modernise.moved.planner import check
 from fsdp_migrate.targets.modernise.moved.rows import GATHERS, MULTIGPU, OPERATIONS, RANKS
-from fsdp_migrate.targets.modernise.moved.table import last_parts, traced
+from fsdp_migrate.targets.modernise.moved.table import old_names, traced
 
 _URL = "https://pytorch.org/docs/stable/distributed.html"
 _IMPORT = "import torch.distributed as dist\n\n"
@@ -94,5 +94,13 @@ Deprecated since torch 1.13 and removed in 2.2. Run one process per GPU, and cal
 )
 
 RULES = tuple(
-    Rule(card, last_parts(card.code), check, scope="distributed", calls=partial(traced, card.code)) for card in _CARDS
+    Rule(
+        card,
+        (),
+        check,
+        names=partial(old_names, card.code),
+        scope="distributed",
+        calls=partial(traced, card.code),
+    )
+    for card in _CARDS
 )

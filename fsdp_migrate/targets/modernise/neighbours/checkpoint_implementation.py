@@ -129,7 +129,7 @@ removes False if 2.0 is not supported. A call without the argument changes its b
         url="https://github.com/pytorch/pytorch/blob/v2.1.0/torch/distributed/_composable/checkpoint_activation.py",
     ),
     scope="near",
-    words=("_composable",),
+    words=(("_composable", "checkpoint"),),
     check=check_composable,
 )
 

@@ -97,7 +97,7 @@ is built, which `broadcast_buffers=False` does not, and older releases do not ha
         leaves=(_IMPORT + "model = DDP(net, device_ids=[rank])\n",),
         url="https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     ),
-    words=(_CHECK, _BROADCAST),
+    words=tuple((name, "DistributedDataParallel") for name in (_CHECK, _BROADCAST)),
     check=check,
     scope="distributed",
 )

@@ -187,7 +187,7 @@ turns `ReduceOp.AVG` into `"avg"`, and so on.""",
         url=_URL,
     ),
     scope="near",
-    words=("ReduceOp",),
+    words=(("ReduceOp", "Partial"),),
     check=check_partial,
 )
 

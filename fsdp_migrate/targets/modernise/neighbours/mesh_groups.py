@@ -183,6 +183,6 @@ fix is unsafe there.""",
         url="https://pytorch.org/docs/stable/distributed.html#devicemesh",
     ),
     scope="near",
-    words=("DeviceMesh", "init_device_mesh"),
+    words=tuple((f".{name}", made) for name in (_ONE, _OLD, _INFOS) for made in ("DeviceMesh", "init_device_mesh")),
     check=check,
 )

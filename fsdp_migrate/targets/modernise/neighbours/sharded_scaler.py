@@ -138,7 +138,7 @@ It is a hint if no torch 2.3 or newer is supported. It is manual if the first ar
         ),
         url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/sharded_grad_scaler.py",
     ),
-    scope="near",
+    scope="models",
     words=(_NAME,),
     check=check,
 )

@@ -58,8 +58,8 @@ def _rule(code: str, method: str, applicability: str, explanation: str, flags: t
         ),
         url=_URL,
     )
-    words = (method, KIND) if method == FIRST else (method,)
-    return Rule(card, words, check, calls=lambda: (Traced(f"{FSDP}.{method}"),))
+    hinted = (f"*{KIND}",) if method == FIRST else ()
+    return Rule(card, (method,), check, calls=lambda: (Traced(f"{FSDP}.{method}"),), hinted=hinted)
 
 
 FULL = _rule(

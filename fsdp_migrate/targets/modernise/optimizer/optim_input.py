@@ -135,7 +135,7 @@ def to_ids(osd, model, optim):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    words=("optim_input", REKEY, *METHODS),
+    words=(REKEY, *METHODS),
     check=check,
     calls=lambda: (Traced(f"{FSDP}.{REKEY}", given="optim_input"),),
 )

@@ -150,7 +150,7 @@ is a hint if torch 2.1 is not supported.""",
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    scope="near",
+    scope="models",
     words=_FULL_CLASSES,
     check=check_positional,
 )
@@ -189,7 +189,7 @@ def save(model):
         ),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    words=("state_dict_type",),
+    words=("state_dict_type", "set_state_dict_type"),
     check=check_wrong_class,
 )
 
@@ -215,7 +215,7 @@ is manual.""",
         leaves=("from mylib import FullStateDictConfig\n\nconfig = FullStateDictConfig(use_dtensor=True)\n",),
         url="https://pytorch.org/docs/stable/fsdp.html",
     ),
-    scope="near",
+    scope="models",
     words=(_FIELD,),
     check=check_use_dtensor,
 )

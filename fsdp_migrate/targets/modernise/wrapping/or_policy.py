@@ -81,7 +81,7 @@ their arguments in a `partial`, work on every release.""",
         leaves=(_IMPORT + "policy = partial(_or_policy, policies=[first, second])\n",),
         url="https://github.com/pytorch/pytorch/blob/v2.2.0/torch/distributed/fsdp/wrap.py",
     ),
-    scope="near",
+    scope="models",
     words=(_OR_POLICY,),
     check=check,
 )

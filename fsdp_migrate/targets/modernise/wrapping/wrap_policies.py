@@ -200,7 +200,7 @@ The private `_recursive_wrap` requires `ignored_modules` and `ignored_params` si
             ),
             url="https://github.com/pytorch/pytorch/blob/main/torch/distributed/fsdp/wrap.py",
         ),
-        scope="near",
+        scope="models",
         words=(_RECURSIVE,),
         check=check_recursive,
     ),
