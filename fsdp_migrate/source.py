@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -24,15 +25,15 @@ SUFFIXES = (".py", ".pyi", NOTEBOOK_SUFFIX)
 # What stands beside the code: configuration of frameworks, and what starts programs.
 YAML_SUFFIXES = (".yaml", ".yml")
 _SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch")
-_SCRIPT_NAMES = re.compile(r"(?:.*[/\\])?(?:Makefile|Dockerfile[^/\\]*)\Z")
+_SCRIPT_NAMES = pattern(r"(?:.*[/\\])?(?:Makefile|Dockerfile[^/\\]*)\Z")
 
 # What files begin with that some editors and shells of Windows write. Python does not read them.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Where a string of JSON starts, and its newlines, which are two characters.
-_START_IN_JSON = re.compile(rb'(?:\\[nrt]|(?<!\\)")(?:[ ]*(?:>>>|\.\.\.)[ ])?')
-_NEWLINE = re.compile(rb"\r\n|\r|\n")
-_LAST_NEWLINE = re.compile(rb"(?:\r\n|\r|\n)\Z")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_START_IN_JSON = pattern(rb'(?:\\[nrt]|(?<!\\)")(?:[ ]*(?:>>>|\.\.\.)[ ])?')
+_NEWLINE = pattern(rb"\r\n|\r|\n")
+_LAST_NEWLINE = pattern(rb"(?:\r\n|\r|\n)\Z")
+_LINE = pattern(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 # In characters. A tree takes some 100 bytes for each, 130 in texts that are all numbers and strings: for this many half

@@ -14,9 +14,9 @@ OWN = {
         f"fsdp_migrate.{name}"
         for name in """
         _version commands commands.cli commands.effort commands.lint commands.options findings lint planning
-        planning.planner planning.parts records report report.output report.plain report.text rules rules.entry
-        rules.index runner runner.gathering screen source torch_api workspace workspace.disk workspace.filesystem
-        workspace.gitignore workspace.project_files workspace.reading workspace.settings
+        patterns planning.planner planning.parts records report report.output report.plain report.text rules
+        rules.entry rules.index runner runner.gathering screen source torch_api workspace workspace.disk
+        workspace.filesystem workspace.gitignore workspace.project_files workspace.reading workspace.settings
         workspace.settings.configuration workspace.settings.nearest workspace.settings.settings workspace.workspace
         """.split()
     ),

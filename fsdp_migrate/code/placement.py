@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Sequence
 
 from fsdp_migrate.edits import Replace
@@ -21,6 +20,7 @@ from fsdp_migrate.facts.evaluation import (
     is_still,
     pure,
 )
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.source import Source, Span
 
@@ -29,8 +29,8 @@ _CONTAINERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Starred, ast.keyword)
 _READS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.Attribute, ast.Subscript)
 _BLOCKS = ("body", "orelse", "finalbody")
 # What may stand between two parts of one logical line.
-_BLANKS = re.compile(rb"(?:[ \t\f]|\\\r?\n)*")
-_SEMICOLON = re.compile(rb"(?:[ \t\f]|\\\r?\n)*;(?:[ \t\f]|\\\r?\n)*")
+_BLANKS = pattern(rb"(?:[ \t\f]|\\\r?\n)*")
+_SEMICOLON = pattern(rb"(?:[ \t\f]|\\\r?\n)*;(?:[ \t\f]|\\\r?\n)*")
 
 
 class CannotPlace(Exception):

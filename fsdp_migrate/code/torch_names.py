@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from fsdp_migrate.facts import ModuleFacts, ProjectModules
 from fsdp_migrate.facts.looked_up_names import look_up
 from fsdp_migrate.facts.names import Meaning
 from fsdp_migrate.facts.scopes import Binding, Kind
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_NAME = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # Calls whose first argument is a dotted name that they look up, and methods that take an object and a name.
 _LOOKING_UP = frozenset({"patch", "multiple", "import_module", "setattr", "delattr", "resolve_name"})
 _LOOKING_INTO = frozenset({"object", "setattr", "delattr"})

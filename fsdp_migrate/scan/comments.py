@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import sys
 
+from fsdp_migrate.patterns import pattern
+
 # Strings with fields that hold tokens of their own: the same quotes again, and comments.
 _NESTING = sys.version_info >= (3, 12)
 
 _LONG = rb"QQQ[^\\Q]*(?:(?:\\[\s\S]|Q(?!QQ))[^\\Q]*)*QQQ"
 _SHORT = rb"Q[^\\Q\r\n]*(?:\\(?:\r\n|[\s\S])[^\\Q\r\n]*)*Q"
 _STRINGS = b"|".join(kind.replace(b"Q", quote) for kind in (_LONG, _SHORT) for quote in (b"'", b'"'))
-_PIECE = re.compile(rb"""(?P<comment>#[^\r\n]*)|(?P<string>%s)|['"]""" % _STRINGS)
-_PREFIX = re.compile(rb"(?:[ftFT][rR]?|[rR][ftFT])\Z")
+_PIECE = pattern(rb"""(?P<comment>#[^\r\n]*)|(?P<string>%s)|['"]""" % _STRINGS)
+_PREFIX = pattern(rb"(?:[ftFT][rR]?|[rR][ftFT])\Z")
 _INSIDE = rb"""(?:[^{}'"#]|'[^'"{}#\\\r\n]*'|"[^'"{}#\\\r\n]*")*"""
-_PLAIN = re.compile(rb"(?:[^{}]|{{|}}|{(?!{)%s(?:{%s}%s)*})*" % (_INSIDE, _INSIDE, _INSIDE))
+_PLAIN = pattern(rb"(?:[^{}]|{{|}}|{(?!{)%s(?:{%s}%s)*})*" % (_INSIDE, _INSIDE, _INSIDE))
 
 
 def comment_places(data: bytes) -> list[tuple[int, int]] | None:

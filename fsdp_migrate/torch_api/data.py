@@ -24,7 +24,7 @@ import zlib
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from packaging.version import Version
@@ -59,6 +59,8 @@ _MADE_OF: dict[str, Callable[[], object]] = {
     "typing.TypedDict": dict,
 }
 _MAX_DEPTH = 20
+# So many rows are looked for in the text of a file before it is taken apart.
+_FEW = 100
 
 _Row = dict[str, Any]
 
@@ -191,6 +193,11 @@ def last(name: str) -> Version | None:
     return None if newest == RELEASES[-1] else newest
 
 
+def is_module(name: str) -> bool:
+    """Whether a name is a module, in the newest release that has it."""
+    return kind(name, last(name) or RELEASES[-1]) == "module"
+
+
 def names(prefix: str = "torch") -> Iterator[str]:
     """Every dotted name of some release that is, or lies below, `prefix`; not what a module takes from elsewhere."""
     below = f"{prefix}."
@@ -222,24 +229,42 @@ def area_of(name: str) -> str | None:
     return AREAS.get(name)
 
 
-class _Area(NamedTuple):
-    """A file, and its rows as they are written: a run asks for few of them, and parsing all is most of a short one."""
+class _Area:
+    """A file, and its rows as they are written: taking all apart is most of a short run, which asks for few of them."""
 
-    releases: str
-    rows: dict[str, str]
+    def __init__(self, text: str) -> None:
+        head, _, rows = text.removesuffix(_BEHIND_ROWS).partition(_BEFORE_ROWS)
+        self.releases: str = json.loads(f"{head}}}")["releases"]
+        self._text = f"{_BETWEEN_ROWS}{rows}{_BETWEEN_ROWS}"
+        self._asked = 0
+
+    @cached_property
+    def rows(self) -> dict[str, str]:
+        """All rows by name."""
+        return dict(row.split(_IN_ROW, 1) for row in self._text.split(_BETWEEN_ROWS)[1:-1])
+
+    def row(self, name: str) -> str | None:
+        """The row of a name, None if it has none."""
+        self._asked += 1
+        if self._asked > _FEW:
+            return self.rows.get(name)
+        before = f"{_BETWEEN_ROWS}{name}{_IN_ROW}"
+        start = self._text.find(before)
+        if start < 0:
+            return None
+        start += len(before)
+        return self._text[start : self._text.index(_BETWEEN_ROWS, start)]
 
 
 @cache
 def _load(area: str) -> _Area:
-    head, _, rest = unpacked(f"{area}.json.gz").decode().partition(_BEFORE_ROWS)
-    rows = rest.removesuffix(_BEHIND_ROWS).split(_BETWEEN_ROWS)
-    return _Area(json.loads(f"{head}}}")["releases"], dict(row.split(_IN_ROW, 1) for row in rows))
+    return _Area(unpacked(f"{area}.json.gz").decode())
 
 
 @cache
 def _row(name: str) -> _Row | None:
     area = area_of(name)
-    text = None if area is None else _load(area).rows.get(name)
+    text = None if area is None else _load(area).row(name)
     return None if text is None else json.loads(text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 
 
@@ -66,7 +67,7 @@ def _as_version(other: object) -> Version:
 class LooseVersion:
     """`distutils.version.LooseVersion` and the package `looseversion`: a list of numbers and words."""
 
-    _PARTS = re.compile(r"(\d+|[a-z]+|\.)", re.IGNORECASE)
+    _PARTS = pattern(r"(\d+|[a-z]+|\.)", re.IGNORECASE)
 
     def __init__(self, text: str) -> None:
         self.vstring = text

@@ -22,12 +22,13 @@ from fsdp_migrate.code.state_dicts.new_calls import (
 )
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
 
 _STORING = ("save", "load", "async_save")
 _RANKS = frozenset({"rank", "_rank", "global_rank", "world_rank", "local_rank", "RANK", "LOCAL_RANK"})
 _GET_RANK = "torch.distributed.get_rank"
-_PREDICATE = re.compile(r"_?is_(main|master|global_zero|rank_?(0|zero)|local_main|local_master)(_process|_rank|_proc)?")
+_PREDICATE = pattern(r"_?is_(main|master|global_zero|rank_?(0|zero)|local_main|local_master)(_process|_rank|_proc)?")
 _ONLY_ONE = frozenset({"rank_zero_only", "rank0_only", "on_main_process", "main_process_only"})
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

@@ -10,42 +10,41 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.scan.imports import COMMENT, closing, unix
 
-_FROM = re.compile(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
+_FROM = pattern(rb"from(?:[ \t]|\\\n)*([.\w]+)(?:[ \t]|\\\n)+import(?:[ \t]|\\\n)*(\(|\*|(?:[^\r\n;#\\]|\\\r?\n)*)")
 # No pattern starts with an assertion: what starts with a literal is searched for much faster.
-_IMPORT = re.compile(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
-_STAR = re.compile(rb"import[\s\\]*\*")
-_ASSIGNED = re.compile(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
-_BASES = re.compile(rb"[ \t]*\(([^)]*)\)")
-_CLASS = re.compile(rb"class\s+\w+[^(:]*\(([^)]*)\)")
-_CALLED = re.compile(rb"[ \t]*\(()")
+_IMPORT = pattern(rb"import[ \t]+((?:[^\r\n;#\\]|\\\r?\n)*)")
+_STAR = pattern(rb"import[\s\\]*\*")
+_ASSIGNED = pattern(rb"[ \t]*(?::[^=\r\n]+)?=(?!=)[ \t]*([^\r\n]*)")
+_BASES = pattern(rb"[ \t]*\(([^)]*)\)")
+_CLASS = pattern(rb"class\s+\w+[^(:]*\(([^)]*)\)")
+_CALLED = pattern(rb"[ \t]*\(()")
 # From here on a line starts behind its newline: `^` would be tried at every byte.
-_TOP_LEVEL = re.compile(
-    rb"\n(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?=[#\n]|if\b|\Z))"
-)
-_BINDING = re.compile(
+_TOP_LEVEL = pattern(rb"\n(?:class[ \t]+(\w+)[ \t]*\(|[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?=[#\n]|if\b|\Z))")
+_BINDING = pattern(
     rb"\n[ \t\f\v]*(?:(class|def|async[ \t]+def)[ \t]+([\w\x80-\xff]+)"
     rb"|([\w\x80-\xff]+)[ \t]*(?:=(?!=)|:[^=\n]+=(?!=)))"
 )
-_NEXT_BLOCK = re.compile(rb"[\r\n][^ \t\r\n#)\]]")
-_ANYTHING = re.compile(rb"(?!\w)()")
-_TEXT = re.compile(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
-_SEVERAL = re.compile(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
-_WORDS = re.compile(rb"\w+")
-_NAMES = re.compile(rb"[\w\x80-\xff]+")
+_NEXT_BLOCK = pattern(rb"[\r\n][^ \t\r\n#)\]]")
+_ANYTHING = pattern(rb"(?!\w)()")
+_TEXT = pattern(rb"[\"']([.A-Za-z_][.\w]*)[\"']", re.ASCII)
+_SEVERAL = pattern(rb"\n(\w+(?:[ \t]*[,=][ \t]*\w+)+)[ \t]*=(?!=)")
+_WORDS = pattern(rb"\w+")
+_NAMES = pattern(rb"[\w\x80-\xff]+")
 _STORED = rb"\.%s[ \t]*=(?!=)"
 _SET = rb"""setattr\([\s\w.]+,\s*["']%s["']"""
 _OWN = (b"self", b"cls")
-_NAME = re.compile(r"(\w+)(?:\s+as\s+(\w+))?")
-_MODULE = re.compile(r"([\w.]+)(?:\s+as\s+(\w+))?")
-_DOTTED = re.compile(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
+_NAME = pattern(r"(\w+)(?:\s+as\s+(\w+))?")
+_MODULE = pattern(r"([\w.]+)(?:\s+as\s+(\w+))?")
+_DOTTED = pattern(r"\(?\s*([A-Za-z_][\w.]*)\s*(.?)")
 
 # What decides by torch's version has one of these words, or is a flag in a module that has; marks of tests may by one.
-_VERSION_WORDS = re.compile("(?<!onv)ersion|VERSION|TORCH|hasattr|Requirement|signature|skip(?:if|If|Unless)")
+_VERSION_WORDS = pattern("(?<!onv)ersion|VERSION|TORCH|hasattr|Requirement|signature|skip(?:if|If|Unless)")
 _FLAGS = ("True", "False")
 # A function without a `self` in front, or a name in an import, in an assignment or in quotes.
-_LAZY = re.compile(
+_LAZY = pattern(
     rb"""def[ \t]+__getattr__[ \t]*\((?!\s*self\b)|(?<![.\w])__getattr__[ \t]*(?:[,=:;)\]"'#\\\n]|as\b|\Z)"""
 )
 # What is behind one of these alone on its line is in a doctest.
@@ -55,12 +54,12 @@ _ASKING = (b"ersion", b"hasattr", b"ImportError", b"ModuleNotFoundError", b"Attr
 _GAP = rb"(?:[\s\\]|#[^\n]*\n)*"
 _STRING = rb"""(?:"\w+"|'\w+')"""
 # A list or tuple of plain strings, and nothing more on its last line.
-_PLAIN = re.compile(
+_PLAIN = pattern(
     rb"__all__[ \t]*(?::[^=\n]*)?=[ \t]*[\[(]"
     + (_GAP + rb"(?:" + _STRING + _GAP + rb"," + _GAP + rb")*" + rb"(?:" + _STRING + _GAP + rb")?")
     + rb"[\])][ \t]*(?:#[^\n]*)?(?:\n|\Z)"
 )
-_QUOTED = re.compile(rb"""["'](\w+)["']""")
+_QUOTED = pattern(rb"""["'](\w+)["']""")
 _QUOTES = (b'"""', b"'''")
 
 

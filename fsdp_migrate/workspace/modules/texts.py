@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.scan.imports import import_lines
 from fsdp_migrate.workspace.disk import digest
 from fsdp_migrate.workspace.filesystem import FileError, SourceFile, discover
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_READ = 12_000_000
 # What is read off something else than `self`, and what stands in quotes, as for `getattr`.
-_READ = re.compile(rb"\.(?<!(?<![0-9A-Za-z])self\.)([\w\x80-\xff]+)")
-_QUOTED = re.compile(rb"[\"'](?=([\w\x80-\xff]+)[\"'])")
+_READ = pattern(rb"\.(?<!(?<![0-9A-Za-z])self\.)([\w\x80-\xff]+)")
+_QUOTED = pattern(rb"[\"'](?=([\w\x80-\xff]+)[\"'])")
 
 
 class Index:

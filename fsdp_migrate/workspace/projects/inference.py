@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.torch_api import DEFAULT_RANGE, RangeError, Statement, TorchRange
 from fsdp_migrate.workspace.project_files import FileFault, display
 from fsdp_migrate.workspace.settings import Project
@@ -19,8 +19,8 @@ DEFAULT = TorchRange.default()
 # The same, where a project supports even older releases.
 _FROM_DEFAULT = TorchRange(DEFAULT_RANGE)
 
-_LISTS = re.compile(r"requirements.*\.(?:txt|in)")
-_ENVIRONMENTS = re.compile(r"environment.*\.ya?ml")
+_LISTS = pattern(r"requirements.*\.(?:txt|in)")
+_ENVIRONMENTS = pattern(r"environment.*\.ya?ml")
 _LISTS_FOLDER = "requirements"
 
 # The modules beside this one that read a project file; one is loaded where there is such a file.

@@ -6,13 +6,14 @@ import re
 
 from packaging.version import InvalidVersion, Version
 
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 
 # What starts like this means the distribution torch, readable or not; `torch is needed` and `torchvision` do not.
-_PIP_TORCH = re.compile(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)
+_PIP_TORCH = pattern(r"\s*torch\s*(?:[\[@;(<>=!~]|$)", re.IGNORECASE)
 # The usual form, for which the parser of packaging, which takes long to load, is not needed.
 _CLAUSE = r"([<>]=?|~=|!=|==)\s*([0-9]+(?:\.[0-9]+)+)"
-_PLAIN_TORCH = re.compile(rf"\s*torch\s*(?:{_CLAUSE}(?:\s*,\s*{_CLAUSE})*)?\s*", re.IGNORECASE)
+_PLAIN_TORCH = pattern(rf"\s*torch\s*(?:{_CLAUSE}(?:\s*,\s*{_CLAUSE})*)?\s*", re.IGNORECASE)
 _CONDA_TORCH = r"(?i)(?:\S+::)?pytorch(?:-cpu|-gpu)?(?=[\s<>=!~\[]|$)(.*)"
 _TERM = r"(\^|~=|~|>=|<=|!=|={1,3}|>|<)?\s*(\d[^\s,|]*|\*)"
 _LOWER = frozenset([">=", ">", "~=", "~", "^"])

@@ -20,6 +20,7 @@ from fsdp_migrate.code.torch_presence import IMPORTING, READING, concerned, excu
 from fsdp_migrate.code.unused_imports import uses_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Finding, Severity
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
 from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.targets.modernise.general.precedence import is_claimed
@@ -41,13 +42,13 @@ _DIFFERS = {
     "reduce_scatter": ", which takes one tensor instead of a list",
 }
 _NEVER = Version("0")
-_END_OF_SENTENCE = re.compile(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
+_END_OF_SENTENCE = pattern(r"\.(?:\s+|(?=[A-Z][a-z]+ )|$)")
 # What may be named without a warning.
 _NO_USES = ("module", "enum-member")
 _CALLED = ("function", "method", "staticmethod", "classmethod", "class")
 # Where a warning comes to what to do: "please use ...", "consider using ...", "is replaced by ...".
-_ADVISING = re.compile(r"\b(?:use|using|replaced by)\s+(?!it\b|the [a-z])", re.IGNORECASE)
-_NAMED = re.compile(r"`([\w.]+)(?:\(|`)|^(\w+\.[\w.]*\w)")
+_ADVISING = pattern(r"\b(?:use|using|replaced by)\s+(?!it\b|the [a-z])", re.IGNORECASE)
+_NAMED = pattern(r"`([\w.]+)(?:\(|`)|^(\w+\.[\w.]*\w)")
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:

@@ -25,8 +25,7 @@ from fsdp_migrate.rules.changed_names import changed_names, has_changed
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.general.missing_names import namesakes, prefixes
 from fsdp_migrate.targets.modernise.general.precedence import is_claimed
-from fsdp_migrate.targets.modernise.moved.table import is_module
-from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.torch_api.data import exists, is_module
 from fsdp_migrate.torch_api.words import minor, span_of
 
 _NIGHTLY = "torch.distributed._fsdp"

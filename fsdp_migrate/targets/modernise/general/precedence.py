@@ -12,12 +12,13 @@ from fsdp_migrate.code.torch_names import bindings_of, imports
 from fsdp_migrate.code.unused_imports import uses_of
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.findings import Severity
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.rules.index import ENTRIES
 from fsdp_migrate.rules.running import COPIES, findings_of
 from fsdp_migrate.source import Span
 
 # Names and chains of them, statements that import some, and f-strings, inside which old Pythons know no places.
-_SPEAKS_FOR_ALL = re.compile(rb"(?:(?:from|import)\b|\w+[\"']).*|[\w.\s\\\x80-\xff]+", re.DOTALL)
+_SPEAKS_FOR_ALL = pattern(rb"(?:(?:from|import)\b|\w+[\"']).*|[\w.\s\\\x80-\xff]+", re.DOTALL)
 GENERAL = ("FSDP500", "FSDP600", "FSDP610", "FSDP691")
 
 

@@ -19,7 +19,6 @@ from fsdp_migrate.rules.card import Verdict, manual
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow
 from fsdp_migrate.targets.modernise.moved.cases import Case
-from fsdp_migrate.targets.modernise.moved.table import is_module
 from fsdp_migrate.targets.modernise.moved.uses import (
     can_rename,
     chains_through,
@@ -28,6 +27,7 @@ from fsdp_migrate.targets.modernise.moved.uses import (
     shared,
     used_of,
 )
+from fsdp_migrate.torch_api.data import is_module
 
 _PARTIAL = "partial"
 

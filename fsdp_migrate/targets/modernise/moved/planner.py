@@ -38,9 +38,9 @@ from fsdp_migrate.source import Span
 from fsdp_migrate.targets.modernise.moved.calls import Stays, follow, is_type, told_apart, torch_spelling
 from fsdp_migrate.targets.modernise.moved.cases import Case, case_of
 from fsdp_migrate.targets.modernise.moved.imports import Relocation, new_module, relocated, relocation, replaced_module
-from fsdp_migrate.targets.modernise.moved.table import is_module, is_new_place, moved, old_names, older_places, row_of
+from fsdp_migrate.targets.modernise.moved.table import is_new_place, moved, old_names, older_places, row_of
 from fsdp_migrate.targets.modernise.moved.uses import as_module, patch_trouble, patched_elsewhere
-from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.torch_api.data import exists, is_module
 from fsdp_migrate.torch_api.words import span_of
 
 _WORST_FIRST = tuple(Severity)

@@ -11,8 +11,7 @@ from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Traced
 from fsdp_migrate.targets.modernise.moved.moves import MOVES
 from fsdp_migrate.targets.modernise.moved.rows import FLAT_PARAMETER, FULLY_SHARD, Move
-from fsdp_migrate.torch_api import RELEASES
-from fsdp_migrate.torch_api.data import exists, history, kind, last, target
+from fsdp_migrate.torch_api.data import exists, history, is_module, target
 
 
 class Moved(NamedTuple):
@@ -92,11 +91,6 @@ def _named_by_modules(module: str, names: Sequence[str]) -> str:
 
 
 @cache
-def is_module(path: str) -> bool:
-    """Whether a name is a module, in the newest release that has it."""
-    return kind(path, last(path) or RELEASES[-1]) == "module"
-
-
 def old_names(code: str) -> frozenset[str]:
     """The old names of the rule `code`."""
     return frozenset(move.old for move in MOVES if move.code == code)

@@ -13,8 +13,8 @@ from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.scopes import Binding
 from fsdp_migrate.targets.modernise.moved.calls import is_type
 from fsdp_migrate.targets.modernise.moved.cases import Case
-from fsdp_migrate.targets.modernise.moved.table import is_module, moved
-from fsdp_migrate.torch_api.data import exists
+from fsdp_migrate.targets.modernise.moved.table import moved
+from fsdp_migrate.torch_api.data import exists, is_module
 
 
 def chains_through(facts: ModuleFacts, taken: Import) -> list[Chain]:
