@@ -56,7 +56,8 @@ def packages(workspace: Workspace, found: Iterable[str]) -> tuple[Package, ...]:
             facts = workspace.modules.facts(os.path.abspath(file.path), torch)
             uses.setdefault(package, Counter()).update(() if facts is None else _parts(facts))
             workspace.modules.trim()
-    named = sorted(package for package in files if findings[package] or uses.get(package))
+    used = (package for package in files if findings[package] or uses.get(package))
+    named = sorted(used, key=lambda package: (-findings[package], package))
     return tuple(
         Package(name, files[name], {part: uses.get(name, Counter())[part] for part in PARTS}, findings[name])
         for name in named

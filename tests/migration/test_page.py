@@ -126,7 +126,7 @@ def test_a_page_that_is_too_long_is_split_by_package(run: Run, monkeypatch: pyte
     overview = made(run)
     names = sorted(path.name for path in Path().glob("plan*.html"))
     assert names == ["plan-1.html", "plan-2.html", "plan.html"]
-    assert 'href="plan-2.html"' in overview
+    assert '<a href="plan-2.html"><code>lib/deep</code></a></th>' in overview
     assert "full_optim_state_dict(model, optim)" not in overview
     deep = Path("plan-2.html").read_text(encoding="utf-8")
     assert "lib/deep/b.py" in deep

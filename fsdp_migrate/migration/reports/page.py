@@ -37,14 +37,6 @@ class Block(NamedTuple):
     new: tuple[tuple[int, Markup], ...]
 
 
-class Link(NamedTuple):
-    """Another page of a plan that is split."""
-
-    package: str
-    file: str
-    findings: int
-
-
 def pages(plan: Migration, file: str) -> dict[str, str]:
     """The pages by the names of their files: one, or where that would be too long an overview and one for each package.
 
@@ -56,15 +48,12 @@ def pages(plan: Migration, file: str) -> dict[str, str]:
         return {file: whole}
     path = PurePath(file)
     named = sorted({package_of(place.path) for step in plan.steps for place in step.where})
-    own = {package: _of_package(plan.steps, package) for package in named}
-    links = [
-        Link(package, f"{path.stem}-{number}{path.suffix}", sum(len(step.items) for step in own[package]))
-        for number, package in enumerate(named, 1)
-    ]
+    links = {package: f"{path.stem}-{number}{path.suffix}" for number, package in enumerate(named, 1)}
     short = [step._replace(items=(), causes=(), places=(), diffs=()) for step in plan.steps]
     found = {file: _render(plan, short, links=links)}
-    for link in links:
-        found[str(path.with_name(link.file))] = _render(plan, own[link.package], link=link, home=path.name)
+    for package, name in links.items():
+        own = _of_package(plan.steps, package)
+        found[str(path.with_name(name))] = _render(plan, own, package=package, home=path.name)
     return found
 
 
@@ -110,7 +99,7 @@ def _render(plan: Migration, steps: Sequence[Step], **more: Any) -> str:
         ],
         shown_places=models.by_file,
         version=__version__,
-        **{"links": (), "link": None, "home": None, **more},
+        **{"links": {}, "package": None, "home": None, **more},
     )
     # Lone surrogates stand for bytes that are no text.
     return page.encode("utf-8", "backslashreplace").decode()
