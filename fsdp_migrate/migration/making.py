@@ -29,6 +29,8 @@ _STATES, _MODELS = "dcp", "fsdp2"
 _SAFE = "safe"
 _SAFE_WHY = "the new code does the same on every rank, with every torch that the project supports"
 _STATES_WHY = "the new functions for state dicts work on FSDP1 and on FSDP2, and `FSDP.state_dict_type` warns"
+_FRAMEWORKS = "frameworks"
+_FRAMEWORKS_WHY = "the settings of the project allow these fixes, which are unsafe otherwise"
 _NO_MODELS = Fsdp1([], ())
 
 
@@ -184,29 +186,32 @@ class _Runs:
 
     def states(self, before: Plan, found: Fsdp1, words: Words) -> Iterator[Step]:
         """What state dicts become, but for models that are converted whole."""
-        options, words = self._to(_STATES, words)
+        options, words, chosen = self._to(_STATES, words)
         whole = _files_that_convert(found)
         discovery = self.discovery._replace(files=tuple(one for one in self.discovery.files if one.shown not in whole))
         workspace = Workspace(discovery, _with(self.configuration, options), torch_steps.new_texts(before))
         plan = runner.planned(workspace, follow=self.follow)
         if whole:
-            words = words._replace(paths=tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)})))
-        chosen = words._replace(options=("--select", ",".join(options.select or ()), *words.options))
+            paths = tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)}))
+            words, chosen = words._replace(paths=paths), chosen._replace(paths=paths)
         yield from torch_steps.safe(plan, chosen, "states", "Move state dicts to DCP", _STATES_WHY)
         yield from torch_steps.decisions(plan, words.behind("states", plan))
 
     def frameworks(self, before: Plan, words: Words) -> Iterator[Step]:
         """What frameworks are told of FSDP: no edit of the code that they shard takes it to FSDP2."""
-        options, words = self._to(_MODELS, words)
+        options, words, chosen = self._to(_MODELS, words)
         texts = torch_steps.new_texts(before)
         workspace = Workspace(self.discovery, _with(self.configuration, options, rewriting=True), texts)
-        yield from torch_steps.decisions(runner.planned(workspace, follow=self.follow), words)
+        plan = runner.planned(workspace, follow=self.follow)
+        yield from torch_steps.safe(plan, chosen, _FRAMEWORKS, "Change settings of frameworks", _FRAMEWORKS_WHY)
+        yield from torch_steps.decisions(plan, words.behind(_FRAMEWORKS, plan))
 
-    def _to(self, target: str, words: Words) -> tuple[Layer, Words]:
-        """The options of a run for what a target has of its own, and the words for its commands."""
+    def _to(self, target: str, words: Words) -> tuple[Layer, Words, Words]:
+        """The options of a run for what a target has of its own, and the words for its commands: for one code, for all."""
         codes = tuple(entry.code for entry in OF_TARGETS[target])
         options = self.configuration.options._replace(target=target, select=codes)
-        return options, words._replace(options=("--target", target, *words.options))
+        words = words._replace(options=("--target", target, *words.options))
+        return options, words, words._replace(options=("--select", ",".join(codes), *words.options))
 
 
 def _files_that_convert(found: Fsdp1) -> frozenset[str]:

@@ -329,6 +329,16 @@ def test_what_a_framework_is_told_in_yaml_and_scripts_is_a_step_before_the_model
     assert run(*check).exit_code == 0
 
 
+def test_a_framework_whose_fixes_the_settings_allow_is_no_step_less(run: Run) -> None:
+    Path("plan.yaml").write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n")
+    Path("settings.toml").write_text('fixes = { FSDP851 = "safe" }\n')
+    arguments = ["--torch", ">=2.13", "--config", "settings.toml", "--output-format", "json", "."]
+    done = CliRunner().invoke(cli, ["plan", "--target", "fsdp2", *arguments], catch_exceptions=False)
+    (step,) = json.loads(done.stdout)["steps"]
+    assert (step["id"], step["by"]) == ("frameworks", "fsdp-migrate")
+    assert "+  fsdp_version: 2" in step["diffs"][0]["diff"]
+
+
 def test_a_trainer_whose_fsdp_comes_from_elsewhere_is_named(run: Run) -> None:
     Path("train.py").write_text(
         "from transformers import TrainingArguments\n\n\ndef arguments(fsdp, config):\n"
