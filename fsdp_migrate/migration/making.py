@@ -207,7 +207,7 @@ class _Runs:
         yield from torch_steps.decisions(plan, words.behind(_FRAMEWORKS, plan))
 
     def _to(self, target: str, words: Words) -> tuple[Layer, Words, Words]:
-        """The options of a run for what a target has of its own, and the words for its commands: for one code, for all."""
+        """The options of a run for what a target has of its own; the words of its commands, for one code and all."""
         codes = tuple(entry.code for entry in OF_TARGETS[target])
         options = self.configuration.options._replace(target=target, select=codes)
         words = words._replace(options=("--target", target, *words.options))
