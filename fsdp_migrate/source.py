@@ -25,7 +25,6 @@ SUFFIXES = (".py", ".pyi", NOTEBOOK_SUFFIX)
 # What stands beside the code: configuration of frameworks, and what starts programs.
 YAML_SUFFIXES = (".yaml", ".yml")
 _SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch")
-_SCRIPT_NAMES = pattern(r"(?:.*[/\\])?(?:Makefile|Dockerfile[^/\\]*)\Z")
 
 # What files begin with that some editors and shells of Windows write. Python does not read them.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -265,7 +264,8 @@ def is_yaml(path: str) -> bool:
 
 def is_script(path: str) -> bool:
     """Whether a file of this name holds commands of a shell: a script, a Makefile, a Dockerfile."""
-    return path.endswith(_SCRIPT_SUFFIXES) or _SCRIPT_NAMES.match(path) is not None
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return name.endswith(_SCRIPT_SUFFIXES) or name == "Makefile" or name.startswith("Dockerfile")
 
 
 def is_beside(path: str) -> bool:

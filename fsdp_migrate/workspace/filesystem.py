@@ -24,7 +24,7 @@ SKIPPED_FOLDERS = frozenset(
 
 # `mylib.dist` and `myenv.env` are packages in real training code, so these names alone decide nothing: such a folder
 # is skipped only while it holds no Python file of its own.
-SKIPPED_UNLESS_CODE = frozenset(["_build", "build", "dist", "env"])
+_SKIPPED_UNLESS_CODE = tuple(f"{os.sep}{name}{os.sep}" for name in ("_build", "build", "dist", "env"))
 
 # `.pyw`, `.pyx` and their kin say Python as well as the suffixes that folders are searched for.
 _PYTHON_SUFFIXES = (".py", NOTEBOOK_SUFFIX)
@@ -93,7 +93,10 @@ def in_order(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
 
 
 class _Entry(NamedTuple):
-    """A file or folder during the walk: path, shown path, real path, and the ignore files that apply to it."""
+    """A file or folder during the walk: path, shown path, real path, and the ignore files that apply to it.
+
+    The paths of a folder end in a separator.
+    """
 
     path: str
     shown: str
@@ -278,14 +281,15 @@ class _Walk:
     def folder(self, path: str, shown: str) -> None:
         """Add the files below the folder that the user named `path`."""
         real = self.root = os.path.realpath(path)
-        waiting = [_Entry(path, shown, real, self._ignores_above(real), named=True)]
+        path, shown, inside = (os.path.join(one, "") for one in (path, shown, real))
+        waiting = [_Entry(path, shown, inside, self._ignores_above(real), named=True)]
         while waiting:
             folder = waiting.pop()
             try:
                 with os.scandir(folder.path) as entries:
                     waiting += self._look_into(folder, list(entries))
             except OSError as error:
-                self.failures.append(Failure(folder.shown or ".", f"cannot be read: {_cause(error)}"))
+                self.failures.append(Failure(_shown(folder.shown), f"cannot be read: {_cause(error)}"))
 
     def _look_into(self, folder: _Entry, entries: list[os.DirEntry[str]]) -> list[_Entry]:
         """Add the files among `entries`; returns the folders to search next."""
@@ -296,18 +300,16 @@ class _Walk:
         folder = self._with_own_ignores(folder, names)
         here = os.path.abspath(folder.path)
         choice = self.choices(here, names)
-        path, shown, real = (os.path.join(part, "") for part in (folder.path, folder.shown, folder.real))
-        inside = _Entry(path, shown, real, folder.ignores)
         deeper = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in SKIPPED_FOLDERS or (choice and choice.leaves_out(os.path.join(here, entry.name, ""))):
                     continue
-                below = _below(inside, entry.name)
-                if not gitignore.ignored(folder.ignores, below.real + "/"):
+                below = _below(folder, entry.name + os.sep)
+                if not gitignore.ignored(folder.ignores, below.real):
                     deeper.append(below)
             elif _wanted(choice, here, entry.name):
-                below = _below(inside, entry.name)
+                below = _below(folder, entry.name)
                 ignored = gitignore.ignored(folder.ignores, below.real)
                 if not ignored and (not is_beside(entry.name) or _is_marked(entry)):
                     self._take(entry, below)
@@ -324,7 +326,7 @@ class _Walk:
         ignores = () if ".git" in names else folder.ignores
         if gitignore.NAME in names:
             ignores += self._load(folder.real, folder.shown)
-        return folder._replace(ignores=ignores)
+        return folder if ignores is folder.ignores else folder._replace(ignores=ignores)
 
     def _load(self, real: str, shown: str) -> tuple[GitIgnore, ...]:
         try:
@@ -365,15 +367,14 @@ def _is_marked(entry: os.DirEntry[str]) -> bool:
 
 def _is_artefact(folder: _Entry, names: set[str]) -> bool:
     """Whether a folder is an environment or a build result."""
-    if names & ENVIRONMENT_MARKS:
+    if not names.isdisjoint(ENVIRONMENT_MARKS):
         return True
-    doubtful = os.path.basename(folder.path) in SKIPPED_UNLESS_CODE
-    return doubtful and not any(name.endswith(SUFFIXES) for name in names)
+    return folder.path.endswith(_SKIPPED_UNLESS_CODE) and not any(name.endswith(SUFFIXES) for name in names)
 
 
-def _below(inside: _Entry, name: str) -> _Entry:
-    """What is called so in a folder, whose paths end in a separator."""
-    return _Entry(inside.path + name, inside.shown + printable(name), inside.real + name, inside.ignores)
+def _below(folder: _Entry, name: str) -> _Entry:
+    """What is called so in a folder; the name of a folder ends in a separator."""
+    return _Entry(folder.path + name, folder.shown + printable(name), folder.real + name, folder.ignores)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

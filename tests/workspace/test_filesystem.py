@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: py
     scandir = os.scandir
 
     def refuse(path: str) -> object:
-        if os.path.basename(path) == "shut":
+        if Path(path).name == "shut":
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 
