@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -25,7 +26,13 @@ class Launched:
 
 
 def launched(
-    folder: Path, text: str | Path, *words: str, nproc: int = 1, timeout: float = 60, **plan: object
+    folder: Path,
+    text: str | Path,
+    *words: str,
+    nproc: int = 1,
+    timeout: float = 60,
+    run: Callable[[Program, Home, Path, PurePath, Plan], object] = run,
+    **plan: object,
 ) -> Launched:
     """Run a program, a text or a file, as `program.py` of a project at `folder / "tree"`, to its end."""
     tree, home = folder / "tree", Home(folder / "run")

@@ -19,6 +19,7 @@ from fsdp_migrate.prove.compare import Changed, Phase
 from fsdp_migrate.prove.verdicts import Conclusion
 from fsdp_migrate.torch_api import TorchRange
 from fsdp_migrate.verify.verdicts import Verdict
+from tests.prove import forked
 from tests.prove.launched import Launched, launched
 
 pytest.importorskip("torch")
@@ -50,7 +51,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         folder = tmp_path_factory.mktemp("launch")
         if left is not None:
             shutil.copytree(left, folder / "tree" / left.name)
-        return launched(folder, text, *words, nproc=2, timeout=TIMEOUT, keep=KEEP, **plan)
+        return launched(folder, text, *words, nproc=2, timeout=TIMEOUT, run=forked.run, keep=KEEP, **plan)
 
     return start
 
@@ -191,24 +192,3 @@ def test_an_optimizer_from_before_the_wrap_is_named_by_the_first_loss_that_it_di
     first, earlier, *_ = conclusion.detail.splitlines()
     assert "KeyError: Parameter containing:" in first
     assert earlier.startswith("before that: step 2, rank 0, loss: 0.63")
-
-
-UNSEEDED = """
-import torch
-
-model = torch.nn.Linear(2, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(2):
-    model(torch.ones(1, 2)).square().sum().backward()
-    optimizer.step()
-"""
-
-
-def test_two_runs_of_an_unseeded_program_are_no_evidence(tmp_path: Path) -> None:
-    runs = [launched(tmp_path / name, UNSEEDED, timeout=TIMEOUT).run for name in ("1", "2")]
-    conclusion = verdicts.judge(compare.compare([Phase("training", *runs, runs[0])]))
-    assert conclusion.verdict is Verdict.NO_EVIDENCE
-    first, advice = conclusion.detail.splitlines()[:2]
-    assert first.startswith("two runs of before differ, so nothing is claimed: step 1, rank 0, loss: ")
-    assert first.endswith(" at program.py:7")
-    assert "--deterministic" in advice

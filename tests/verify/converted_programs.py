@@ -1,8 +1,8 @@
-"""Whole programs before and after their conversion: `python -m tests.verify.converted_programs BEFORE AFTER WORK`.
+"""Whole programs before and after their conversion: `python -m tests.verify.converted_programs BEFORE AFTER WORK ...`.
 
 Each program is a folder with `main.py`, whose `main(steps, save, resume)` trains and gives losses, model and optimizer.
-Five runs on two ranks: both save, each goes on from its own files, and each goes on from the other's. A line of JSON
-for each comparison has the largest differences.
+Six runs on two ranks: both save, each goes on from its own files, and each goes on from the other's. A line of JSON
+for each comparison has the folder BEFORE and the largest differences.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _apart(one: Any, other: Any) -> float:
     return float((first.double() - second.double()).abs().max()) if first.numel() else 0.0
 
 
-def main(before: str, after: str, folder: str) -> None:
+def compare(before: str, after: str, folder: str) -> None:
     """Run both programs and compare them."""
 
     def launch(name: str, program: str, save: str | None = None, resume: str | None = None) -> None:
@@ -102,11 +102,13 @@ def main(before: str, after: str, folder: str) -> None:
     }
     for case, names in pairs.items():
         one, other = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in names)
-        print(json.dumps({"case": case, **{key: distance(one[key], other[key]) for key in one}}), flush=True)
+        found = {key: distance(one[key], other[key]) for key in one}
+        print(json.dumps({"program": before, "case": case, **found}), flush=True)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     with open(os.devnull, "w") as sys.stderr:  # FSDP1 warns much
-        main(*sys.argv[1:])
+        for place in range(1, len(sys.argv), 3):
+            compare(*sys.argv[place : place + 3])
