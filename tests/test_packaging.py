@@ -33,7 +33,7 @@ def test_the_first_command_of_the_readme_ends_with_a_diff_of_the_example(monkeyp
 
 
 def test_the_test_command_of_the_readme_is_the_one_that_ci_runs() -> None:
-    assert readme_command("tests").endswith("-m pytest -q\n")
+    assert readme_command("tests").endswith("-m pytest -q -n 2 --dist loadfile\n")
     assert "bash .ci/readme-command tests" in (ROOT / ".ci" / "run").read_text()
 
 
