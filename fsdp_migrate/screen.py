@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.findings import UNPARSABLE, UNUSED_SUPPRESSION
+from fsdp_migrate.patterns import pattern
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.index import ENTRIES
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fsdp_migrate.scan.needles import Haystack, Needles
     from fsdp_migrate.scan.written_names import Vocabulary
 
-_SUPPRESSION = re.compile(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
+_SUPPRESSION = pattern(rb"noqa\s*:[^\r\n]*fsdp\d|fsdp-migrate:\s*ignore")
 # One of these is in an import or behind a dot in every file that `facts.distributed.uses_distributed` holds for; one of
 # all but the first where FSDP is used.
 _ANY = b"distributed"

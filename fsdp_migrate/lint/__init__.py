@@ -246,5 +246,6 @@ def selected_rules(settings: Settings) -> tuple[Entry, ...]:
     """The rules that the settings ask for; a neighbour that is named is one no more."""
     of_target = {entry.code: entry for entry in OF_TARGETS.get(settings.target or "", ())}
     entries = (of_target.get(entry.code, entry) for entry in ENTRIES if settings.selected(entry.code))
-    entries = (entry for entry in entries if settings.seeks_hints or not entry.hint)
+    if not settings.seeks_hints:
+        entries = (entry for entry in entries if not entry.hint)
     return tuple(e._replace(scope="fsdp") if e.is_neighbour and settings.asked_for(e.code) else e for e in entries)

@@ -112,6 +112,8 @@ class Settings(NamedTuple):
             return True
         if code.startswith(self.ignored_here):
             return False
+        if not self.select and not self.ignore:
+            return True
         chosen = max((len(prefix) for prefix in self.select if code.startswith(prefix)), default=-1)
         ignored = max((len(prefix) for prefix in self.ignore if code.startswith(prefix)), default=-1)
         return (chosen if self.select else 0) > ignored
