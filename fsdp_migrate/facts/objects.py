@@ -126,6 +126,7 @@ Path = tuple[_Step, ...]
 EACH: Path = (_ANY,)
 EACH_SECOND: Path = (_ANY, _Step("item", 1))
 EACH_FIRST: Path = (_ANY, _Step("item", 0))
+EACH_OF_GROUPS: Path = (_ANY, _Step("entry", "params"), _ANY)  # the parameters in `param_groups` of an optimizer
 
 _COPIES = frozenset(f"builtins.{name}" for name in "list tuple set frozenset reversed iter sorted filter".split())
 _CHAINING = "itertools.chain"
@@ -138,6 +139,7 @@ _DROPPING = frozenset({"spawn", "Thread", "Process", "launch", "elastic_launch",
 # Decorators that hand arguments and results on; others of torch do so too.
 _TRANSPARENT = frozenset({"record", "rank_zero_only", "wraps", "main_process_only", "beartype", "typechecked"})
 _TRANSPARENT_PACKAGES = ("torch", "functools", "builtins", "abc", "typing", "typing_extensions", "tqdm", "contextlib")
+_DISPATCHING = frozenset({"functools.singledispatch", "functools.singledispatchmethod"})
 _MANAGERS = frozenset({"contextlib.contextmanager", "contextlib.asynccontextmanager"})
 # Attributes of functions that call nothing.
 _OF_FUNCTIONS = frozenset({"cache_clear", "cache_info", "func", "args", "keywords"})
@@ -1020,6 +1022,8 @@ class _Following:
                 continue
             name = function.facts.names.qualified(bare) or ""
             if name.startswith("builtins.") and not hasattr(builtins, name.removeprefix("builtins.")):
+                return False
+            if name in _DISPATCHING:
                 return False
             if name.split(".")[0] in _TRANSPARENT_PACKAGES or name.rpartition(".")[2] in _TRANSPARENT:
                 continue

@@ -79,7 +79,7 @@ class Conversion:
     code: ProjectCode = field(default_factory=ProjectCode)  # what is known of the project
     followed: dict[tuple[ast.expr, Path], Followed] = field(default_factory=dict)  # where parts of models go
     parts: set[tuple[ast.expr, bool]] = field(default_factory=set)  # uses of parts that have been converted
-    optimizers: set[ast.AST] = field(default_factory=set)  # the calls that build those of the models
+    optimizers: dict[ast.Call, tuple[Reference, ...]] = field(default_factory=dict)  # what builds them, and their uses
     looked: set[ast.AST] = field(default_factory=set)  # the tensors that have been looked at
     methods: set[ast.AST] = field(default_factory=set)  # those of modules that have been looked at
     tests: list[frozenset[Test]] | None = None  # under which each model is built

@@ -135,16 +135,17 @@ STATIC: Mapping[str, Handler] = {
 }
 
 
-def _class_of(use: Use, call: ast.Call) -> None:
-    """`type(model)`, which `fully_shard` changes: it may be shown."""
+def see_class(use: Use, asking: ast.expr) -> None:
+    """`type(model)` and `model.__class__`, which `fully_shard` changes: they may be shown."""
     parents = use.facts.structure.parents
-    shown: ast.AST = parents[call]
+    shown: ast.AST = parents[asking]
     if isinstance(shown, ast.Attribute) and shown.attr in ("__name__", "__qualname__"):
         shown = parents[shown]
     named = shown.func if isinstance(shown, ast.Call) else None
     is_print = isinstance(named, ast.Name) and use.facts.names.qualified(named) == "builtins.print"
     if not (isinstance(shown, ast.FormattedValue) or is_print):
-        use.wall("`type` asks for the class of a model, which `fully_shard` changes", "use `isinstance`", call)
+        what = "`type`" if isinstance(asking, ast.Call) else f"`{ast.unparse(asking)}`"
+        use.wall(f"{what} asks for the class of a model, which `fully_shard` changes", "use `isinstance`", asking)
 
 
 def _checkpoint(use: Use, call: ast.Call) -> None:
@@ -200,7 +201,7 @@ FUNCTIONS: Mapping[str, Handler] = {
     "builtins.hasattr": _has,
     "builtins.getattr": _get,
     "builtins.setattr": _stop("sets a member of a model after it is wrapped", "set it on the module before"),
-    "builtins.type": _class_of,
+    "builtins.type": see_class,
     **dict.fromkeys(("builtins.print", "builtins.len", "builtins.id", "builtins.str", "builtins.repr"), _leave),
     **dict.fromkeys(_ITERATING, _iterate),
     "typing.cast": convert_given_back,

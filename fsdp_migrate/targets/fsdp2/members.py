@@ -9,6 +9,7 @@ from fsdp_migrate.facts.calls import is_literal
 from fsdp_migrate.facts.objects import Reference
 from fsdp_migrate.targets.fsdp2.accumulation import convert_no_sync
 from fsdp_migrate.targets.fsdp2.file_helpers import from_generated
+from fsdp_migrate.targets.fsdp2.functions import see_class
 from fsdp_migrate.targets.fsdp2.generated import GROUP
 from fsdp_migrate.targets.fsdp2.guards import also_ddp
 from fsdp_migrate.targets.fsdp2.norms import convert_clipping
@@ -43,6 +44,10 @@ def _forward(use: Use, member: Member) -> None:
         )
         return
     use.put(member.end, use.facts.source.span(member.node).end, "")
+
+
+def _see_class(use: Use, member: Member) -> None:
+    see_class(use, member.node)
 
 
 def _uncompile(use: Use, member: Member) -> None:
@@ -147,7 +152,7 @@ _ALIKE = """
 """.split()
 _CHANGING = """
     add_module register_module register_parameter register_buffer set_submodule to_empty share_memory xpu ipu mtia
-    register_backward_hook _apply _buffers _modules __dict__ __class__ __setattr__
+    register_backward_hook _apply _buffers _modules __dict__ __setattr__
 """.split()
 _STATES = """
     state_dict load_state_dict get_extra_state set_extra_state register_state_dict_pre_hook _register_state_dict_hook
@@ -172,6 +177,7 @@ _PRIVATES = """
 _WRAPPED = _stop("gives the wrapped module in FSDP1, and the modules in it in FSDP2", "use `modules()`")
 
 MEMBERS: Mapping[str, Handler] = {
+    "__class__": _see_class,
     COMPILED: _uncompile,
     "module": convert_unwrapping,
     "_fsdp_wrapped_module": convert_unwrapping,

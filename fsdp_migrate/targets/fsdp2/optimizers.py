@@ -55,7 +55,7 @@ def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
     """Whether a call builds an optimizer, or hands parameters up to the class that an optimizer of the project is."""
     if isinstance(call.func, ast.Attribute) and is_super(call.func.value):
         around = facts.class_around(call)
-        return around is not None and _is_optimizer(code, Class(facts, around))
+        return around is not None and is_optimizer(code, Class(facts, around))
     if _is_chosen(facts, call.func):
         return True
     names = _classes(code, facts, call)
@@ -64,12 +64,11 @@ def takes_parameters(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
 
 def convert_optimizer(conversion: Conversion, closure: Closure, facts: ModuleFacts, call: ast.Call) -> None:
     """Say what is to be said of an optimizer that `call` builds: of its class, and of its state."""
-    conversion.optimizers.add(call)
-    if call in conversion.settled:
+    if call in conversion.optimizers:
         return
-    conversion.settled.add(call)
+    conversion.optimizers[call] = follow([Value(facts, call)], code=conversion.code).references
     _look_at_class(conversion, closure, facts, call)
-    for one in follow([Value(facts, call)], code=conversion.code).references:
+    for one in conversion.optimizers[call]:
         _look_at_state(conversion, one)
 
 
@@ -127,7 +126,7 @@ def _classes(code: Code, facts: ModuleFacts, call: ast.Call) -> list[Class | str
     for origin in code.origins(facts, call.func):
         if origin.sort is Sort.CLASS and isinstance(origin.node, ast.ClassDef):
             cls = Class(origin.facts, origin.node)
-            if not _is_optimizer(code, cls):
+            if not is_optimizer(code, cls):
                 return []
             found.append(cls)
         elif origin.sort is Sort.ELSEWHERE and origin.name is not None:
@@ -137,7 +136,8 @@ def _classes(code: Code, facts: ModuleFacts, call: ast.Call) -> list[Class | str
     return found
 
 
-def _is_optimizer(code: Code, cls: Class) -> bool:
+def is_optimizer(code: Code, cls: Class) -> bool:
+    """Whether a class of the project is an optimizer."""
     return any((name or "").startswith(_TORCH) for name in code.bases(cls)[1])
 
 

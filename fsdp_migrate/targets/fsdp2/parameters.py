@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 
 from fsdp_migrate.facts.calls import is_literal
-from fsdp_migrate.facts.objects import EACH, EACH_FIRST, EACH_SECOND, Escape, Reference
+from fsdp_migrate.facts.objects import EACH, EACH_FIRST, EACH_OF_GROUPS, EACH_SECOND, Escape, Reference
+from fsdp_migrate.facts.project_code import Class
+from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.gathering import is_gathered
 from fsdp_migrate.targets.fsdp2.norms import made_whole
-from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, takes_parameters
+from fsdp_migrate.targets.fsdp2.optimizers import convert_optimizer, is_optimizer, takes_parameters
 from fsdp_migrate.targets.fsdp2.said import keeps_parameters
 from fsdp_migrate.targets.fsdp2.tensors import PATHS, Tensors
 from fsdp_migrate.targets.fsdp2.use import Member, Use, is_result_used
@@ -63,6 +65,22 @@ def convert_own_parameters(use: Use, member: Member) -> None:
         look_at(use, one)
     for escape in followed.escapes:
         _convert_collection(use, escape)
+
+
+def convert_groups(conversion: Conversion, closure: Closure, options: Options) -> None:
+    """Look at all that is done with the parameters that `param_groups` of an optimizer gives, outside of its class."""
+    for one in [one for references in conversion.optimizers.values() for one in references]:
+        groups, around = one.facts.structure.parents[one.node], one.facts.class_around(one.node)
+        if not isinstance(groups, ast.Attribute) or groups.attr != "param_groups":
+            continue
+        if around is not None and is_optimizer(conversion.code, Class(one.facts, around)):
+            continue
+        use = Use(conversion, closure, Reference(one.facts, groups), options)
+        followed = use.follow(groups, EACH_OF_GROUPS)
+        for each in followed.references:
+            look_at(use, each)
+        for escape in followed.escapes:
+            _convert_collection(use, escape)
 
 
 _OF_DICT = {"values": EACH, "items": EACH_SECOND}

@@ -25,6 +25,7 @@ from fsdp_migrate.targets.fsdp2.early_uses import convert_early_uses
 from fsdp_migrate.targets.fsdp2.generated import comments_of, module_of
 from fsdp_migrate.targets.fsdp2.model import RULE
 from fsdp_migrate.targets.fsdp2.optimizers import check_optimizers
+from fsdp_migrate.targets.fsdp2.parameters import convert_groups
 from fsdp_migrate.targets.fsdp2.plain_modules import convert_plain_modules
 from fsdp_migrate.targets.fsdp2.scalers import convert_scalers
 from fsdp_migrate.targets.fsdp2.states import convert_states
@@ -247,6 +248,7 @@ def _convert(conversion: Conversion, closure: Closure, options: Options) -> None
         if reference.node not in conversion.settled:
             convert_use(conversion, closure, reference, options)
     convert_plain_modules(conversion, closure, options)
+    convert_groups(conversion, closure, options)
     check_optimizers(conversion, closure)
     check_checkpointing(conversion, closure)
     convert_unused_functions(conversion, closure, options)

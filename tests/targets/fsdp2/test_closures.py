@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from fsdp_migrate.targets.fsdp2.closures import WORDS, closures
 from fsdp_migrate.targets.fsdp2.conversion import Closure
 from fsdp_migrate.workspace.filesystem import discover
 from fsdp_migrate.workspace.workspace import Workspace
-from tests.targets.fsdp2.programs import plan
+from tests.targets.fsdp2.programs import check_stays, plan
 
 IMPORT = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
 
@@ -269,3 +271,18 @@ def test_a_policy_sees_the_model_as_it_was(tmp_path: Path) -> None:
     text = "model = build()\nmodel = FSDP(model, auto_wrap_policy=lambda m: m in model.layers)\nmodel.eval()\n"
     (one,) = found_in(tmp_path, {"main.py": program(text)})
     assert uses(one) == ["model.eval"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "@singledispatch\ndef save(obj):\n    print(obj)\n\n\n@save.register\ndef _(obj: nn.Module):\n"
+        "    torch.save(obj.state_dict(), 'x')\n\n\nsave(FSDP(net))\n",
+        "class Saver:\n    @singledispatchmethod\n    def save(self, obj):\n        print(obj)\n\n    @save.register\n"
+        "    def _(self, obj: nn.Module):\n        torch.save(obj.state_dict(), 'x')\n\n\nSaver().save(FSDP(net))\n",
+    ],
+)
+def test_a_function_that_dispatches_is_not_followed(tmp_path: Path, program: str) -> None:
+    head = "from functools import singledispatch, singledispatchmethod\nimport torch\nfrom torch import nn\n"
+    head += "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+    check_stays(tmp_path, head + program, "`save` has a decorator that may replace it")

@@ -408,3 +408,36 @@ _TYPED = "with FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):"
 def test_parameters_are_sharded_again_behind_an_evaluation(tmp_path: Path, then: str, number: int) -> None:
     reasons = plan(tmp_path, HEAD + SAVED.format(then=then), unsafe=True).reasons
     assert ["gets gathered parameters" in reason for reason in reasons] == [True] * number
+
+
+GROUPS = """\
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+def main(net, batch):
+    model = FSDP(net, use_orig_params=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(batch).backward()
+    {lines}
+"""
+EACH = "for group in optimizer.param_groups:\n        for p in group['params']:\n            "
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "for group in optimizer.param_groups:\n        group['lr'] = 0.2\n    print(optimizer.param_groups[0]['lr'])",
+        f"{EACH}if p.grad is not None:\n                p.grad.mul_(0.5)",
+    ],
+)
+def test_groups_may_be_read(tmp_path: Path, lines: str) -> None:
+    assert plan(tmp_path, GROUPS.format(lines=lines)).left == ()
+
+
+def test_parameters_of_groups_are_looked_at(tmp_path: Path) -> None:
+    reason = "reads the elements of one rank or of all"
+    check_stays(tmp_path, GROUPS.format(lines=f"{EACH}print(p.grad.norm() ** 2)"), reason)
+    counted = "ps = [p for g in optimizer.param_groups for p in g['params']]\n    print(sum(p.numel() for p in ps))"
+    (left,) = plan(tmp_path, GROUPS.format(lines=counted)).left
+    assert "numbers of elements are those of whole parameters" in (left.reason or "")

@@ -71,6 +71,7 @@ def test_what_looks_behind_the_wrapper(before: str, after: str) -> None:
         "model.half()",
         "model.forward",
         "print(type(model))\nlogger.info(f'{type(model).__name__}')",
+        "print(f'{model.__class__.__name__}')",
         "model.to(torch.bfloat16)",
     ],
 )
@@ -82,6 +83,7 @@ def test_this_stays_as_it_is(program: str) -> None:
     ("program", "reason"),
     [
         ("if type(model) is FSDP:\n    pass", "asks for the class"),
+        ("name = model.__class__.__name__", "`model.__class__` asks for the class"),
         ("copy.deepcopy(model)", "copies a sharded model"),
         ("torch.optim.swa_utils.AveragedModel(model)", "copies a sharded model"),
         ("ddp = torch.nn.parallel.DistributedDataParallel(model)", "wraps a sharded model"),
