@@ -72,14 +72,11 @@ class Importers:
 
     def _candidates(self, path: str, name: str) -> list[str]:
         """Files that may import the module at `path`, or `name` of it."""
-        last, known = stem(path), self._texts.index(path)
-        found = known.names.get(name, set()) | known.modules.get(last, set())
-        found = found | known.names.get(last, set()) | known.modules.get("", set())
-        return sorted(found - {path})
+        return sorted(self._texts.index(path).importing(name, stem(path)) - {path})
 
     def _takes(self, other: str, path: str, name: str) -> bool:
         private, text = name.startswith("_"), self._texts.glance(other)
-        if name.encode() not in text and (private or other not in self._texts.index(path).stars):
+        if name.encode() not in text and (private or not self._texts.sketch_of_imports(other).stars):
             return False
         sketch = self._texts.sketch(other)
         if sketch is None:

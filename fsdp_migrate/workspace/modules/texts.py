@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,28 +21,51 @@ _MOST_READ = 12_000_000
 # What is read off something else than `self`, and what stands in quotes, as for `getattr`.
 _READ = pattern(rb"\.(?<!(?<![0-9A-Za-z])self\.)([\w\x80-\xff]+)")
 _QUOTED = pattern(rb"[\"'](?=([\w\x80-\xff]+)[\"'])")
+# An import of modules that stand beside the file.
+_BESIDE = pattern(rb"from(?:[ \t]|\\\n)*\.+(?:[ \t]|\\\n)+import")
 
 
 class Index:
-    """Files by the modules and names that they import."""
+    """Files by the modules and names that they import, as the import lines of all of them tell."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, set[str]] = {}
-        self.modules: dict[str, set[str]] = {}
-        self.renamed: dict[str, set[str]] = {}  # by the names of what they import under another name
-        self.stars: set[str] = set()  # those with star imports
+    def __init__(self, lines: Mapping[str, bytes]) -> None:
+        self._lines = lines
+        self._imported: dict[str, frozenset[str]] = {}
+        self._having: dict[str, frozenset[str]] = {}
 
-    def add(self, path: str, sketch: Sketch) -> None:
-        """Add the imports of the file at `path`."""
-        for target in {target for targets in sketch.imports.values() for target in targets}:
-            if not target.startswith("torch."):
-                self.names.setdefault(split(target)[1], set()).add(path)
-        for name in sketch.renamed:
-            self.renamed.setdefault(name, set()).add(path)
-        if sketch.stars:
-            self.stars.add(path)
-        for module in sketch.modules:
-            self.modules.setdefault(split(module)[1], set()).add(path)
+    def importing(self, *words: str) -> set[str]:
+        """The files that import a name or a module that is called like one of the words, or modules beside them."""
+        return set(self._beside).union(*map(self._with, words))
+
+    def _with(self, word: str) -> frozenset[str]:
+        if word not in self._having:
+            wanted = word.encode()
+            self._having[word] = frozenset(
+                path for path, lines in self._lines.items() if wanted in lines and word in self._words(path)
+            )
+        return self._having[word]
+
+    def _words(self, path: str) -> frozenset[str]:
+        """The last parts of what a file imports, and of the modules that it imports from; those of torch aside."""
+        if path not in self._imported:
+            sketch = Sketch(self._lines[path])
+            targets = (target for targets in sketch.imports.values() for target in targets)
+            own = (target for target in targets if not target.startswith("torch."))
+            self._imported[path] = frozenset(split(name)[1] for name in (*own, *sketch.modules))
+        return self._imported[path]
+
+    @cached_property
+    def _beside(self) -> frozenset[str]:
+        return frozenset(path for path, lines in self._lines.items() if _BESIDE.search(lines))
+
+    @cached_property
+    def renamed(self) -> dict[str, set[str]]:
+        """The files by the names of what they import under another name."""
+        found: dict[str, set[str]] = {}
+        for path, lines in self._lines.items():
+            for name in Sketch(lines).renamed if b"as" in lines else ():
+                found.setdefault(name, set()).add(path)
+        return found
 
 
 class Texts:
@@ -132,15 +155,16 @@ class Texts:
         """The imports of the run's files, and of the other files in the project of the file at `path`."""
         root = self.finder.unnamed(os.path.dirname(path))
         if root not in self._indexes:
-            found = self._indexes[root] = Index()
-            for file in self._all_with(root):
-                found.add(file.path, self.sketch_of_imports(file.path))
+            self._indexes[root] = Index({file.path: self._import_lines(file.path) for file in self._all_with(root)})
         return self._indexes[root]
 
     def sketch_of_imports(self, path: str) -> Sketch:
         """A sketch of the lines of a file that import something."""
+        return Sketch(self._import_lines(path))
+
+    def _import_lines(self, path: str) -> bytes:
         known = None if self.carried is None else self.carried.imports.get(path)
-        return Sketch(import_lines(self.glance(path)) if known is None else known)
+        return import_lines(self.glance(path)) if known is None else known
 
     def writers(self, path: str, word: str) -> frozenset[str]:
         """The other files (of those in `index`) that contain a word."""
