@@ -107,5 +107,6 @@ they were written with a device mesh.""",
     url="https://docs.mosaicml.com/projects/composer/en/stable/notes/distributed_training.html",
 )
 _WORDS = (CONFIG, _PARALLEL)
-RULE = Rule(CARD, _WORDS, partial(_check, converting=False), beside=_WORDS)
-OF_FSDP2 = Rule(CARD._replace(floor="2.6"), _WORDS, partial(_check, converting=True), target="fsdp2", beside=_WORDS)
+_CALLED = tuple((word, "Trainer") for word in _WORDS)
+RULE = Rule(CARD, _CALLED, partial(_check, converting=False), beside=_WORDS)
+OF_FSDP2 = Rule(CARD._replace(floor="2.6"), _CALLED, partial(_check, converting=True), target="fsdp2", beside=_WORDS)
