@@ -63,7 +63,7 @@ def test_a_model_on_the_cpu_is_not_moved() -> None:
         ("model.summon_full_params(model)", "is called on the model"),
         ("model.add_module('head', nn.Linear(1, 1))", "changes a model that is sharded"),
         ("x = model.head.state_dict()", "gives or takes sharded tensors"),
-        ("model.__class__.__name__", "changes a model that is sharded"),
+        ("model.__class__.__name__", "asks for the class of a model"),
         ("x = model.get_parameter('head.weight').sum()", "reads the elements"),
     ],
 )
