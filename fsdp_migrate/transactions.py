@@ -26,7 +26,8 @@ class Transaction(NamedTuple):
     `finding` is the problem. `fixes` are the edits by the paths that findings name; their spans mean the text that the
     transaction was made for. `evidence` says what shows that the result does the same (programs that were run, say).
     `brings` are the codes of findings that the new texts may have beside those of the old ones. `creates` are new files
-    that the new texts need.
+    that the new texts need. In the files `apart` no other transaction that names them is made at the same time, so that
+    the next one sees what this one leaves.
     """
 
     finding: Finding
@@ -34,6 +35,7 @@ class Transaction(NamedTuple):
     evidence: tuple[str, ...] = ()
     brings: frozenset[str] = frozenset()
     creates: tuple[CreatedFile, ...] = ()
+    apart: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, finding: Finding) -> Transaction:

@@ -24,9 +24,11 @@ def no_optimizer(facts: ModuleFacts, node: ast.expr) -> str | None:
     return next(shown, None)
 
 
-def classes_of(facts: ModuleFacts, node: ast.expr) -> Iterator[tuple[ModuleFacts, ast.ClassDef]]:
-    """The classes of the project that an object may be of, each with the facts of its module."""
-    for there, cls in _Objects().classes(facts, node):
+def classes_of(
+    facts: ModuleFacts, node: ast.expr, asked: frozenset[ast.expr] = frozenset()
+) -> Iterator[tuple[ModuleFacts, ast.ClassDef]]:
+    """The classes of the project that an object may be of, each with the facts of its module; see `_Objects`."""
+    for there, cls in _Objects(asked).classes(facts, node):
         yield from ((where, one) for where, one in _definitions(there, cls) if isinstance(one, ast.ClassDef))
 
 
@@ -75,10 +77,14 @@ def _calls(facts: ModuleFacts, definition: Definition) -> Iterator[tuple[ModuleF
 
 
 class _Objects:
-    """Follows an object to the classes in its annotations and constructions. Each place is looked at once."""
+    """Follows an object to the classes in its annotations and constructions. Each place is looked at once.
 
-    def __init__(self) -> None:
+    `asked` are the owners of attributes whose classes are asked for on the way.
+    """
+
+    def __init__(self, asked: frozenset[ast.expr] = frozenset()) -> None:
         self.seen: set[ast.AST] = set()
+        self.asked = asked
 
     def classes(self, facts: ModuleFacts, node: ast.expr | None) -> Iterator[tuple[ModuleFacts, ast.expr]]:
         """The expressions of the classes, each with the facts of its module."""
@@ -176,8 +182,8 @@ class _Objects:
         waiting: list[tuple[ModuleFacts, Definition]] = []
         if isinstance(node, ast.Name) and node.id in ("self", "cls") and around is not None:
             waiting.append((facts, around))
-        else:
-            waiting += classes_of(facts, node)
+        elif node not in self.asked:
+            waiting += classes_of(facts, node, self.asked | {node})
         seen: set[ast.AST] = set()
         while waiting:
             there, cls = waiting.pop()

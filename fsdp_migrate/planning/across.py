@@ -278,6 +278,8 @@ def _compatible(transactions: Iterable[Transaction]) -> list[Transaction]:
     for one in transactions:
         if {new.file for new in one.creates} & {new.file for other in chosen for new in other.creates}:
             continue
+        if any(one.apart & other.apart for other in chosen):
+            continue
         if not any(claims.setdefault(path, Claims()).oppose(e) for path, fix in one.fixes.items() for e in fix.edits):
             chosen.append(one)
             for path, fix in one.fixes.items():

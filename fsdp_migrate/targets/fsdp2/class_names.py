@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
 from fsdp_migrate.code.new_names import spell
 from fsdp_migrate.code.unused_imports import import_binding, is_exported, is_guarded, strings_naming, uses_of
-from fsdp_migrate.edits import RemovedUse, Replace, touched
+from fsdp_migrate.edits import RemovedUse, RemoveStatement, Replace, touched
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.fsdp import FSDP
 from fsdp_migrate.facts.names import PACKAGE, canonical, is_in_package
@@ -18,6 +18,7 @@ from fsdp_migrate.facts.scopes import Binding, Kind
 from fsdp_migrate.source import Span
 from fsdp_migrate.targets.fsdp2.conversion import Closure, Conversion, Options
 from fsdp_migrate.targets.fsdp2.instances import FSDP_MODULE, convert_classes
+from fsdp_migrate.targets.fsdp2.seeds import reads_of_alias
 from fsdp_migrate.targets.fsdp2.unused_functions import is_unused, modules_of
 from fsdp_migrate.targets.fsdp2.use import Use
 
@@ -107,7 +108,9 @@ class _Module:
         func = parent.func if isinstance(parent, ast.Call) else None
         named = facts.names.qualified(func) if isinstance(func, (ast.Name, ast.Attribute)) else None
         is_cast = isinstance(parent, ast.Call) and named == "typing.cast" and parent.args[:1] == [node]
-        if is_cast or self._is_annotation(node):
+        if isinstance(parent, ast.Assign) and (uses := reads_of_alias(self.facts, parent)) is not None:
+            self._take_alias(node, parent, uses)
+        elif is_cast or self._is_annotation(node):
             self._put(node, _MODULE)
         elif named == "builtins.isinstance":
             convert_classes(Use(self.conversion, self.closure, Reference(facts, node), self.options), node, mixed=True)
@@ -118,6 +121,15 @@ class _Module:
             text = ast.unparse(around if isinstance(around, ast.expr) else parent)
             step = "replace it by a model that can be followed, or remove it"
             self.conversion.wall(facts, node, f"FSDP1's class is used in `{text}`", step)
+
+    def _take_alias(self, node: ast.expr, assignment: ast.Assign, uses: list[ast.Name]) -> None:
+        """Convert what is left under another name of the class, and take the name away."""
+        for use in uses:
+            if not self._is_claimed(use):
+                self._convert(use)
+        if all(map(self._is_claimed, uses)):
+            self.conversion.edit(self.facts, [RemoveStatement(self.source.span(assignment))])
+            self.conversion.release(self.facts, node)
 
     def _is_settled(self, node: ast.expr, parent: ast.AST) -> bool:
         """Whether a construction is converted, nothing ever comes there, or it is told already what stops it."""

@@ -100,6 +100,8 @@ def _is_passed_on(facts: ModuleFacts, node: ast.expr) -> bool:
         child, parent = parent, parents[parent]
     if isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is child):
         return False
+    if isinstance(parent, ast.Assign) and (reads := reads_of_alias(facts, parent)) is not None:
+        return any(_is_passed_on(facts, read) for read in reads)
     if isinstance(parent, ast.Call) and facts.names.qualified(parent.func) in _TESTS:
         return False
     if isinstance(parent, ast.keyword):
@@ -108,6 +110,18 @@ def _is_passed_on(facts: ModuleFacts, node: ast.expr) -> bool:
     if isinstance(parent, (ast.Compare, ast.ClassDef, ast.match_case, ast.MatchClass)):
         return False
     return not _is_in_annotation(facts, node)
+
+
+def reads_of_alias(facts: ModuleFacts, assignment: ast.Assign) -> list[ast.Name] | None:
+    """The reads of the name that an assignment gives the class, None where it has others, or more may read it."""
+    target, project = assignment.targets[0], facts.project
+    home = facts.scope(target).lookup(target.id) if isinstance(target, ast.Name) else None
+    if not isinstance(target, ast.Name) or home is None or home.is_class or len(home.bindings[target.id]) != 1:
+        return None
+    if len(assignment.targets) > 1 or (home.is_module and project is not None and project.is_imported(target.id)):
+        return None
+    inside = [inner for inner in home.nested() if inner.lookup(target.id) is home]
+    return [use for inner in inside for use in inner.uses.get(target.id, ()) if isinstance(use.ctx, ast.Load)]
 
 
 def _is_in_annotation(facts: ModuleFacts, node: ast.AST) -> bool:

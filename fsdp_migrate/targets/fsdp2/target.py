@@ -124,7 +124,8 @@ class Model(NamedTuple):
         }
         own = fixes[self.path(self.facts.path)]
         found = self._finding(Verdict(own, unsafe="; ".join(whats) or None))
-        return Transaction(found, {**fixes, **self._extended()}, brings=_BRINGS, creates=self._created())
+        wrapping = frozenset(self.path(one.facts.path) for one in self.closure.constructions)
+        return Transaction(found, {**fixes, **self._extended()}, (), _BRINGS, self._created(), apart=wrapping)
 
     def _created(self) -> tuple[CreatedFile, ...]:
         """The generated module, where it is needed and not there yet."""

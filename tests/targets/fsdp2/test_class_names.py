@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.targets.fsdp2.programs import plan
 from tests.targets.fsdp2.rewritten import models_of, rewritten
 
 HEAD = "import torch.nn as nn\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
@@ -164,3 +165,41 @@ def test_a_star_import_is_noted(tmp_path: Path) -> None:
 def test_nothing_is_noted_of_what_goes_or_is_of_use(tmp_path: Path) -> None:
     uses = "from torch.distributed.fsdp import MixedPrecision, ShardingStrategy\nprint(ShardingStrategy)\n"
     assert notes(tmp_path, f"{uses}{BUILT}def units(m):\n    return len(list(FSDP.fsdp_modules(m)))\n") == []
+
+
+ALIAS = """\
+Sharded = FSDP
+
+
+class Keeper:
+    def __init__(self, model: Sharded):
+        self.model = model
+
+    def units(self):
+        return Sharded.fsdp_modules(self.model)
+
+
+"""
+
+
+@pytest.mark.parametrize("wrap", ["FSDP", "Sharded"])
+def test_another_name_of_the_class_goes_with_its_uses(tmp_path: Path, wrap: str) -> None:
+    text = becomes(tmp_path, f"{HEAD}{ALIAS}{BUILT.replace('FSDP', wrap)}Keeper(model).units()\n")
+    assert "Sharded" not in text
+    assert "FullyShardedDataParallel" not in text
+    assert "def __init__(self, model: nn.Module):" in text
+
+
+def test_models_of_one_file_leave_no_name_together(tmp_path: Path) -> None:
+    two = BUILT + BUILT.replace("model", "other").replace("FSDP", "Sharded")
+    text = plan(tmp_path, f"{HEAD}{ALIAS}{two}Keeper(model).units()\nother.eval()\n").texts["train.py"]
+    assert "Sharded" not in text
+    assert "FullyShardedDataParallel" not in text
+
+
+def test_a_name_that_other_files_import_stays(tmp_path: Path) -> None:
+    tree = {
+        "main.py": f"{HEAD}Sharded = FSDP\nimport tools\n{BUILT}tools.show(model)\n",
+        "tools.py": "def show(model):\n    from main import Sharded\n\n    print(isinstance(model, Sharded))\n",
+    }
+    assert [model.conversion.walls != [] for model in models_of(tmp_path, tree)] == [True]
