@@ -87,11 +87,13 @@ class Vocabulary:
 
     def _reads(self, raw: bytes) -> bool:
         """Whether a member of a class is read where the file may have an object of it."""
+        classes = [cls for cls in self.objects if cls.encode() in raw]
+        if not classes:
+            return False
         text = Written(raw)
         return any(
             text.has(f".{name}") and (words is None or _is_called_with(raw, name.encode(), words))
-            for cls in self.objects
-            if text.has(cls)
+            for cls in classes
             for name, words in self._names.marked(cls).items()
         )
 
