@@ -23,7 +23,7 @@ def trained(*jobs: str) -> list[list[dict[str, Any]]]:
     """What each rank of each job observed."""
     command = [sys.executable, "-m", "tests.checkpoint.trainer", *jobs]
     environment = ENVIRONMENT | {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -138,7 +138,7 @@ def test_an_interrupt_goes_to_the_program_and_what_it_did_is_written(folder: Pat
         assert process.stdout.readline() == "now\n"
         time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=120)
     assert process.returncode == 3
     assert "2 calls at 2 places" in error
     assert len(load("uses.json").calls) == 2

@@ -261,7 +261,7 @@ def test_git_applies_a_diff_that_creates_a_file(tmp_path: Path) -> None:
 def ended(name: str, place: int, *creates: str) -> subprocess.CompletedProcess[str]:
     """A run that gets a signal when its file number `place` is renamed."""
     command = [sys.executable, "-m", "tests.planning.renaming", name, str(place), *creates]
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")

@@ -30,11 +30,14 @@ def launched(
     text: str | Path,
     *words: str,
     nproc: int = 1,
-    timeout: float = 60,
+    timeout: float = 240,
     run: Callable[[Program, Home, Path, PurePath, Plan], object] = run,
     **plan: object,
 ) -> Launched:
-    """Run a program, a text or a file, as `program.py` of a project at `folder / "tree"`, to its end."""
+    """Run a program, a text or a file, as `program.py` of a project at `folder / "tree"`, to its end.
+
+    The timeout is enough for a machine that has other things to do.
+    """
     tree, home = folder / "tree", Home(folder / "run")
     tree.mkdir(parents=True, exist_ok=True)
     (tree / "program.py").write_text(text if isinstance(text, str) else text.read_text())

@@ -81,7 +81,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 PROGRAMS = {
     "training": (TRAINING, {"steps": 3}),
-    "hanging": (HANGING, {"timeout": 8}),
+    "hanging": (HANGING, {"timeout": 20}),
     "spawning": (SPAWNING, {}),
     "leaving": (LEAVING, {}),
     "raising": (RAISING, {"nproc": 2}),
@@ -179,7 +179,7 @@ def test_stopping_prove_leaves_no_process_and_no_folder(number: signal.Signals, 
     )
     wait_for((tmp_path / "runs").exists)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=300)
     assert (process.returncode, told) == (code, "interrupted; every rank has been stopped\n")
     assert processes(str(temporary)) == []
     assert list(temporary.iterdir()) == []

@@ -32,7 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     command = [sys.executable, "-m", "tests.verify.against_fsdp1", str(path), *CASES]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {one["case"]: one for one in found}
 

@@ -96,7 +96,7 @@ def test_stopping_it_leaves_no_process_and_no_file(
     number: signal.Signals, code: int, running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     running.send_signal(number)
-    _, told = running.communicate(timeout=60)
+    _, told = running.communicate(timeout=300)
     assert (running.returncode, told) == (code, "interrupted; every rank has been stopped\n")
     assert processes(str(tmp_path)) == []
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -105,7 +105,7 @@ def test_stopping_it_leaves_no_process_and_no_file(
 def test_killing_it_leaves_no_process_and_no_file_either(running: subprocess.Popen[str], tmp_path: Path) -> None:
     running.kill()
     running.wait()
-    wait_for(lambda: not processes(str(tmp_path)), seconds=30)
+    wait_for(lambda: not processes(str(tmp_path)))
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -77,7 +77,7 @@ def losses(folder: Path, programs: dict[str, Path]) -> dict[tuple[str, str, bool
     ]
     (folder / "jobs.json").write_text(json.dumps(launches))
     command = [sys.executable, "-m", "tests.verify.resuming", str(folder / "jobs.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[[")]
     return dict(zip([*SAVED, *(run for runs in by_ranks.values() for run in runs)], lines, strict=True))
