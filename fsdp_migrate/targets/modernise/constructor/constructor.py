@@ -253,7 +253,7 @@ alone.""",
         url=_URL,
     ),
     scope="models",
-    words=(OLD_POLICY, (_CLASS, "*wrap_policy")),  # which may be written in pieces
+    words=(OLD_POLICY, _CLASS),
     check=check_policy,
 )
 
@@ -283,7 +283,7 @@ TypeError. `ignored_states` accepts the same parameters, or modules. FSDP reject
         url="https://github.com/pytorch/pytorch/pull/102056",
     ),
     scope="models",
-    words=(OLD_IGNORED,),
+    words=(OLD_IGNORED, _CLASS),
     check=check_ignored,
 )
 
@@ -316,7 +316,7 @@ the process group into keywords.""",
         url=_URL,
     ),
     scope="models",
-    words=(*((_CLASS, name) for name in _CLASSES), (_CLASS, "*_policy")),
+    words=(_CLASS,),
     check=check_positions,
 )
 
