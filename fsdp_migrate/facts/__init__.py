@@ -33,6 +33,7 @@ class ModuleFacts:
 
     `path` is the path in findings. `project` answers for other modules of the project (none by default). Without
     `hints` rules need not look for hints. `seen` is what a run of the program was seen calling here, if there was one.
+    `known` are other facts of this source that are open for longer: its nodes and scopes are theirs.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ModuleFacts:
         *,
         hints: bool = True,
         seen: SeenCalls | None = None,
+        known: ModuleFacts | None = None,
     ) -> None:
         """Parse `source`.
 
@@ -56,7 +58,8 @@ class ModuleFacts:
         self.project = project
         self.hints = hints
         self.seen = seen
-        self.structure: Structure = build(source.tree)
+        self.known = known
+        self.structure: Structure = build(source.tree) if known is None else known.structure
         self.names = Names(self.structure, project)
         self.fsdp = Fsdp(self.structure, self.names, self.reached)
         self._memo: dict[object, object] = {}
@@ -110,14 +113,20 @@ class ModuleFacts:
 
     def close(self) -> None:
         """Free everything: reference cycles would wait for the garbage collector."""
-        for scope in list(self.structure.module.nested()):
-            scope.__dict__.clear()
-        for part in (self.structure, *self._gates, self):
+        if self.known is None:
+            for scope in list(self.structure.module.nested()):
+                scope.__dict__.clear()
+            self.structure.__dict__.clear()
+        for part in (*self._gates, self):
             part.__dict__.clear()
 
     def reached(self, node: ast.AST) -> bool:
         """Whether a supported release runs `node` (False in the old arm of a version check)."""
         return bool(self.gates.alive(node))
+
+    def calls_in(self, node: ast.AST) -> tuple[ast.Call, ...]:
+        """The calls in a node, itself among them, the outer ones first."""
+        return self.memo((ast.Call, node), lambda: tuple(part for part in ast.walk(node) if isinstance(part, ast.Call)))
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement around `node` (itself, if it is one)."""
@@ -221,6 +230,9 @@ class ProjectModules(ImportedNames, Protocol):
 
     def may_bring_fsdp(self, raw: bytes) -> bool:
         """Whether a text of the asking module may get FSDP from modules that name it, or by a star import."""
+
+    def kept(self, raw: bytes) -> ModuleFacts | None:
+        """Facts of the asking module that stay open anyway, if it has this text there."""
 
     def finds(self, module: str) -> str | None:
         """The file of a module that the asking one imports, None if it is not in the project."""

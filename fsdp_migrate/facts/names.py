@@ -109,6 +109,7 @@ class Names:
         self._known: dict[ast.expr | tuple[Scope, str], tuple[Meaning, ...]] = {}
         self._known_in_part: dict[tuple[ast.expr | tuple[Scope, str], int], tuple[Meaning, ...]] = {}
         self._symbols: dict[ast.expr, frozenset[str | None]] = {}
+        self._sets: dict[frozenset[str | None], frozenset[str | None]] = {}  # equal ones are kept once
         self._cut = 0  # how often a name was not followed to its end
 
     def meanings(self, node: ast.expr) -> tuple[Meaning, ...]:
@@ -124,7 +125,8 @@ class Names:
         """The canonical names that `node` may mean, None among them for anything else."""
         known = self._symbols.get(node)
         if known is None:
-            known = self._symbols[node] = frozenset([meaning.symbol for meaning in self._meanings(node, 0)])
+            found = frozenset([meaning.symbol for meaning in self._meanings(node, 0)])
+            known = self._symbols[node] = self._sets.setdefault(found, found)
         return known
 
     def qualified(self, node: ast.expr) -> str | None:

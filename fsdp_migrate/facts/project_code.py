@@ -82,6 +82,8 @@ class Sort(Enum):
     VALUE = "value"  # what is written out: a constant, a display, an operation
     UNKNOWN = "unknown"
 
+    __hash__ = object.__hash__  # that of Enum is written in Python, and origins are kept in sets
+
 
 class Origin(NamedTuple):
     """One thing that an expression may be: a node in the module of `facts`, or a full `name` of another package.
@@ -207,8 +209,10 @@ class Code:
         self._bindings: dict[ast.Name, list[Binding]] = {}
         self._in_order: dict[tuple[Scope, str], tuple[list[Binding], list[tuple[int, int]], list[Binding]]] = {}
         self._returned: dict[ast.AST, list[ast.expr]] = {}
+        self._decorators: dict[ast.AST, frozenset[str | None]] = {}
         self._readers: dict[tuple[ModuleFacts, str], tuple[list[Value], bool]] = {}
         self._derived: dict[ast.ClassDef, list[Class]] = {}
+        self._descendants: dict[ast.ClassDef, list[Class]] = {}
         self._own_methods: dict[ast.ClassDef, dict[str, list[Function]]] = {}
         self._methods: dict[tuple[ast.ClassDef, str], list[Function]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
@@ -672,9 +676,12 @@ class Code:
     def decorators(self, function: Function) -> frozenset[str | None]:
         """The full names of the decorators of a function, None for one that has none."""
         found = getattr(function.node, "decorator_list", ())
-        names = function.facts.names
-        bare = (one.func if isinstance(one, ast.Call) else one for one in found)
-        return frozenset(names.qualified(one) for one in bare)
+        if not found:
+            return frozenset()
+        if function.node not in self._decorators:
+            bare = (one.func if isinstance(one, ast.Call) else one for one in found)
+            self._decorators[function.node] = frozenset(map(function.facts.names.qualified, bare))
+        return self._decorators[function.node]
 
     def bases(self, cls: Class) -> tuple[tuple[Class, ...], tuple[str | None, ...]]:
         """The classes of the project that a class derives from directly, and the names of those of other packages."""
@@ -712,14 +719,16 @@ class Code:
 
     def descendants(self, cls: Class) -> list[Class]:
         """A class and those of the project that derive from it."""
-        found: dict[ast.ClassDef, Class] = {}
-        waiting = [cls]
-        while waiting:
-            current = waiting.pop()
-            if current.node not in found:
-                found[current.node] = current
-                waiting += self._derived_from(current)
-        return list(found.values())
+        if cls.node not in self._descendants:
+            found: dict[ast.ClassDef, Class] = {}
+            waiting = [cls]
+            while waiting:
+                current = waiting.pop()
+                if current.node not in found:
+                    found[current.node] = current
+                    waiting += self._derived_from(current)
+            self._descendants[cls.node] = list(found.values())
+        return self._descendants[cls.node]
 
     def _derived_from(self, cls: Class) -> list[Class]:
         """The classes of the project that name a class among their bases."""
@@ -783,8 +792,8 @@ class Code:
             for binding in () if scope is None else scope.bindings.get(name, ()):
                 if binding.value is not None:
                     yield Value(one.facts, binding.value)
-            for store in one.facts.structure.stores:
-                if store.attr == name and self.is_self(one, store.value):
+            for store in one.facts.structure.stores_by_name.get(name, ()):
+                if self.is_self(one, store.value):
                     value = stored_value(one.facts, store)
                     yield Value(one.facts, value if value is not None else store)
             if name in self.fields(one):

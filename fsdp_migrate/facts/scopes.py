@@ -217,6 +217,14 @@ class Structure:
         return [node for node in self.attributes if type(node.ctx) is not ast.Load]
 
     @cached_property
+    def stores_by_name(self) -> Mapping[str, list[ast.Attribute]]:
+        """The same by the attribute's name."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for store in self.stores:
+            found.setdefault(store.attr, []).append(store)
+        return found
+
+    @cached_property
     def read_attributes(self) -> Mapping[str, list[ast.Attribute]]:
         """The attributes that are read, by name."""
         found: dict[str, list[ast.Attribute]] = {}

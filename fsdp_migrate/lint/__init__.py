@@ -102,6 +102,8 @@ class FileCheck:
         self._settings = settings
         self._project = project
         self._checks: list[ModuleCheck] | None = None
+        kept = None if project is None else project.kept(raw)
+        self._kept = kept if kept is not None and source in (None, kept.source) else None
         self._report = self._read(raw)
 
     def close(self) -> None:
@@ -145,7 +147,7 @@ class FileCheck:
         if not self._chosen and not worth_linting(raw, path, settings, self._project):
             return FileReport(path)
         try:
-            self.source = source = self.source or read_source(raw, path)
+            self.source = source = self.source or (self._kept.source if self._kept else read_source(raw, path))
         except SourceError as error:
             if is_yaml(path):
                 from fsdp_migrate.rules.unparsable import unread
@@ -177,7 +179,8 @@ class FileCheck:
                 if may_be_unused(module.data, selected_rules(settings)):
                     settings = settings._replace(hints=True)  # A comment that silences a hint is of use.
                 rules = selected_rules(settings)
-                self._checks.append(ModuleCheck(module, self._path, settings, rules, self._project, self._seen))
+                kept = self._kept if module is self.source else None
+                self._checks.append(ModuleCheck(module, self._path, settings, rules, self._project, self._seen, kept))
         return self._checks
 
     def _passes(self, code: bytes) -> bool:

@@ -32,8 +32,9 @@ class ModuleCheck:
         rules: Sequence[Entry],
         project: ProjectModules | None,
         seen: Seen | None = None,
+        kept: ModuleFacts | None = None,
     ) -> None:
-        """Take in the module, with what a run of it showed.
+        """Take in the module, with what a run of it showed; its nodes are those of facts that are `kept`.
 
         Raises:
             RecursionError: it is nested too deeply.
@@ -44,7 +45,8 @@ class ModuleCheck:
         self.rules = tuple(rules)
         self.project = project
         self.seen = seen
-        self.facts = ModuleFacts(source, path, settings.torch, project, hints=settings.seeks_hints, seen=seen)
+        hints = settings.seeks_hints
+        self.facts = ModuleFacts(source, path, settings.torch, project, hints=hints, seen=seen, known=kept)
         self.suppressions = Suppressions(source)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from fsdp_migrate import runner
 from fsdp_migrate.findings import UNPARSABLE
@@ -66,39 +67,26 @@ def migration(
         given = given._replace(torch=default_range(target))
         words = words._replace(options=(f"--torch={given.torch}", *words.options))
         configuration = _with(configuration, configuration.options._replace(torch=given.torch))
-    found = _NO_MODELS
-    if target == _MODELS:
-        found = runner.models(discovery, _with(configuration, given), follow)
-    run = _Runs(discovery, configuration, effort, follow, words)
-    plan = run.torch(target)
-    steps = [
-        *floor,
-        *torch_steps.floors(plan, words, default_range(target).oldest),
-        *torch_steps.safe(plan, run.words, _SAFE, "Make the safe fixes", _SAFE_WHY),
-        *torch_steps.decisions(plan, words.behind(_SAFE, plan)),
-    ]
-    if target is not None:
-        steps += run.states(plan, found, words.behind(_SAFE, plan))
-    if target == _MODELS:
-        from fsdp_migrate.migration import fsdp2_steps
-
-        steps += run.frameworks(plan, words.behind(_SAFE, plan))
-        steps += fsdp2_steps.steps(found, given, words, Workspace(discovery, configuration))
-    codes = sorted({code for step in steps for code in step.codes})
-    workspace = Workspace(discovery, configuration)
-    return Migration(
-        target=target,
-        given=given,
-        projects=projects,
-        files_checked=plan.files_checked,
-        packages=packages(workspace, [item.place.path for step in steps for item in step.items]),
-        steps=tuple(steps),
-        rules=tuple(_rules(codes)),
-        models=found.models,
-        failures=tuple(dict.fromkeys((*found.failures, *_failures(plan)))),
-        proofs=proofs,
-        compared=None if wanted.since is None else compared(wanted.since, target, steps),
-    )
+    workspace = Workspace(discovery, _with(configuration, given))
+    run = _Runs(workspace, configuration, effort, follow, words)
+    # What is parsed for the models serves all other runs.
+    with workspace.modules.pinned() if target == _MODELS else nullcontext():
+        found = runner.models(workspace, follow) if target == _MODELS else _NO_MODELS
+        plan = run.torch(target)
+        steps = [*floor, *run.steps(given, plan, found)]
+        return Migration(
+            target=target,
+            given=given,
+            projects=projects,
+            files_checked=plan.files_checked,
+            packages=packages(workspace.beside(), [item.place.path for step in steps for item in step.items]),
+            steps=tuple(steps),
+            rules=tuple(_rules(sorted({code for step in steps for code in step.codes}))),
+            models=found.models,
+            failures=tuple(dict.fromkeys((*found.failures, *_failures(plan)))),
+            proofs=proofs,
+            compared=None if wanted.since is None else compared(wanted.since, target, steps),
+        )
 
 
 def _configured(discovery: Discovery, configuration: Configuration) -> str | None:
@@ -161,13 +149,28 @@ class _Runs:
     """The runs over the files that a plan takes; each starts with the texts that the one before leaves."""
 
     def __init__(
-        self, discovery: Discovery, configuration: Configuration, effort: Effort, follow: Follow, words: Words
+        self, workspace: Workspace, configuration: Configuration, effort: Effort, follow: Follow, words: Words
     ) -> None:
-        self.discovery = discovery
+        self.workspace = workspace
         self.configuration = configuration
         self.effort = effort
         self.follow = follow
-        self.words = words
+        self.words = self.torch_words = words
+
+    def steps(self, given: Layer, plan: Plan, found: Fsdp1) -> Iterator[Step]:
+        """The steps behind that of the lower bound, in order."""
+        words, target = self.words, given.target
+        behind = words.behind(_SAFE, plan)
+        yield from torch_steps.floors(plan, words, default_range(target).oldest)
+        yield from torch_steps.safe(plan, self.torch_words, _SAFE, "Make the safe fixes", _SAFE_WHY)
+        yield from torch_steps.decisions(plan, behind)
+        if target is not None:
+            yield from self.states(plan, found, behind)
+        if target == _MODELS:
+            from fsdp_migrate.migration import fsdp2_steps
+
+            yield from self.frameworks(plan, behind)
+            yield from fsdp2_steps.steps(found, given, words, self.workspace)
 
     def torch(self, target: str | None) -> Plan:
         """What a newer torch alone asks for, without what the target does otherwise."""
@@ -178,18 +181,19 @@ class _Runs:
             options = options._replace(ignore=(*(options.ignore or ()), *codes))
             # Nothing about frameworks is safe to fix.
             words = [code for code in codes if code not in torch_steps.OF_FRAMEWORKS]
-            self.words = self.words._replace(options=("--ignore", ",".join(words), *self.words.options))
-        workspace = Workspace(
-            self.discovery, _with(self.configuration, options, rewriting=True), noting=self.effort.cache
-        )
+            self.torch_words = self.words._replace(options=("--ignore", ",".join(words), *self.words.options))
+        configuration = _with(self.configuration, options, rewriting=True)
+        workspace = self.workspace.beside(configuration, noting=self.effort.cache)
         return runner.planned(workspace, effort=self.effort, follow=self.follow)
 
     def states(self, before: Plan, found: Fsdp1, words: Words) -> Iterator[Step]:
         """What state dicts become, but for models that are converted whole."""
         options, words, chosen = self._to(_STATES, words)
         whole = _files_that_convert(found)
-        discovery = self.discovery._replace(files=tuple(one for one in self.discovery.files if one.shown not in whole))
-        workspace = Workspace(discovery, _with(self.configuration, options), torch_steps.new_texts(before))
+        files = tuple(one for one in self.workspace.files if one.shown not in whole)
+        workspace = self.workspace.beside(
+            _with(self.configuration, options), files=files, overlay=torch_steps.new_texts(before)
+        )
         plan = runner.planned(workspace, follow=self.follow)
         if whole:
             paths = tuple(sorted({one.path for one in (*plan.fixed, *plan.findings)}))
@@ -200,8 +204,8 @@ class _Runs:
     def frameworks(self, before: Plan, words: Words) -> Iterator[Step]:
         """What frameworks are told of FSDP: no edit of the code that they shard takes it to FSDP2."""
         options, words, chosen = self._to(_MODELS, words)
-        texts = torch_steps.new_texts(before)
-        workspace = Workspace(self.discovery, _with(self.configuration, options, rewriting=True), texts)
+        configuration = _with(self.configuration, options, rewriting=True)
+        workspace = self.workspace.beside(configuration, overlay=torch_steps.new_texts(before))
         plan = runner.planned(workspace, follow=self.follow)
         yield from torch_steps.safe(plan, chosen, _FRAMEWORKS, "Change settings of frameworks", _FRAMEWORKS_WHY)
         yield from torch_steps.decisions(plan, words.behind(_FRAMEWORKS, plan))

@@ -210,14 +210,13 @@ def add_noqa(discovery: Discovery, configuration: Configuration, follow: Follow 
     return Suppressed(len(before.findings) - len(after.findings), len(writing.written), after)
 
 
-def models(discovery: Discovery, configuration: Configuration, follow: Follow = unfollowed) -> Fsdp1:
+def models(workspace: Workspace, follow: Follow = unfollowed) -> Fsdp1:
     """The models of FSDP1 with what becomes of them."""
     from fsdp_migrate.targets.fsdp2 import target
 
-    workspace = Workspace(discovery, configuration)
     with _uncollected():
         found = list(follow(target.models(workspace), "Following", 0))
-    failures = (*discovery.failures, *_unread(workspace))
+    failures = (*workspace.discovery.failures, *_unread(workspace))
     return Fsdp1(found, failures)
 
 

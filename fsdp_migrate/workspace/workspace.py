@@ -41,6 +41,7 @@ class Workspace:
         self._overlay = dict(overlay or {})
         self._pinned: dict[str, bytes] = {}
         self._noting = noting
+        self._parsed_by: Workspace | None = None
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
@@ -78,7 +79,21 @@ class Workspace:
         overlay = {os.path.abspath(file.path): raw for file, raw in texts.items()}
         discovery = self.discovery.joined(texts)
         other = Workspace(discovery, self.configuration, {**self._overlay, **overlay}, noting=self._noting)
-        other._pinned, other._projects = self._pinned, self._projects
+        other._pinned, other._projects, other._parsed_by = self._pinned, self._projects, self._parsed_by
+        return other
+
+    def beside(
+        self,
+        configuration: Configuration | None = None,
+        files: tuple[SourceFile, ...] | None = None,
+        overlay: Mapping[str, bytes] | None = None,
+        *,
+        noting: bool = False,
+    ) -> Workspace:
+        """A workspace with other settings, files or texts, which does not parse again what is pinned in this one."""
+        discovery = self.discovery if files is None else self.discovery._replace(files=files)
+        other = Workspace(discovery, configuration or self.configuration, overlay, noting=noting)
+        other._parsed_by = self
         return other
 
     def settings(self, file: SourceFile, *, used: bool = True) -> Settings:
@@ -110,7 +125,8 @@ class Workspace:
         """The modules of the files, which follow imports."""
         from fsdp_migrate.workspace.modules import Modules
 
-        return Modules(self.code, self.discovery.folders, noting=self._noting, read=self.read)
+        beside = None if self._parsed_by is None else self._parsed_by.modules
+        return Modules(self.code, self.discovery.folders, noting=self._noting, read=self.read, beside=beside)
 
     def modules_with(self, words: Sequence[bytes]) -> tuple[list[ModuleFacts], list[str]]:
         """The facts of the modules that contain one of some words, and the names of those that cannot be parsed.

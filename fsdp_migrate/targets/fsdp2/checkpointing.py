@@ -9,7 +9,7 @@ none, and a reentrant checkpoint whose inputs have no gradient gives none to the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import partial
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
@@ -36,17 +36,19 @@ def check_checkpointing(conversion: Conversion, closure: Closure) -> None:
         return
     for facts in near:
         if b"heckpoint" in facts.source.data:
-            for node in _reentrant(facts):
+            for node in facts.memo(_reentrant, partial(_reentrant, facts)):
                 conversion.differs(facts, node, _WHAT)
 
 
-def _reentrant(facts: ModuleFacts) -> Iterator[ast.expr]:
+def _reentrant(facts: ModuleFacts) -> list[ast.expr]:
     """The places that ask for reentrant checkpoints."""
+    found: list[ast.expr] = []
     for call in facts.structure.calls:
         if isinstance(call.func, (ast.Name, ast.Attribute)) and facts.names.qualified(call.func) in _FUNCTIONS:
             given = [one.value for one in call.keywords if one.arg == "use_reentrant"]
             if not any(is_literal(one, False) for one in given):
-                yield call
+                found.append(call)
     for node in facts.structure.attributes:
         if node.attr == "REENTRANT" and facts.names.qualified(node) == _REENTRANT:
-            yield node
+            found.append(node)
+    return found

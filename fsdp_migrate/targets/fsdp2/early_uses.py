@@ -159,8 +159,7 @@ def _look_at_method(conversion: Conversion, facts: ModuleFacts, call: ast.Call) 
     code = conversion.code
     parent = facts.structure.parents[call]
     methods = [one for one in code.origins(facts, call.func) if one.sort is Sort.FUNCTION]
-    nodes = ((one.facts, node) for one in methods for node in ast.walk(one.node))
-    builds = any(isinstance(node, ast.Call) and takes_parameters(code, where, node) for where, node in nodes)
+    builds = any(takes_parameters(code, one.facts, made) for one in methods for made in one.facts.calls_in(one.node))
     built = _built(code, follow([Value(facts, call)], code=code)) if methods else []
     is_given = isinstance(parent, ast.Call) and bool(methods) and takes_parameters(code, facts, parent)
     if builds or built or is_given:

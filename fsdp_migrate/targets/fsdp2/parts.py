@@ -75,7 +75,7 @@ def _classes_with(use: Use, name: str) -> list[Class]:
     found: dict[ast.ClassDef, Class] = {}
     for facts in (use.facts, *(project.having(name) if project is not None else ())):
         named = [one for one in facts.structure.functions if one.name == name]
-        stored = [one for one in facts.structure.stores if one.attr == name and isinstance(one.value, ast.Name)]
+        stored = [one for one in facts.structure.stores_by_name.get(name, ()) if isinstance(one.value, ast.Name)]
         for node in (*named, *stored):
             around = facts.class_around(node)
             if around is not None and _is_module_class(use, Class(facts, around)):

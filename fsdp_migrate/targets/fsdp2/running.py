@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.project_code import Code, Function, Sort
@@ -23,25 +24,32 @@ def comes_first(code: Code, closure: Closure, construction: Construction, facts:
     levels: dict[ast.AST, list[ast.AST]] = {}
     for level, function in _upwards(code, [construction]):
         levels.setdefault(function, []).append(level)
-    return _is_behind(code, levels, ours, facts, node, _DEEPEST)
+    return _Behind(code, levels, ours).is_behind(facts, node)
 
 
-def _is_behind(
-    code: Code,
-    levels: dict[ast.AST, list[ast.AST]],
-    ours: frozenset[ast.AST],
-    facts: ModuleFacts,
-    node: ast.AST,
-    steps: int,
-) -> bool:
-    function = facts.function(node)
-    if function in levels:
-        return any(_is_over(code, facts, one, node) for one in levels[function] if one is not node)
-    if steps == 0 or not isinstance(function, FunctionNode):
-        return False
-    sites = code.callers(Function(facts, function)).sites
-    given = tuple(site for site in sites if not ours.isdisjoint(ast.walk(site.call))) or sites
-    return bool(given) and all(_is_behind(code, levels, ours, site.facts, site.call, steps - 1) for site in given)
+class _Behind:
+    """Whether places are reached behind one of the calls in `levels`; `ours` are the expressions for the model."""
+
+    def __init__(self, code: Code, levels: dict[ast.AST, list[ast.AST]], ours: frozenset[ast.AST]) -> None:
+        self.code = code
+        self.levels = levels
+        self.ours = ours
+        self.known: dict[tuple[ast.AST, int], bool] = {}  # of functions: there may be many ways to each
+
+    def is_behind(self, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
+        function = facts.function(node)
+        if function in self.levels:
+            return any(_is_over(self.code, facts, one, node) for one in self.levels[function] if one is not node)
+        if steps == 0 or not isinstance(function, FunctionNode):
+            return False
+        if (function, steps) not in self.known:
+            self.known[function, steps] = self._in_all_calls(Function(facts, function), steps - 1)
+        return self.known[function, steps]
+
+    def _in_all_calls(self, function: Function, steps: int) -> bool:
+        sites = self.code.callers(function).sites
+        given = tuple(site for site in sites if not self.ours.isdisjoint(ast.walk(site.call))) or sites
+        return bool(given) and all(self.is_behind(site.facts, site.call, steps) for site in given)
 
 
 def _is_over(code: Code, facts: ModuleFacts, one: ast.AST, node: ast.AST) -> bool:
@@ -67,6 +75,11 @@ def _upwards(code: Code, constructions: Iterable[Construction]) -> Iterator[tupl
 
 def follows_backward(code: Code, facts: ModuleFacts, node: ast.AST, steps: int = _DEEPEST) -> bool:
     """Whether gradients are computed above a place, in its function or in all that call it."""
+    key = follows_backward, node, steps  # there may be many ways to a place
+    return facts.memo(key, partial(_follows_backward, code, facts, node, steps))
+
+
+def _follows_backward(code: Code, facts: ModuleFacts, node: ast.AST, steps: int) -> bool:
     function, reaching = facts.function(node), code.reaching(facts)
     for call in facts.structure.calls:
         is_above = facts.function(call) is function and place_of(call) < place_of(node)
@@ -84,8 +97,8 @@ def _runs_backward(code: Code, facts: ModuleFacts, call: ast.Call) -> bool:
     """Whether a call computes gradients, by its name or by the function of the project that it is of."""
     if not isinstance(call.func, (ast.Name, ast.Attribute)):
         return False
-    functions = [one.node for one in code.origins(facts, call.func) if one.sort is Sort.FUNCTION]
-    calls = [call, *(part for one in functions for part in ast.walk(one) if isinstance(part, ast.Call))]
+    functions = [one for one in code.origins(facts, call.func) if one.sort is Sort.FUNCTION]
+    calls = [call, *(part for one in functions for part in one.facts.calls_in(one.node))]
     return any(getattr(one.func, "attr", getattr(one.func, "id", None)) == "backward" for one in calls)
 
 
@@ -160,8 +173,7 @@ class Evaluations:
             return _State.GATHERED if _State.GATHERED in states else next((one for one in states if one), None)
         if isinstance(node, ast.ExceptHandler):
             return self._left_by(facts, node.body, free=free)
-        calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-        made = (self._left_by_call(facts, one, free=free) for one in calls)
+        made = (self._left_by_call(facts, one, free=free) for one in facts.calls_in(node))
         return next((state for state in made if state is not None), None)
 
     def _left_by_call(self, facts: ModuleFacts, call: ast.Call, *, free: bool) -> _State | None:
@@ -169,7 +181,7 @@ class Evaluations:
             return _State.SHARDED
         if call.func in self.models:
             return _State.GATHERED if free else None
-        if _names(call.func).intersection(_STATES) and self.models.intersection(call.args):
+        if self.models.intersection(call.args) and _names(call.func).intersection(_STATES):
             return _State.SHARDED
         if isinstance(call.func, ast.Attribute):
             is_state = call.func.attr == "state_dict" and call.func.value in self.models

@@ -6,7 +6,7 @@ One rank's overflow makes all ranks skip the step in both (found_inf is reduced 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import partial
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.new_names import spell
@@ -31,18 +31,19 @@ def convert_scalers(conversion: Conversion, closure: Closure) -> None:
     own = {one.call for one in closure.constructions}
     for facts in modules.values():
         if all(call in own for call in facts.fsdp.constructions):
-            for node in _uses(facts):
+            for node in facts.memo(_uses, partial(_uses, facts)):
                 _convert(conversion, facts, node)
 
 
-def _uses(facts: ModuleFacts) -> Iterator[ast.Name | ast.Attribute]:
+def _uses(facts: ModuleFacts) -> list[ast.Name | ast.Attribute]:
     """Where the class is written."""
+    found: list[ast.Name | ast.Attribute] = []
     names = (name for scope in facts.structure.module.nested() for uses in scope.uses.values() for name in uses)
-    for node in (*names, *facts.structure.attributes):
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
-            continue
-        if facts.names.qualified(node) in _OLD and facts.reached(node):
-            yield node
+    nodes: list[ast.Name | ast.Attribute] = [*names, *facts.structure.attributes]
+    for node in nodes:
+        if isinstance(node.ctx, ast.Load) and facts.names.qualified(node) in _OLD and facts.reached(node):
+            found.append(node)
+    return found
 
 
 def _convert(conversion: Conversion, facts: ModuleFacts, node: ast.Name | ast.Attribute) -> None:

@@ -6,6 +6,7 @@ import ast
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fsdp_migrate.edits import Replace
@@ -190,6 +191,7 @@ def models(workspace: Workspace) -> Iterator[Model]:
                 options[facts.path] = _options(settings)
         code = ProjectCode()
 
+        @cache  # whether two closures are one is asked of their conversions
         def converted(closure: Closure) -> Conversion:
             own = {one.call for one in closure.constructions}
             alone = all(call in own for facts in modules for call in facts.fsdp.constructions)

@@ -34,16 +34,20 @@ class Modules:
         *,
         noting: bool = True,
         read: Callable[[SourceFile], bytes] = read,
+        beside: Modules | None = None,
     ) -> None:
         """`files` are all files of the run, `folders` those that it was given.
 
         `noting` says that the dependencies of answers are wanted, as for a cache. `read` gives the bytes of a file.
+        What is pinned in the modules `beside` these is not parsed again where the texts are the same.
         """
         self.texts = Texts(files, folders, noting=noting, read=read)
         self._facts: dict[tuple[str, TorchRange], ModuleFacts | None] = {}
         self._views: dict[tuple[str, TorchRange], View] = {}
         self._active: set[object] = set()
         self._pins = 0
+        self._pinned: dict[str, ModuleFacts] = {}
+        self._beside = beside
 
     def view(self, path: str, torch: TorchRange) -> View:
         """The view of the file at `path` on the others, for a torch range."""
@@ -62,7 +66,9 @@ class Modules:
         """The facts of the module at `path`, None if it cannot be read or parsed."""
         key = (path, torch)
         if key not in self._facts:
-            self._facts[key] = self._parsed(path, torch)
+            facts = self._facts[key] = self._parsed(path, torch)
+            if facts is not None and self._pins:
+                self._pinned.setdefault(path, facts)
         return self._facts[key]
 
     def _parsed(self, path: str, torch: TorchRange) -> ModuleFacts | None:
@@ -71,10 +77,23 @@ class Modules:
         from fsdp_migrate.workspace.reading import read_source
 
         raw = self.texts.raw(path)
+        if raw is None:
+            return None
+        known = self.kept(path, raw)
         try:
-            return None if raw is None else ModuleFacts(read_source(raw, path), path, torch, self.view_at(path, torch))
+            source = read_source(raw, path) if known is None else known.source
+            return ModuleFacts(source, path, torch, self.view_at(path, torch), known=known)
         except (SourceError, SyntaxError, RecursionError):
             return None
+
+    def kept(self, path: str, raw: bytes) -> ModuleFacts | None:
+        """Facts of the module at `path` that stay open longer than these modules, if it has this text there."""
+        return None if self._beside is None else self._beside.pinned_facts(path, raw)
+
+    def pinned_facts(self, path: str, raw: bytes) -> ModuleFacts | None:
+        """Facts of a module that were made while everything is pinned, if it has this text; for whatever torch."""
+        found = self._pinned.get(path)
+        return found if found is not None and self.texts.raw(path) == raw else None
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
@@ -86,6 +105,8 @@ class Modules:
         finally:
             self._pins -= 1
             self.texts.keeping = self._pins > 0
+            if not self._pins:
+                self._pinned.clear()
 
     def trim(self, room: int = 0) -> None:
         """Forget texts and parsed modules if there are many of them; nobody may be using one.

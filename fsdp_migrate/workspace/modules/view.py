@@ -77,6 +77,9 @@ class ParsedModules(Protocol):
     def facts(self, path: str, torch: TorchRange) -> ModuleFacts | None:
         """The facts of the module at `path`, None if it cannot be read or parsed."""
 
+    def kept(self, path: str, raw: bytes) -> ModuleFacts | None:
+        """Facts of a module that stay open anyway, if it has this text there."""
+
     def view_at(self, path: str, torch: TorchRange) -> View:
         """The view of the file at `path` on the others."""
 
@@ -378,6 +381,10 @@ class View:
         if any(not is_torch(star) and self.star_module(star) is None for star in sketch.stars):
             return True
         return any(self.names_fsdp(target) for targets in sketch.imports.values() for target in targets)
+
+    def kept(self, raw: bytes) -> ModuleFacts | None:
+        """See `ProjectModules.kept`."""
+        return self.modules.kept(self.path, raw)
 
     def finds(self, module: str) -> str | None:
         """See `ProjectModules.finds`."""
