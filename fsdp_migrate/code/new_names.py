@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking, free_name, is_alone
 from fsdp_migrate.edits import EditImport, ImportBehind
@@ -91,15 +92,20 @@ def _visible(facts: ModuleFacts, target: str, at: ast.AST) -> str | None:
     """The name under which an import that surely ran brings a module or a name of one."""
     scope = facts.scope(at)
     for outer in scope.enclosing():
-        for name, bindings in outer.bindings.items():
-            only = bindings[0] if len(bindings) == 1 else None
-            if only is not None and _brings(facts, only, target, outer, at) and scope.lookup(name) is outer:
-                return name
+        for only in facts.memo((_imports, outer), partial(_imports, outer)):
+            if _brings(facts, only, target, outer, at) and scope.lookup(only.name) is outer:
+                return only.name
     return None
 
 
+def _imports(scope: Scope) -> list[Binding]:
+    """The imports of a scope whose names nothing else binds."""
+    only = (bindings[0] for bindings in scope.bindings.values() if len(bindings) == 1)
+    return [one for one in only if one.kind is Kind.IMPORT and not one.conditional]
+
+
 def _brings(facts: ModuleFacts, binding: Binding, target: str, home: Scope, at: ast.AST) -> bool:
-    if binding.kind is not Kind.IMPORT or binding.target != target or binding.conditional:
+    if binding.target != target:
         return False
     runs_first = home is not facts.scope(at) or binding.position < place_of(at)
     return runs_first and not for_type_checking(facts, binding.node)

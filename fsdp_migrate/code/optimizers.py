@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import takewhile
 
 from fsdp_migrate.code.argument_roles import OPTIMIZER_NAMES, is_called_optimizer
 from fsdp_migrate.code.same_optimizer import NoOptimizer, check_usable
@@ -204,9 +205,10 @@ def _bound_before(facts: ModuleFacts, use: ast.Name, since: tuple[int, int]) -> 
     child: ast.AST = facts.statement(use)
     for block in (facts.structure.parents[child], *facts.blocks_around(facts.structure.parents[child])):
         for _, body in ast.iter_fields(block):
-            before = body[: body.index(child)] if isinstance(body, list) and child in body else []
-            if any(isinstance(one, ast.stmt) and place_of(one) > since and binds(one, use.id) for one in before):
-                return True
+            if isinstance(body, list) and isinstance(child, ast.stmt) and child in body:
+                before = reversed(body[: body.index(child)])
+                if any(binds(one, use.id) for one in takewhile(lambda one: place_of(one) > since, before)):
+                    return True
         if isinstance(block, ast.stmt) and place_of(block) > since and binds_inside(block, child, use.id):
             return True
         child = block

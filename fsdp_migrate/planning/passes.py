@@ -131,7 +131,7 @@ class _Rewriting:
         self.chooser = chooser
         self.careful = careful
         self.before: Sequence[Finding] | None = None
-        self.refused: list[tuple[Finding, str]] = []
+        self.refused: dict[int, tuple[Finding, str]] = {}  # by the identity of findings in their first form
         self.report = FileReport(path)
         self.complete = False
         self.changed = False
@@ -180,7 +180,7 @@ class _Rewriting:
         willing = [
             finding
             for finding, origin in self.text.live
-            if _is_shown(finding, self.settings) and _fault_of(origin, self.refused) is None
+            if _is_shown(finding, self.settings) and id(origin) not in self.refused
         ]
         if self.report.failed:
             return []
@@ -226,12 +226,12 @@ class _Rewriting:
         except RewriteError:
             if not self.complete:  # findings are refused as the whole report has them
                 return self._look(all_rules=True)
-            faults = [(finding, fault) for finding in chosen if (fault := self._fault_alone(source, finding))]
+            faults = dict(self._faults(source, chosen))
             if not faults and self.careful:
                 return list(chosen[:1])
             if not faults:
                 raise
-            self.refused += [(o, fault) for f, o in self.text.live if (fault := _fault_of(f, faults)) is not None]
+            self.refused.update((id(o), (o, faults[id(f)])) for f, o in self.text.live if id(f) in faults)
             return self._chosen()
         if new.raw == self.text.raw:
             return [] if self.complete else self._look(all_rules=True)
@@ -253,16 +253,23 @@ class _Rewriting:
                 raise BringsFindingError(found[0])
         return new
 
-    def _fault_alone(self, source: Source, finding: Finding) -> str | None:
-        """Why a fix is refused even if it is applied alone, None if it is not."""
+    def _faults(self, source: Source, chosen: Sequence[Finding]) -> Iterator[tuple[int, str]]:
+        """The findings whose fixes are refused even if they are applied alone, with the reasons.
+
+        They are searched by halves: of many fixes few are refused, and trying one takes as long as reading the file.
+        """
         try:
-            self._carried_out(source, [finding])
+            self._carried_out(source, chosen)
         except RewriteError as error:
-            return error.reason
-        return None
+            if len(chosen) == 1:
+                yield id(chosen[0]), error.reason
+                return
+            middle = len(chosen) // 2
+            yield from self._faults(source, chosen[:middle])
+            yield from self._faults(source, chosen[middle:])
 
     def _result(self) -> RewriteResult:
-        left = tuple(_left_out(finding, _fault_of(origin, self.refused)) for finding, origin in self.text.live)
+        left = tuple(_left_out(finding, self.refused.get(id(origin))) for finding, origin in self.text.live)
         same = None if self.changed or self.refused else self.report
         fixed = _in_order(self.text.fixed)
         return RewriteResult(self.text.raw, fixed, left, self.report.suppressed, self.report.error, same)
@@ -272,14 +279,10 @@ def _is_shown(finding: Finding, settings: Settings) -> bool:
     return settings.hints or finding.severity is not Severity.HINT
 
 
-def _fault_of(finding: Finding, faults: Sequence[tuple[Finding, str]]) -> str | None:
-    return next((fault for other, fault in faults if other is finding), None)
-
-
-def _left_out(finding: Finding, fault: str | None) -> Finding:
-    if fault is None:
+def _left_out(finding: Finding, refused: tuple[Finding, str] | None) -> Finding:
+    if refused is None:
         return finding
-    return finding._replace(applicability=Applicability.MANUAL, reason=fault, fix=None)
+    return finding._replace(applicability=Applicability.MANUAL, reason=refused[1], fix=None)
 
 
 def _fixes(findings: Iterable[Finding]) -> list[Fix]:

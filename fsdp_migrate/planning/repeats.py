@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from fsdp_migrate.code.state_dicts.mapping import OPTIONS
@@ -25,16 +26,17 @@ def without_repeats(data: bytes, changes: Sequence[Replacement]) -> list[Replace
     lines = [0]
     for line in new.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
-    repeated = [
+    repeated = sorted(
         (lines[one.lineno - 1] + one.col_offset, lines[(one.end_lineno or one.lineno) - 1] + (one.end_col_offset or 0))
         for one in _repeated(tree)
-    ]
+    )
     found, moved = [], 0
     for change in sorted(changes, key=lambda one: (one.span, one.rank)):
         text, start = change.text.encode(), change.span.start + moved
         moved += len(text) - (change.span.end - change.span.start)
-        for first, last in reversed([(one - start, end - start) for one, end in repeated]):
-            behind = _TO_NEXT.match(text, last) if 0 <= first < last <= len(text) else None
+        inside = repeated[bisect_left(repeated, (start, 0)) : bisect_left(repeated, (start + len(text), 0))]
+        for first, last in reversed([(one - start, end - start) for one, end in inside]):
+            behind = _TO_NEXT.match(text, last) if last <= len(text) else None
             if behind is not None:
                 text = text[:first] + text[behind.end() :]
         found.append(change._replace(text=text.decode()))

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -79,7 +80,12 @@ def run(
 
 def proofs(code: str) -> list[str]:
     """The names of the bundled fixtures that prove the rule `code`; empty where none are installed."""
+    return [fixture.name for fixture in _bundled() if code in fixture.header.rules]
+
+
+@cache
+def _bundled() -> list[Fixture]:
     try:
-        return [fixture.name for fixture in find_fixtures() if code in fixture.header.rules]
+        return find_fixtures()
     except FixtureError:
         return []

@@ -75,12 +75,21 @@ def tested_in_part(facts: ModuleFacts, node: ast.AST) -> PartTest | None:
 
 def _others_left(facts: ModuleFacts, parent: ast.AST, statement: ast.stmt) -> bool:
     """Whether all ranks but 0 have left by a statement before this one in its block."""
-    for _, block in ast.iter_fields(parent):
-        if isinstance(block, list) and statement in block:
-            before = block[: block.index(statement)]
-            checks = [one for one in before if isinstance(one, ast.If)]
-            return any(isinstance(one.body[-1], _LEAVING) and tells(facts, one.test) is False for one in checks)
-    return False
+    left = facts.memo((_others_left, parent), lambda: _where_others_leave(facts, parent))
+    return any(
+        isinstance(block, list) and statement in block and block.index(statement) > left.get(name, len(block))
+        for name, block in ast.iter_fields(parent)
+    )
+
+
+def _where_others_leave(facts: ModuleFacts, parent: ast.AST) -> dict[str, int]:
+    """The first statement in each block of a statement by which all ranks but 0 leave."""
+    found: dict[str, int] = {}
+    for name, block in ast.iter_fields(parent):
+        for number, one in enumerate(block if isinstance(block, list) else ()):
+            if isinstance(one, ast.If) and isinstance(one.body[-1], _LEAVING) and tells(facts, one.test) is False:
+                found.setdefault(name, number)
+    return found
 
 
 def tells(facts: ModuleFacts, test: ast.expr, depth: int = 0) -> bool | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from fsdp_migrate.code.import_texts import CannotSupply
@@ -364,7 +365,7 @@ def check_kind(facts: ModuleFacts, node: ast.AST) -> None:
         NotUnderstood: the file, or one that leads to `node`, has another.
     """
     for other, shown in flow(facts, node):
-        read = next((one for one in other.structure.attributes if _reads_versions(one)), None)
+        read = other.memo(_reads_versions, partial(_first_read, other))
         if read is not None:
             place = f"line {read.lineno}" if other is facts else f"{shown}:{read.lineno}"
             raise NotUnderstood(
@@ -374,6 +375,10 @@ def check_kind(facts: ModuleFacts, node: ast.AST) -> None:
         cls = facts.fsdp.overriding(method)
         if cls is not None:
             raise NotUnderstood(f"`{cls}` defines its own `{method}`, which the new functions would call")
+
+
+def _first_read(facts: ModuleFacts) -> ast.Attribute | None:
+    return next((one for one in facts.structure.attributes if _reads_versions(one)), None)
 
 
 def _reads_versions(node: ast.Attribute) -> bool:

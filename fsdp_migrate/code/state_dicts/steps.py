@@ -26,7 +26,7 @@ def may_precede_first_step(facts: ModuleFacts, node: ast.AST) -> str | None:
 
 def _before_step(facts: ModuleFacts, node: ast.AST, through: tuple[ast.AST, ...]) -> str | None:
     function = facts.function(node)
-    steps = list(_steps(facts, function))
+    steps = facts.memo((_steps, function), lambda: list(_steps(facts, function)))
     if any(_precedes(facts, step, node, function) for step in steps):
         return None
     if steps or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function in through:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from fsdp_migrate.code.state_dicts.bystanders import name_of
 from fsdp_migrate.code.state_dicts.settings import NotUnderstood
@@ -41,11 +42,15 @@ def _wrappers(facts: ModuleFacts, optimizer: ast.expr) -> Iterator[str]:
 def _told_classes(facts: ModuleFacts, optimizer: ast.expr) -> list[str]:
     """The classes that an annotation or an `isinstance` gives an optimizer."""
     told = [ast.unparse(cls) for cls in facts.fsdp.object_classes.classes(optimizer)]
-    for call in facts.structure.calls:
-        asked = name_of(call.func) == "isinstance" and len(call.args) == 2
-        if asked and facts.function(call) is facts.function(optimizer):
+    for call in facts.memo(_class_tests, partial(_class_tests, facts)):
+        if facts.function(call) is facts.function(optimizer):
             told += [ast.unparse(call.args[1])] if facts.fsdp.same_object(call.args[0], optimizer) else []
     return told
+
+
+def _class_tests(facts: ModuleFacts) -> list[ast.Call]:
+    """The calls of `isinstance`."""
+    return [one for one in facts.structure.calls if name_of(one.func) == "isinstance" and len(one.args) == 2]
 
 
 def _is_torch_optim(facts: ModuleFacts, node: ast.expr) -> bool:

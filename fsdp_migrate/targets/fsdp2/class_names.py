@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fsdp_migrate.code.import_texts import CannotSupply, for_type_checking
 from fsdp_migrate.code.new_names import spell
@@ -23,6 +23,7 @@ from fsdp_migrate.targets.fsdp2.unused_functions import is_unused, modules_of
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _MODULE = "torch.nn.Module"
+_STRETCH = 64  # bytes, about a line
 # Names that only FSDP1 has a use for; the modules of its wrap policies and of its scaler have no others.
 _OF_FSDP1 = frozenset(
     f"{PACKAGE}.{name}"
@@ -46,12 +47,34 @@ def convert_names(conversion: Conversion, closure: Closure, options: Options) ->
         _Module(conversion, closure, options, facts).convert()
 
 
+class _Spans:
+    """Spans by the stretch of text that they touch."""
+
+    def __init__(self) -> None:
+        self._spans: dict[int, list[Span]] = {}
+
+    def add(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            for stretch in self._stretches(span):
+                self._spans.setdefault(stretch, []).append(span)
+
+    def near(self, span: Span) -> Iterator[Span]:
+        """Those in the same stretches as `span`."""
+        return (one for stretch in self._stretches(span) for one in self._spans.get(stretch, ()))
+
+    @staticmethod
+    def _stretches(span: Span) -> range:
+        return range(span.start // _STRETCH, span.end // _STRETCH + 1)
+
+
 class _Module:
     def __init__(self, conversion: Conversion, closure: Closure, options: Options, facts: ModuleFacts) -> None:
         self.conversion, self.closure, self.options, self.facts = conversion, closure, options, facts
         self.source = facts.source
         self.own = {one.call for one in closure.constructions}
         self.used = {one.node for one in (*closure.references, *closure.passed)}
+        # What edits claim, and how many edits and removed uses that is of.
+        self.edited, self.removed, self.seen = _Spans(), _Spans(), (0, 0)
 
     def convert(self) -> None:
         # Where the module wraps other models too, its names may be for those.
@@ -95,10 +118,14 @@ class _Module:
                 yield node
 
     def _is_claimed(self, node: ast.expr) -> bool:
-        path, span = self.facts.path, self.source.span(node)
-        edits = (claimed for edit in self.conversion.edits.get(path, ()) for claimed in touched(edit))
-        removed = (use.span for use in self.conversion.removed.get(path, ()))
-        return any(span.contains(use) for use in removed) or any(one.overlaps(span) for one in edits)
+        span = self.source.span(node)
+        edits = self.conversion.edits.get(self.facts.path, ())
+        removed = self.conversion.removed.get(self.facts.path, ())
+        self.edited.add(claimed for edit in edits[self.seen[0] :] for claimed in touched(edit))
+        self.removed.add(use.span for use in removed[self.seen[1] :])
+        self.seen = len(edits), len(removed)
+        is_removed = any(span.contains(use) for use in self.removed.near(span))
+        return is_removed or any(one.overlaps(span) for one in self.edited.near(span))
 
     def _convert(self, node: ast.expr) -> None:
         facts = self.facts

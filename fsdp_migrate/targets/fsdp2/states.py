@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 from fsdp_migrate.code.import_texts import CannotSupply
 from fsdp_migrate.code.legacy_methods import METHODS
@@ -69,7 +70,8 @@ class _Module:
         self.conversion, self.closure, self.options = conversion, closure, options
         self.references = references
         self.facts = references[0].facts
-        self.nodes = {one.node: one for one in references}
+        self.nodes: dict[ast.AST, Reference] = {one.node: one for one in references}
+        self.settled: set[ast.AST] = set()  # the nodes in which everything is
         needs = options.reads_old_checkpoints and not all(map(_keeps_parameters, closure.constructions))
         self.manner = Manner(
             _Names,
@@ -142,13 +144,23 @@ class _Module:
                 continue
             if isinstance(call.func, ast.Attribute) and not self._is_for_others(reference.node, call.func.attr):
                 calls[call] = reference.node
+        inside: dict[ast.AST, list[ast.Call]] = {}
+        for call in calls:
+            for outer in self._around(call):
+                if outer in calls:
+                    inside.setdefault(outer, []).append(call)
+        nested = {call for found in inside.values() for call in found}
         for call, node in calls.items():
-            inside = [(one, self._model(calls[one])) for one in calls if one is not call and _holds(call, one)]
-            if not any(one is not call and _holds(one, call) for one in calls):
-                self._take(
-                    call, of_call(self.facts, call, self._model(node), self.manner, tuple(inside), settings), node
-                )
+            if call not in nested:
+                parts = tuple((one, self._model(calls[one])) for one in inside.get(call, ()))
+                self._take(call, of_call(self.facts, call, self._model(node), self.manner, parts, settings), node)
             self.conversion.settled.add(node)
+
+    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+        parents = self.facts.structure.parents
+        while (parent := parents.get(node)) is not None:
+            yield parent
+            node = parent
 
     def _is_for_others(self, node: ast.expr, member: str) -> bool:
         """Whether what is asked here stays: never of a model of the closure, or, with a wall, of a DDP model too.
@@ -175,14 +187,19 @@ class _Module:
 
     def _settle(self, around: ast.AST) -> None:
         """Note that nothing more is to be said of state calls inside of a node, and of the types that are set."""
-        inside = set(ast.walk(around))
-        for one in self.references:
-            call = self._state_call(one)
-            if one.node in inside and (call is not None or self._is_set(one.node)):
-                self.conversion.settled.add(one.node)
+        if around in self.settled:
+            return
+        self.settled.add(around)
+        for node in ast.walk(around):
+            reference = self.nodes.get(node)
+            if reference is not None and (node in self._models_set or self._state_call(reference) is not None):
+                self.conversion.settled.add(node)
 
-    def _is_set(self, node: ast.expr) -> bool:
-        return any(setting.model is node for method in _SETTERS for setting in self.facts.fsdp.settings(method))
+    @cached_property
+    def _models_set(self) -> frozenset[ast.expr]:
+        """The expressions for models that a type is set for."""
+        settings = (setting for method in _SETTERS for setting in self.facts.fsdp.settings(method))
+        return frozenset(setting.model for setting in settings)
 
     def _state_call(self, reference: Reference) -> ast.Call | None:
         """The call that asks a model for its state or that of an optimizer, or that loads one."""
@@ -226,10 +243,6 @@ class _Module:
         if name is None:
             raise CannotSupply("there is no place for a function in this file")
         return name
-
-
-def _holds(one: ast.AST, other: ast.AST) -> bool:
-    return any(node is other for node in ast.walk(one))
 
 
 def _region(facts: ModuleFacts, call: ast.Call) -> ast.AST:

@@ -63,12 +63,9 @@ class Importers:
         return None if self._is_quoted(path, name) else tuple(taken)
 
     def _is_quoted(self, path: str, name: str) -> bool:
-        quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())  # for `mock.patch` and the like
-        return any(
-            self._texts.finder.find(found[1].decode(), other) == path
-            for other in sorted(self._texts.writers(path, name))
-            for found in quoted.finditer(self._texts.glance(other))
-        )
+        find = self._texts.finder.find
+        told = self._texts.telling(path, name, _quoted)
+        return any(find(owner, other) == path for other, owners in told for owner in owners)
 
     def _candidates(self, path: str, name: str) -> list[str]:
         """Files that may import the module at `path`, or `name` of it."""
@@ -97,16 +94,8 @@ class Importers:
 
     def patcher(self, path: str, name: str, old: str) -> str | None:
         """The file that patches `name` (in torch: `old`) in torch or in the module at `path`, None if none does."""
-        quoted = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode())
-        owned = re.compile(rf"""(?:object|[sg]etattr|delattr)\(\s*([\w.]+)\s*,\s*["']{name}["']""".encode())
         owner = old.rpartition(".")[0]
-        for other in sorted(self._texts.writers(path, name)):
-            raw = self._texts.glance(other)
-            found = {match[1].decode() for match in quoted.finditer(raw)}
-            if objects := [match[1].decode() for match in owned.finditer(raw)]:
-                imports = Sketch(raw).imports
-                for head, dot, rest in (one.partition(".") for one in objects):
-                    found |= {f"{target}{dot}{rest}" for target in (head, *imports.get(head, ()))}
+        for other, found in self._texts.telling(path, name, _patched):
             if owner in found or any(self._goes_through(other, path, one) for one in found):
                 return self._names(path)(other)
         return None
@@ -182,9 +171,7 @@ class Importers:
         """The other files of the project that may assign an attribute `name`, each with its name for messages."""
         called = self._names(path)
         nearest = self._texts.finder.nearest
-        for other in sorted(self._texts.writers(path, name)):
-            if not Sketch(self._texts.glance(other)).stores(name):
-                continue
+        for other, _ in self._texts.telling(path, name, _stores):
             same = nearest(os.path.dirname(other)) == nearest(os.path.dirname(path))
             facts = self._modules.facts(other, torch) if same else None
             if facts is not None:
@@ -201,6 +188,28 @@ class Importers:
             packages = (other for other in new if other.endswith("__init__.py"))
             waiting += [other for other in packages if self._takes(other, current, name)]
         return sorted(found)
+
+
+def _quoted(raw: bytes, name: str) -> list[str]:
+    """What a name is read off in strings, as for `mock.patch`."""
+    found = re.compile(rf"""["']([\w.]+)\.{name}["']""".encode()).finditer(raw)
+    return [match[1].decode() for match in found]
+
+
+def _patched(raw: bytes, name: str) -> set[str]:
+    """What a text may patch a name in, by strings or with the name in one."""
+    owned = re.compile(rf"""(?:object|[sg]etattr|delattr)\(\s*([\w.]+)\s*,\s*["']{name}["']""".encode())
+    found = set(_quoted(raw, name))
+    if objects := [match[1].decode() for match in owned.finditer(raw)]:
+        imports = Sketch(raw).imports
+        for head, dot, rest in (one.partition(".") for one in objects):
+            found |= {f"{target}{dot}{rest}" for target in (head, *imports.get(head, ()))}
+    return found
+
+
+def _stores(raw: bytes, name: str) -> bool:
+    """Whether a text assigns an attribute of this name."""
+    return Sketch(raw).stores(name)
 
 
 def _closure(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> frozenset[str]:

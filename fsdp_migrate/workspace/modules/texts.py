@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from fsdp_migrate.patterns import pattern
 from fsdp_migrate.scan.imports import import_lines
@@ -17,6 +17,7 @@ from fsdp_migrate.workspace.modules.sketch import Sketch, base_words, exported, 
 if TYPE_CHECKING:
     from fsdp_migrate.workspace.modules.carried import Carried
 
+T = TypeVar("T")
 _MOST_READ = 12_000_000
 # What is read off something else than `self`, and what stands in quotes, as for `getattr`.
 _READ = pattern(rb"\.(?<!(?<![0-9A-Za-z])self\.)([\w\x80-\xff]+)")
@@ -88,6 +89,7 @@ class Texts:
         self._digests: dict[str, str] = {}
         self._indexes: dict[str | None, Index] = {}
         self._writers: dict[tuple[str | None, str], frozenset[str]] = {}
+        self._told: dict[tuple[str | None, str, object], list[tuple[str, object]]] = {}
         self._reading: dict[str | None, dict[bytes, list[str]]] = {}
         self._deriving: dict[str | None, dict[str, set[str]]] = {}
         self._all: dict[str | None, tuple[SourceFile, ...]] = {}
@@ -168,11 +170,25 @@ class Texts:
 
     def writers(self, path: str, word: str) -> frozenset[str]:
         """The other files (of those in `index`) that contain a word."""
-        root = self.finder.unnamed(os.path.dirname(path))
+        return self._writing(self.finder.unnamed(os.path.dirname(path)), word) - {path}
+
+    def _writing(self, root: str | None, word: str) -> frozenset[str]:
         if (root, word) not in self._writers:
             paths = (file.path for file in self._all_with(root))
             self._writers[root, word] = frozenset(one for one in paths if word.encode() in self.glance(one))
-        return self._writers[root, word] - {path}
+        return self._writers[root, word]
+
+    def telling(self, path: str, word: str, tell: Callable[[bytes, str], T]) -> Iterator[tuple[str, T]]:
+        """The other files whose texts `tell` something with a word, each with that, in order of path.
+
+        Each text is asked once: many places may ask the same of all files.
+        """
+        root = self.finder.unnamed(os.path.dirname(path))
+        key = (root, word, tell)
+        if key not in self._told:
+            found = ((other, tell(self.glance(other), word)) for other in sorted(self._writing(root, word)))
+            self._told[key] = [(other, told) for other, told in found if told]
+        yield from ((other, cast("T", told)) for other, told in self._told[key] if other != path)
 
     def reading(self, path: str, word: str) -> list[str]:
         """The other files (of those in `index`) that may read an attribute of this name off something but `self`."""

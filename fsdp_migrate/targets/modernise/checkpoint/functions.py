@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 from packaging.version import Version
 
@@ -23,7 +24,7 @@ from fsdp_migrate.edits import Argument, Edit, ImportBehind, RewriteCall
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import BindingError, Bound, bind, is_literal
 from fsdp_migrate.facts.rebinding import place_of
-from fsdp_migrate.facts.scopes import Kind
+from fsdp_migrate.facts.scopes import Binding, Kind, Scope
 from fsdp_migrate.findings import Applicability, Finding, Fix
 from fsdp_migrate.records import NamedTuple
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, Traced, Verdict, finding, manual
@@ -268,13 +269,17 @@ def _visible(facts: ModuleFacts, call: ast.Call) -> str | None:
     """The name of the package at a call, None where the file does not import it there as a module."""
     scope = facts.scope(call)
     for outer in scope.enclosing():
-        for name, bindings in outer.bindings.items():
-            if len(bindings) != 1 or bindings[0].target not in _PACKAGES or bindings[0].conditional:
-                continue
-            before = outer is not scope or bindings[0].position < place_of(call)
-            if bindings[0].kind is Kind.IMPORT and before and scope.lookup(name) is outer:
-                return name
+        for binding in facts.memo((_visible, outer), partial(_packages, outer)):
+            before = outer is not scope or binding.position < place_of(call)
+            if before and scope.lookup(binding.name) is outer:
+                return binding.name
     return None
+
+
+def _packages(scope: Scope) -> list[Binding]:
+    """The names of a scope that mean the package and nothing else."""
+    only = (bindings[0] for bindings in scope.bindings.values() if len(bindings) == 1)
+    return [one for one in only if one.target in _PACKAGES and not one.conditional and one.kind is Kind.IMPORT]
 
 
 def _of_project(node: ast.expr, function: _Function) -> str:

@@ -282,8 +282,11 @@ def _chained(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
             continue  # The module is imported by itself, and works.
         if not _is_guarded(facts, node, READING, case):
             found.append((chain, node, case))
+    together: dict[tuple[str | None, str], list[ast.expr]] = {}
+    for _, node, case in found:
+        together.setdefault(_object(case), []).append(node)
     for chain, node, case in found:
-        same = [other for _, other, one in found if _object(one) == _object(case)]
+        same = together[_object(case)]
         if case.move.when_used and not _is_told(facts, case, same):
             continue
         verdict = _chain_verdict(facts, chain, node, case, same)
@@ -324,15 +327,22 @@ def _chain_verdict(
         trouble = patch_trouble(chain, case) or as_module(chain, case) or trouble
     if trouble is not None:
         return manual(trouble)
-    for other in together if case.move.calls_change else ():
-        if isinstance(stays := follow(facts, other, case), Stays) and stays.as_value:
-            return manual(stays.reason)
+    if case.move.calls_change:
+        stays = facts.memo((_staying, case), lambda: _staying(facts, case, together))
+        if stays is not None:
+            return manual(stays)
     written = _through_torch(facts, node, case)
     if new.startswith(f"{chain.base}."):
         written = f"{ast.unparse(chain.root)}.{new.removeprefix(f'{chain.base}.')}"
     elif written is None:
         return manual(f"`{new}` cannot be reached through `{ast.unparse(chain.root)}`: import it")
     return _renamed(facts, node, case, written)
+
+
+def _staying(facts: ModuleFacts, case: Case, together: Sequence[ast.expr]) -> str | None:
+    """Why the uses of one object cannot go on with its new name; None where they can, or each has its own reason."""
+    followed = (follow(facts, other, case) for other in together)
+    return next((one.reason for one in followed if isinstance(one, Stays) and one.as_value), None)
 
 
 def _text_trouble(facts: ModuleFacts, case: Case) -> str | None:
