@@ -6,7 +6,7 @@ import ast
 import builtins
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from functools import partial
@@ -26,6 +26,8 @@ T = TypeVar("T")
 FunctionKind = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _MOST_DEPTH = 30
+# A parsed module takes some sixty bytes for each of its text. The most that a public program led to is 10 million.
+MOST_TEXT = 16_000_000
 _MOST_ROUNDS = 4
 _MANY = 10
 PROPERTIES = frozenset({"builtins.property", "functools.cached_property", "abc.abstractproperty"})
@@ -119,7 +121,7 @@ class Callers(NamedTuple):
 
 
 class TooMuchError(Exception):
-    """What is asked takes more work than is allowed."""
+    """What is asked takes more work than is allowed; the message says of what, where it is not the number of steps."""
 
 
 class Answers:
@@ -145,6 +147,11 @@ class Answers:
             yield
         finally:
             self._left = before
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether only so much work is allowed."""
+        return self._left < math.inf
 
     def spend(self, work: int = 1) -> None:
         """Note that some work is about to be done.
@@ -216,6 +223,8 @@ class Code:
         self._own_methods: dict[ast.ClassDef, dict[str, list[Function]]] = {}
         self._methods: dict[tuple[ast.ClassDef, str], list[Function]] = {}
         self._bases: dict[ast.ClassDef, tuple[tuple[Class, ...], tuple[str | None, ...]]] = {}
+        self._met: set[ModuleFacts] = set()
+        self._text = 0  # how many bytes they have
 
     def limited(self, most: float) -> AbstractContextManager[None]:
         """See `Answers.limited`."""
@@ -224,6 +233,19 @@ class Code:
     def spend(self, work: int = 1) -> None:
         """See `Answers.spend`."""
         self._known.spend(work)
+
+    def _meet(self, modules: Iterable[ModuleFacts]) -> None:
+        """Note that questions lead to some modules, which stay parsed from now on.
+
+        Raises:
+            TooMuchError: work is limited, and there is too much text in all that were met.
+        """
+        new = set(modules) - self._met
+        self._met |= new
+        self._text += sum(len(facts.source.data) for facts in new)
+        if new and self._text > MOST_TEXT and self._known.is_limited:
+            told = f"the code that this model and those before it go through is longer than {MOST_TEXT:,} bytes"
+            raise TooMuchError(told)
 
     # Names.
 
@@ -300,6 +322,7 @@ class Code:
         if key not in self._readers:
             reads = None if facts.project is None else facts.project.reads(name)
             found = [] if reads is None else [Value(use.facts, use.node) for use in reads.uses]
+            self._meet(one.facts for one in found)
             self._readers[key] = found, reads is not None and reads.hidden
         return self._readers[key]
 
@@ -355,6 +378,7 @@ class Code:
         if found is None:
             yield Origin(Sort.ELSEWHERE, facts, node, symbol)
             return
+        self._meet([found[0]])
         for binding in found[1]:
             yield from self._of_binding(found[0], binding)
         if not found[1]:
@@ -741,6 +765,7 @@ class Code:
         reads = [Value(cls.facts, load) for load in self.loads(scope, name) if self._means(cls.facts, load, cls.node)]
         if scope.is_module and cls.facts.project is not None:
             reads += (Value(use.facts, use.node) for use in cls.facts.project.bases_written(name))
+            self._meet(one.facts for one in reads)
         for read in reads:
             parents = read.facts.structure.parents
             child: ast.AST = read.node
@@ -866,6 +891,7 @@ class Code:
         modules = {one.facts: None for one in family.values()}
         if cls.facts.project is not None:
             modules.update(dict.fromkeys(cls.facts.project.writing(name)))
+            self._meet(modules)
         unknown = []
         for facts in modules:
             for node, owner in attribute_reads(facts, name):

@@ -24,6 +24,8 @@ from fsdp_migrate.targets.fsdp2.target import Place
 
 # In a file with more unsafe fixes these have no diff each: making one takes as long as reading the file.
 MOST_DIFFS = 50
+# Nor have those that come behind so many others in a plan: nobody reads them one by one.
+MOST_DIFFS_IN_ALL = 1_000
 # Commands name so many files; beyond, the paths of the run.
 _MOST_FILES = 20
 _SEVERITIES = list(Severity)
@@ -213,9 +215,14 @@ def _with_diffs(plan: Plan, findings: list[Finding]) -> tuple[Item, ...]:
         return sources[path]
 
     unsafe = Counter(one.path for one in findings if one.applicability is Applicability.UNSAFE)
+    made = 0
 
     def diffs(found: Finding) -> tuple[Diff, ...]:
+        nonlocal made
         if found.applicability is not Applicability.UNSAFE or unsafe[found.path] > MOST_DIFFS:
+            return ()
+        made += 1
+        if made > MOST_DIFFS_IN_ALL:
             return ()
         texts = plan.texts_of(found, source) or {}
         return tuple(_diff(plan, path, plan.sources[path], new.raw) for path, new in texts.items())

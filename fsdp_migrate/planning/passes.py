@@ -364,7 +364,7 @@ def _checked(
     doubled = [text for text in after - before if not is_silencing(text)]
     for comment in [*(before - after), *doubled]:
         raise RewriteError(f"the new text would lose or repeat the comment {comment!r}")
-    if twice := Counter(_given_twice(new)) - Counter(_given_twice(old)):
+    if (twice := Counter(_given_twice(new))) and (twice := twice - Counter(_given_twice(old))):
         raise RewriteError(f"a call would give `{min(twice)}` twice")
     return raw, new
 

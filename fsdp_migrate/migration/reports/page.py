@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # A longer page is split by package.
 LONGEST = 10_000_000
+# What stands around a line of a diff.
+_LEAST_OF_LINE = 50
 # These have a contrast of 4.5 to 1 on the backgrounds of a diff.
 _LIGHT, _DARK = "xcode", "zenburn"
 
@@ -43,9 +45,10 @@ def pages(plan: Migration, file: str) -> dict[str, str]:
     Raises:
         FileOptionError: Jinja2 or Pygments is not installed.
     """
-    whole = _render(plan, plan.steps)
-    if len(whole.encode("utf-8", "replace")) <= LONGEST:
-        return {file: whole}
+    if _least(plan.steps) <= LONGEST:
+        whole = _render(plan, plan.steps)
+        if len(whole.encode("utf-8", "replace")) <= LONGEST:
+            return {file: whole}
     path = PurePath(file)
     named = sorted({package_of(place.path) for step in plan.steps for place in step.where})
     links = {package: f"{path.stem}-{number}{path.suffix}" for number, package in enumerate(named, 1)}
@@ -55,6 +58,14 @@ def pages(plan: Migration, file: str) -> dict[str, str]:
         own = _of_package(plan.steps, package)
         found[str(path.with_name(name))] = _render(plan, own, package=package, home=path.name)
     return found
+
+
+def _least(steps: Sequence[Step]) -> int:
+    """How many bytes a page with these steps has at least."""
+    diffs = [
+        diff.patch for step in steps for diff in (*step.diffs, *(one for item in step.items for one in item.diffs))
+    ]
+    return sum(len(patch) + _LEAST_OF_LINE * patch.count(b"\n") for patch in diffs)
 
 
 def _of_package(steps: Sequence[Step], package: str) -> list[Step]:
@@ -147,14 +158,19 @@ def _blocks(diff: Diff) -> Iterator[tuple[str, list[Block]]]:
         yield header, blocks
 
 
+@cache
+def _colours(is_json: bool) -> tuple[Any, Any]:
+    """What takes code apart, and what writes it in colours: making them takes longer than colouring a few lines."""
+    lexers, formatters = _library("pygments.lexers"), _library("pygments.formatters")
+    plain = lexers.JsonLexer if is_json else lexers.PythonLexer
+    return plain(stripnl=False, ensurenl=False), formatters.HtmlFormatter(nowrap=True)
+
+
 def _coloured(path: str, lines: list[str], first: int) -> list[tuple[int, Markup]]:
     """Lines of code in colour, with their numbers."""
-    lexers, formatters, pygments = _library("pygments.lexers"), _library("pygments.formatters"), _library("pygments")
-    plain = lexers.JsonLexer if path.endswith(".ipynb") else lexers.PythonLexer
+    lexer, formatter = _colours(path.endswith(".ipynb"))
     # A form feed or another separator is no new line in a diff.
-    code = pygments.highlight(
-        "\n".join(lines), plain(stripnl=False, ensurenl=False), formatters.HtmlFormatter(nowrap=True)
-    )
+    code = _library("pygments").highlight("\n".join(lines), lexer, formatter)
     coloured = code.split("\n")[: len(lines)]
     markup = _library("markupsafe").Markup
     return [(first + number, markup(line)) for number, line in enumerate(coloured)]

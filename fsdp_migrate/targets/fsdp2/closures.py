@@ -87,7 +87,7 @@ _TOO_MUCH = f"it goes through so much code that {MOST_WORK:,} steps do not do to
 def given_up(error: Exception) -> tuple[str, str | None]:
     """Why a model is given up at one of `GIVEN_UP`, and what to do instead if that is something of its own."""
     if isinstance(error, TooMuchError):
-        return _TOO_MUCH, "name the files of this program only, or convert it by hand"
+        return str(error) or _TOO_MUCH, "name the files of this program only, or convert it by hand"
     return _TOO_DEEP, None
 
 
