@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
@@ -14,7 +15,9 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
+from fsdp_migrate import source
 from fsdp_migrate.commands.cli import cli
+from fsdp_migrate.facts import project_code
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).parent.parent.parent
@@ -284,3 +287,28 @@ def test_a_plan_is_compared_with_an_earlier_one(run: Run) -> None:
     result = run("plan", "--target", "dcp", "--since", "old.json", ".")
     assert result.exit_code == 2
     assert "old.json is a plan for a newer torch, and this one is for dcp" in result.stderr
+
+
+def test_what_is_parsed_to_follow_the_models_is_not_parsed_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("main.py").write_text(MODEL.format(use="hook.kept = model"))
+    parsed: list[str] = []
+    parse = source.parse
+
+    def counted(text: str) -> ast.Module:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(source, "parse", counted)
+    assert planned(run, "--target", "fsdp2")["models"]
+    assert parsed.count(Path("main.py").read_text()) == 1
+
+
+def test_a_model_that_goes_through_too_much_code_is_stopped_with_a_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("train.py").write_text("def fit(model):\n    model.train()\n")
+    Path("main.py").write_text("from train import fit\n" + MODEL.format(use="fit(model)"))
+    monkeypatch.setattr(project_code, "MOST_TEXT", 20)
+    plan = planned(run, "--target", "fsdp2")
+    assert "is longer than 20 bytes" in json.dumps(plan)
+    assert "name the files of this program only" in json.dumps(plan)
