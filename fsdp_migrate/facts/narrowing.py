@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TypeGuard
 
 from fsdp_migrate.facts.class_members import instance_of_class
+from fsdp_migrate.facts.exits import leaves
 from fsdp_migrate.facts.names import Names
 from fsdp_migrate.facts.scopes import FunctionNode
 
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SAYING_NOTHING = (ast.Expr, ast.Import, ast.ImportFrom)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -195,7 +195,7 @@ class _Walk:
     def _passed(self, statement: ast.Assert | ast.If) -> Iterator[_Place]:
         """An assertion, or an exit for everything else, that control has passed."""
         blocks = [(statement.body, False), (statement.orelse, True)] if isinstance(statement, ast.If) else []
-        outcomes = [outcome for block, outcome in blocks if _leaves(block)] if blocks else [True]
+        outcomes = [outcome for block, outcome in blocks if leaves(block)] if blocks else [True]
         if any(self._implies(statement.test, outcome, self.text) for outcome in outcomes):
             yield _end(statement)
 
@@ -248,17 +248,8 @@ def _is_object(node: ast.expr, text: str) -> bool:
     return ast.unparse(node.target if isinstance(node, ast.NamedExpr) else node) == text
 
 
-def _leaves(block: list[ast.stmt]) -> bool:
-    last = block[-1] if block else None
-    if isinstance(last, ast.If):
-        return _leaves(last.body) and _leaves(last.orelse)
-    if isinstance(last, (ast.With, ast.AsyncWith)):
-        return _leaves(last.body) and not any("suppress" in ast.unparse(one.context_expr) for one in last.items)
-    return isinstance(last, _LEAVING)
-
-
 def _has_exit(statement: ast.stmt) -> TypeGuard[ast.If]:
-    return isinstance(statement, ast.If) and (_leaves(statement.body) or _leaves(statement.orelse))
+    return isinstance(statement, ast.If) and (leaves(statement.body) or leaves(statement.orelse))
 
 
 def _start(node: ast.AST) -> _Place:

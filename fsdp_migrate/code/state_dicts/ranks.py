@@ -11,6 +11,7 @@ import re
 
 from fsdp_migrate.code.state_dicts.functions import Function, arguments_of, called, calls_of, parameter_of
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.exits import leaves
 from fsdp_migrate.records import NamedTuple
 
 _RANKS = frozenset({"rank", "global_rank", "world_rank", "process_index", "RANK", "GLOBAL_RANK", "_rank"})
@@ -25,7 +26,6 @@ _GROUPS = re.compile(r"group|parallel|mesh|replica|shard", re.IGNORECASE)
 _PARTIAL = re.compile(rf"local|node|{_GROUPS.pattern}", re.IGNORECASE)
 # `get_rank` of a device mesh is the rank among all processes; `get_local_rank` is the one in the mesh.
 _MESH = re.compile(r"(?:\w*_)?mesh")
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _MOST_STEPS = 5
 
 
@@ -87,7 +87,7 @@ def _where_others_leave(facts: ModuleFacts, parent: ast.AST) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, block in ast.iter_fields(parent):
         for number, one in enumerate(block if isinstance(block, list) else ()):
-            if isinstance(one, ast.If) and isinstance(one.body[-1], _LEAVING) and tells(facts, one.test) is False:
+            if isinstance(one, ast.If) and leaves(one.body) and tells(facts, one.test) is False:
                 found.setdefault(name, number)
     return found
 

@@ -21,6 +21,7 @@ from fsdp_migrate.code.state_dicts.new_calls import (
     new_calls,
 )
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.exits import leaves
 from fsdp_migrate.findings import Finding, Severity
 from fsdp_migrate.patterns import pattern
 from fsdp_migrate.rules.card import Example, Rule, RuleCard, finding, manual
@@ -30,7 +31,6 @@ _RANKS = frozenset({"rank", "_rank", "global_rank", "world_rank", "local_rank", 
 _GET_RANK = "torch.distributed.get_rank"
 _PREDICATE = pattern(r"_?is_(main|master|global_zero|rank_?(0|zero)|local_main|local_master)(_process|_rank|_proc)?")
 _ONLY_ONE = frozenset({"rank_zero_only", "rank0_only", "on_main_process", "main_process_only"})
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def check(facts: ModuleFacts, card: RuleCard) -> Iterator[Finding]:
@@ -72,14 +72,15 @@ def _guard(facts: ModuleFacts, new: NewCall) -> str | None:
         parent = parents[child]
         if isinstance(parent, ast.If) and child is not parent.test and _tells(facts, parent.test):
             other = parent.orelse if child in parent.body else parent.body
-            rest = _behind(parents, parent) if _leaves(parent.body) else ()
+            rest = _behind(parents, parent) if leaves(parent.body) else ()
             if not _has_counterpart(facts, new, (*other, *rest)):
                 return f"under `if {ast.unparse(parent.test)}` in line {parent.lineno}"
             return None
         if isinstance(child, ast.stmt):
             for before in _before(parent, child):
-                leaves = isinstance(before, ast.If) and not before.orelse and _leaves(before.body)
-                if leaves and isinstance(before, ast.If) and _tells(facts, before.test):
+                if not isinstance(before, ast.If) or before.orelse or not leaves(before.body):
+                    continue
+                if _tells(facts, before.test):
                     if not _has_counterpart(facts, new, before.body):
                         return f"after `if {ast.unparse(before.test)}` in line {before.lineno}"
                     return None
@@ -90,10 +91,6 @@ def _guard(facts: ModuleFacts, new: NewCall) -> str | None:
             return None
         child = parent
     return None
-
-
-def _leaves(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], _LEAVING)
 
 
 def _before(parent: ast.AST, statement: ast.stmt) -> list[ast.stmt]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from fsdp_migrate.facts import ModuleFacts
 from fsdp_migrate.facts.calls import is_literal
+from fsdp_migrate.facts.exits import leaves
 from fsdp_migrate.facts.objects import ProjectCode, Value
 from fsdp_migrate.facts.project_code import Function
 from fsdp_migrate.facts.scopes import FunctionNode, Kind
@@ -14,7 +15,6 @@ from fsdp_migrate.targets.fsdp2.conversion import Test
 from fsdp_migrate.targets.fsdp2.use import Use
 
 _PARALLEL = "torch.nn.parallel."
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def also_ddp(use: Use, member: str, *, visibly: bool = False) -> bool:
@@ -103,9 +103,9 @@ def _passed(parent: ast.AST, child: ast.AST) -> Iterator[Test]:
     for block in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")):
         if isinstance(block, list) and child in block:
             for above in block[: block.index(child)]:
-                if isinstance(above, ast.If) and isinstance(above.body[-1], _LEAVING):
+                if isinstance(above, ast.If) and leaves(above.body):
                     yield from _parts(above.test, False)
-                elif isinstance(above, ast.If) and above.orelse and isinstance(above.orelse[-1], _LEAVING):
+                elif isinstance(above, ast.If) and leaves(above.orelse):
                     yield from _parts(above.test, True)
 
 

@@ -36,6 +36,7 @@ def under(test: str, body: str = SAVE) -> str:
         under("not dist.is_initialized() or dist.get_rank() == 0"),
         "rank = int(os.environ['RANK'])\n" + under("rank == 0"),
         "def save(state, path):\n    if rank != 0:\n        return\n    " + SAVE,
+        "def save(state, path):\n    if rank != 0:\n        with log:\n            return\n    " + SAVE,
         "@rank_zero_only\ndef save(state, path):\n    " + SAVE,
         "model = FSDP(net)\n" + under("rank == 0", GATHER),
         "fully_shard(model)\n" + under("rank == 0", GATHER),

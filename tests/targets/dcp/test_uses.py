@@ -18,6 +18,7 @@ SAVE = "state = model.state_dict()"
         "if not rank:\n    torch.save(state, path)",
         "if rank < 1 and path:\n    torch.save(state, path)",
         "if rank > 0:\n    return\ntorch.save(state, path)",
+        "if rank > 0:\n    with path.open():\n        return\ntorch.save(state, path)",
         "if dist.get_rank() != 0:\n    del state\nelse:\n    torch.save(state, path)",
         "main = rank == 0\nif main:\n    torch.save(state, path)",
         "if is_main_process():\n    torch.save(state, path)",

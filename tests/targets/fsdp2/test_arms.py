@@ -53,6 +53,8 @@ def test_a_state_dict_that_may_be_of_ddp_has_other_keys(tmp_path: Path) -> None:
     "use",
     [
         "return model.state_dict() if args.fsdp else model.module.state_dict()",
+        "if not args.fsdp:\n        with args.log:\n            return model.module.state_dict()\n"
+        "    return model.state_dict()",
         "if isinstance(model, FSDP):\n        return model.state_dict()\n    return model.module.state_dict()",
         "if isinstance(model, FSDP):\n        with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT):\n"
         "            return model.state_dict()\n    return model.module.state_dict()",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from fsdp_migrate.facts import ModuleFacts
+from fsdp_migrate.facts.exits import leaves
 
 _WORDS = ("fsdp", "fullysharded", "clip_grad_norm_")
 _SUMMON = "summon_full_params"
 _UNEQUAL = (ast.NotEq, ast.IsNot, ast.NotIn)
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 def is_excused(facts: ModuleFacts, call: ast.Call) -> bool:
@@ -37,7 +37,7 @@ def _is_behind_an_exit(block: ast.AST, child: ast.AST) -> bool:
     body = next((body for body in bodies if isinstance(body, list) and child in body), [])
     above = body[: body.index(child)] if body else []
     return any(
-        isinstance(one, ast.If) and isinstance(one.body[-1], _LEAVING) and _asks_about_fsdp(one.test)
+        isinstance(one, ast.If) and leaves(one.body) and _asks_about_fsdp(one.test)
         for one in above
         if not (isinstance(one, ast.If) and _is_negated(one.test))
     )
